@@ -186,5 +186,24 @@ class ModelWarning(UserWarning):
     """A usable model with a questionable property that its author should know about."""
 
 
+class ConvergenceWarning(UserWarning):
+    """A solver that stopped before its result was accurate; the result says which samples are concerned.
+
+    Attributes:
+        samples: Number of samples concerned.
+        residual: The largest residual; NaN if numbers overflowed.
+    """
+
+    def __init__(self, what: str, samples: int, total: int, residual: float, allowed: float, fix: str) -> None:
+        self.what, self.samples, self.total, self.residual, self.allowed, self.fix = (
+            what, samples, total, residual, allowed, fix,
+        )  # fmt: skip
+        among = f" in {samples} of {total} samples" if total > 1 else ""
+        super().__init__(f"{what} did not converge{among}: residual {residual:.2g}, not {allowed:g} or less. {fix}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.what, self.samples, self.total, self.residual, self.allowed, self.fix)
+
+
 class CacheWarning(UserWarning):
     """Compiled code cannot be cached on disk; everything still works, but each process recompiles."""

@@ -128,6 +128,7 @@ def test_a_leg_at_its_stop_carries_the_body(shape: str) -> None:
     assert info.residual < 1e-6
 
 
+@pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
 @pytest.mark.parametrize("warm", [False, True])
 def test_rollouts_and_batches_change_no_bit(warm: bool) -> None:
     world = simulation.Simulator(

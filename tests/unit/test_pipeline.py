@@ -56,6 +56,7 @@ ALGORITHMS = _algorithms()
 CONTACTS = (
     "admm_round",
     "contact_forces",
+    "contact_start",
     "contact_sweep",
     "contact_sweeps",
     "joint_contact_sweep",

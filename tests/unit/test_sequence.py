@@ -96,6 +96,7 @@ def test_refused() -> None:
         Sequence("many", [], [Operand("x", (1,))] * 31)
 
 
+@pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
 @pytest.mark.parametrize("cpu", ["x86-64", "haswell"])
 def test_other_processors_give_the_same_bits(cpu: str) -> None:
     """Boxes on a floor: sequences inside a sequence, with loops, single and in lanes of another width."""

@@ -4,16 +4,15 @@ With G = Vᵀ diag(d) V, a round solves the unconstrained problem, projects on t
 
     x = (G + ρ)⁻¹ (ρ λ + y − g − Γ),    λ ← P_K(x − y/ρ),    y ← y − ρ (x − λ)                    (1)
 
-Γ = (0, 0, μ‖u_t‖) of each contact turns the cone's optimality conditions into Coulomb's law [AB08]. ρ starts at the
-geometric mean of the largest and the smallest nonzero eigenvalue of G, and follows the residuals of (1) after every few
-rounds, which costs nothing once V is known. Cost O(r²) for a round of r rows, after O(r³) for V.
+Γ = (0, 0, μ‖y_t‖) of each contact turns the cone's optimality conditions into Coulomb's law [AB08]: y tends to u + Γ.
+Unlike u, y is in the dual cone in every round, and so does not grow on contacts that are far from closing. ρ starts at
+the geometric mean of the largest and the smallest nonzero eigenvalue of G, and follows the residuals of (1) after every
+few rounds, which costs nothing once V is known. Cost O(r²) for a round of r rows, after O(r³) for V.
 
 [AB08] V. Acary, B. Brogliato, "Numerical Methods for Nonsmooth Dynamical Systems", Springer 2008, §3.9.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from kinetree.algorithms.contact_problem import in_cone, row_values
 from kinetree.recursion.algorithm import algorithm
@@ -61,19 +60,18 @@ def admm_weights(tree: Tree, eigenvalues: Indexed, rho: Indexed, gain: Indexed) 
 
 
 @algorithm(
-    G=("rows", "rows"), vectors=("rows", "rows"), gain=("rows",), rho=("rows",), friction=("rows",), free=("rows",),
+    vectors=("rows", "rows"), gain=("rows",), rho=("rows",), friction=("rows",), free=("rows",),
     impulse=("rows",), dual=("rows",), solved=("rows",), dual_after=("rows",), off=("rows",), step=("rows",),
     outputs=("solved", "dual_after", "off", "step"),
 )  # fmt: skip
 def admm_round(
-    tree: Tree, G: Indexed, vectors: Indexed, gain: Indexed, rho: Indexed, friction: Indexed, free: Indexed,
+    tree: Tree, vectors: Indexed, gain: Indexed, rho: Indexed, friction: Indexed, free: Indexed,
     impulse: Indexed, dual: Indexed, solved: Indexed, dual_after: Indexed, off: Indexed, step: Indexed,
 ) -> None:  # fmt: skip
     """One round of (1).
 
     Args:
         tree: Has the rows, three for each contact.
-        G: As of `contact_sweep`, (r, r).
         vectors: V, (r, r).
         gain: 1/(d + ρ), (r,).
         rho: ρ, (r,).
@@ -86,11 +84,10 @@ def admm_round(
         off: x − λ, (r,).
         step: By how much λ changed, (r,).
     """
-    u, wanted, along, x = (tree.array("rows") for _ in range(4))
-    times(tree, G, impulse, free, u)
+    wanted, along, x = (tree.array("rows") for _ in range(3))
     for contact, _, _ in tree.tasks():
         rows = contact.rows
-        moving = row_values(u, rows)
+        moving = row_values(dual, rows)
         slip = friction[rows[2]] * sqrt(moving[0] * moving[0] + moving[1] * moving[1])
         for row, extra in zip(rows, (0.0, 0.0, slip), strict=True):
             wanted[row] = rho[row] * impulse[row] + dual[row] - free[row] - extra
@@ -151,21 +148,3 @@ def admm_adapt(
         )  # residuals may be mere rounding
         rho_after[row] = changed
         gain[row] = 1.0 / (eigenvalues[row] + changed)
-
-
-@algorithm(G=("rows", "rows"), impulse=("rows",), free=("rows",), u=("rows",), outputs=("u",))
-def contact_velocities(tree: Tree, G: Indexed, impulse: Indexed, free: Indexed, u: Indexed) -> None:
-    """u = G λ + g."""
-    moving = tree.array("rows")
-    times(tree, G, impulse, free, moving)
-    for row in tree.task_rows():
-        u[row] = moving[row]
-
-
-def times(tree: Tree, G: Indexed, impulse: Indexed, free: Indexed, u: Any) -> None:
-    """u ← G λ + g."""
-    for row in tree.task_rows():
-        u[row] = free[row]
-    for row in tree.task_rows():
-        for other in tree.task_rows():
-            u[other] = u[other] + G[row, other] * impulse[row]

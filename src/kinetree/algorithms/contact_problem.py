@@ -1,4 +1,4 @@
-"""The problem of frictional contacts in contact axes, before and after the sweeps. Cost O(r²) for r = 3 rows of each.
+"""The problem of frictional contacts in contact axes, before and after it is solved. Cost O(r²) for r = 3 rows of each.
 
 Rows of a contact are two tangents and its normal. Contacts belong to bodies, so their mobility is that of the bodies,
 
@@ -7,7 +7,24 @@ Rows of a contact are two tangents and its normal. Contacts belong to bodies, so
 whatever the number of contacts. `contact_problem` computes it; `contact_forces` turns the impulses back to world axes,
 and measures how well they obey
 
-    λ ∈ K_μ,   u + (0, 0, μ‖u_t‖) ∈ K_μ*,   λ ⊥ u + (0, 0, μ‖u_t‖)                                (1)
+    λ ∈ K_μ,   u + Γ ∈ K_μ*,   λ ⊥ u + Γ,   Γ = (0, 0, μ‖u_t‖)                                    (1)
+
+with lengths in each contact's own scale, λ′ = λ √m and u′ = u/√m for m the mean diagonal of its block of G, so that
+both are roots of energies:
+
+    residual = max |λ′ − P_K(λ′ − u′ − Γ′)| / max(−g′_n, 1e-6 |g′|, 1e-6 |λ′|)                    (2)
+
+It is relative to the fastest approach, and zero if nothing approaches; the other two terms are rounding. It does not
+depend on units and masses, and it does not forgive large impulses: relative to those, a body that is too large for its
+slot would seem solved.
+
+Impulses that obey (1) never add energy, for λᵀ(G λ + g) ≤ 0. Those of a solver that did not get there might, so all are
+multiplied by the largest share up to one that keeps
+
+    λᵀG λ ≤ −κ λᵀg         κ = 1.1                                                                 (3)
+
+Then kinetic energy changes by λᵀ(g − c + ½ G λ) ≤ −λᵀc, with c the speeds (h > 0 ? h : β h)/dt that gaps add to g: it
+grows at most by what the correction of penetrations takes.
 
 [D17] T. Duff et al., "Building an orthonormal basis, revisited", Journal of Computer Graphics Techniques 6, 2017.
 """
@@ -20,24 +37,27 @@ import numpy as np
 
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.scalar import magnitude, select, sqrt
+from kinetree.spatial.scalar import select, sqrt
 from kinetree.spatial.vector3 import cross
 
 #: β: fraction of a penetration that is corrected in each step.
 RECOVERY = 0.2
-#: Residuals are relative to the largest impulse, or to this one if all are smaller [N s].
-SMALLEST = 1e-12
-# Avoids division by zero for immobile rows; far below any inverse mass.
-_IMMOBILE = 1e-30
+#: Contacts whose mean mobility is not larger take no impulses; far below any inverse mass.
+IMMOBILE = 1e-30
+#: Speeds and impulses count for the size of a problem by this factor.
+ROUNDING = 1e-6
+# κ: sticking contacts have one, but for rounding
+_EXCESS = 1.1
+_NEVER_ZERO = 2.0**-500
 
 
 @algorithm(
-    mobility=("v", "v"), arm=("rows",), velocity=("rows",), normal=("rows",), height=("rows",), dt=(), start=("rows",),
-    G=("rows", "rows"), weight=("rows",), u=("rows",), axes=("rows", 3), outputs=("G", "weight", "u", "axes"),
+    mobility=("v", "v"), arm=("rows",), velocity=("rows",), normal=("rows",), height=("rows",), dt=(),
+    G=("rows", "rows"), scale=("rows",), free=("rows",), axes=("rows", 3), outputs=("G", "scale", "free", "axes"),
 )  # fmt: skip
 def contact_problem(
     tree: Tree, mobility: Indexed, arm: Indexed, velocity: Indexed, normal: Indexed, height: Indexed, dt: Indexed,
-    start: Indexed, G: Indexed, weight: Indexed, u: Indexed, axes: Indexed,
+    G: Indexed, scale: Indexed, free: Indexed, axes: Indexed,
 ) -> None:  # fmt: skip
     """The rows of all contacts along tangents and normal.
 
@@ -49,15 +69,13 @@ def contact_problem(
         normal: Outward normals of the surfaces, (r,).
         height: Signed distances of the points from the surfaces, at the normal rows, (r,).
         dt: Length of the step, seconds. A point may close its gap in that time but not more.
-        start: Impulses to start from, in contact axes, (r,).
         G: Mobility in contact axes, (r, r).
-        weight: Of each contact 1/ρ(G_tt) at the tangential rows, ρ the larger eigenvalue, and 1/G_nn at the normal
-            row, (r,).
-        u: Velocities in contact axes; normal ones with the gap over dt. With the effect of `start`, (r,).
+        scale: m: mean diagonal of each contact's block of G, (r,).
+        free: g: velocities in contact axes, normal ones with the gap over dt, (r,).
         axes: Tangents and normal of each contact, (r, 3).
     """
     chi = [tree.array("rows") for _ in range(6)]
-    half_way, speed = tree.array("v", "rows"), tree.array("rows")
+    half_way = tree.array("v", "rows")
     for contact, _, _ in tree.tasks():
         rows = contact.rows
         basis = _basis(*row_values(normal, rows))
@@ -66,7 +84,7 @@ def contact_problem(
         allowed = select(-h, 0.0, h, RECOVERY * h) / dt[...]
         for row, axis, extra in zip(rows, basis, (0.0, 0.0, allowed), strict=True):
             axes[row] = np.array(axis)
-            speed[row] = _dot(axis, moving) + extra
+            free[row] = _dot(axis, moving) + extra
             for part, x in zip(chi, (*cross(away, np.array(axis)), *axis), strict=True):
                 part[row] = x
 
@@ -82,82 +100,142 @@ def contact_problem(
         for contact, _ in tree.carried_groups(k):
             pushes = [np.array([part[row][()] for part in chi]) for row in contact.rows]
             for other in tree.task_rows():
-                column, pushed = np.array([half_way[c, other] for c in own]), speed[other]
+                column = np.array([half_way[c, other] for c in own])
                 for row, push in zip(contact.rows, pushes, strict=True):
-                    entry = push @ column
-                    G[row, other] = entry
-                    pushed = pushed + entry * start[row]
-                speed[other] = pushed
-            (xx, xy, _), (_, yy, _), (_, _, nn) = (
-                [push @ np.array([half_way[c, row] for c in own]) for push in pushes] for row in contact.rows
+                    G[row, other] = push @ column
+            xx, yy, nn = (
+                push @ np.array([half_way[c, row] for c in own]) for row, push in zip(contact.rows, pushes, strict=True)
             )
-            apart = 0.5 * (xx - yy)
-            largest = 0.5 * (xx + yy) + sqrt(apart * apart + xy * xy)
-            for row, stiff in zip(contact.rows, (largest, largest, nn), strict=True):
-                weight[row] = 1.0 / (stiff + _IMMOBILE)
-
-    for row in tree.task_rows():
-        u[row] = speed[row]
+            for row in contact.rows:
+                scale[row] = (xx + yy + nn) / 3.0
 
 
 @algorithm(
-    axes=("rows", 3), impulse=("rows",), u=("rows",), friction=("rows",), weight=("rows",), force=("rows",),
-    error=("rows",), outputs=("force", "error"), sparse=("error",),
+    G=("rows", "rows"), free=("rows",), start=("rows",), u=("rows",), impulse=("rows",), outputs=("u", "impulse")
+)  # fmt: skip
+def contact_start(
+    tree: Tree, G: Indexed, free: Indexed, start: Indexed, u: Indexed, impulse: Indexed
+) -> None:  # fmt: skip
+    """Impulses that a solver starts from, and velocities with them; none if nothing approaches.
+
+    Args:
+        tree: Has the rows.
+        G: As of `contact_problem`, (r, r).
+        free: g, (r,).
+        start: Impulses to start from, (r,).
+        u: G λ + g, (r,).
+        impulse: λ, (r,).
+    """
+    nearest, pushed, moving = (tree.array("rows") for _ in range(3))
+    for row in tree.task_rows():
+        nearest[row] = 0.0 * free[row]
+    for contact, _, _ in tree.tasks():
+        for other in tree.task_rows():
+            nearest[other] = larger(nearest[other][()], -free[contact.rows[2]][()])
+    for row in tree.task_rows():
+        pushed[row] = select(-nearest[row][()], 0.0, start[row][()], 0.0 * start[row][()])
+        impulse[row] = pushed[row]
+    times(tree, G, pushed, free, moving)
+    for row in tree.task_rows():
+        u[row] = moving[row]
+
+
+@algorithm(G=("rows", "rows"), impulse=("rows",), free=("rows",), u=("rows",), outputs=("u",))
+def contact_velocities(tree: Tree, G: Indexed, impulse: Indexed, free: Indexed, u: Indexed) -> None:
+    """u = G λ + g."""
+    moving = tree.array("rows")
+    times(tree, G, impulse, free, moving)
+    for row in tree.task_rows():
+        u[row] = moving[row]
+
+
+@algorithm(
+    axes=("rows", 3), pushed=("rows",), free=("rows",), moving=("rows",), friction=("rows",), scale=("rows",),
+    others=(4,), force=("rows",), impulse=("rows",), share=(), residual=(),
+    outputs=("force", "impulse", "share", "residual"),
 )  # fmt: skip
 def contact_forces(
-    tree: Tree, axes: Indexed, impulse: Indexed, u: Indexed, friction: Indexed, weight: Indexed, force: Indexed,
-    error: Indexed,
+    tree: Tree, axes: Indexed, pushed: Indexed, free: Indexed, moving: Indexed, friction: Indexed, scale: Indexed,
+    others: Indexed, force: Indexed, impulse: Indexed, share: Indexed, residual: Indexed,
 ) -> None:  # fmt: skip
-    """Turn impulses back to world axes, and measure the violation of (1).
+    """See to it that impulses add no energy (3), turn them to world axes, and measure the violation of (1) by (2).
 
     Args:
         tree: Has the rows.
         axes: As of `contact_problem`, (r, 3).
-        impulse: λ, (r,).
-        u: Velocities with them, (r,).
+        pushed: λ as found, (r,).
+        free: g, (r,).
+        moving: G λ + g, (r,).
         friction: μ of each contact, at its normal row, (r,).
-        weight: As of `contact_problem`, (r,).
+        scale: As of `contact_problem`, (r,).
+        others: Of impulses of joints, as of `joint_residual`, (4,).
         force: λ in world axes, (r,).
-        error: At the normal row, largest entry of λ − P_K(λ − s (u + Γ)), s the smaller weight, (r,).
+        impulse: λ, (r,).
+        share: The share of (3).
+        residual: (2), together with the joints.
     """
+    work, kept, worst, size = (tree.array("rows") for _ in range(4))
+    for row in tree.task_rows():
+        for part, value in zip((work, kept, worst, size), others[...], strict=True):
+            part[row] = value
+    for row in tree.task_rows():
+        along, against = pushed[row] * free[row], pushed[row] * (moving[row] - free[row])
+        for other in tree.task_rows():
+            work[other], kept[other] = work[other] + along, kept[other] + against
+
     for contact, _, _ in tree.tasks():
         rows = contact.rows
-        n = rows[2]
-        part, moving = row_values(impulse, rows), row_values(u, rows)
-        for row, total in zip(rows, sum(axes[row] * impulse[row] for row in rows), strict=True):
-            force[row] = total
-        (mu,), (tangential, _, normal) = row_values(friction, [n]), row_values(weight, rows)
-        s = select(normal, tangential, normal, tangential)
-        slip = sqrt(moving[0] * moving[0] + moving[1] * moving[1])
-        moved = [part[i] - s * moving[i] for i in range(3)]
-        moved[2] = moved[2] - s * mu * slip
-        cone = in_cone(mu, moved)
-        off = [magnitude(p - c) for p, c in zip(part, cone, strict=True)]
-        largest = select(off[0], off[1], off[1], off[0])
-        error[n] = select(largest, off[2], off[2], largest)
-
-
-@algorithm(error=("rows",), impulse=("rows",), before=(), residual=(), outputs=("residual",))
-def contact_residual(tree: Tree, error: Indexed, impulse: Indexed, before: Indexed, residual: Indexed) -> None:
-    """The largest violation of (1), relative to the largest impulse.
-
-    Args:
-        tree: Has the rows.
-        error: As of `contact_forces`, (r,).
-        impulse: λ, (r,).
-        before: A residual that counts if it is larger.
-        residual: The larger of both.
-    """
-    worst, largest = tree.array("rows"), tree.array("rows")
+        (mu,), (m,) = row_values(friction, [rows[2]]), row_values(scale, [rows[2]])
+        part = [_share(work[row][()], kept[row][()]) * pushed[row][()] for row in rows]
+        for row, p, total in zip(rows, part, sum(axes[r] * p for r, p in zip(rows, part, strict=True)), strict=True):
+            impulse[row], force[row] = p, total
+        some = select(-m, -IMMOBILE, m, 1.0)
+        root, still = sqrt(some), select(-m, -IMMOBILE, 1.0, 0.0) / sqrt(some)
+        away = row_values(free, rows)
+        changed = [_share(work[row][()], kept[row][()]) * (moving[row][()] - free[row][()]) for row in rows]
+        now = [a + b for a, b in zip(away, changed, strict=True)]
+        g, u, p = [still * x for x in away], [still * x for x in now], [root * x for x in part]
+        v = [p[0] - u[0], p[1] - u[1], p[2] - (u[2] + mu * sqrt(u[0] * u[0] + u[1] * u[1]))]
+        off = _length([x - y for x, y in zip(p, in_cone(mu, v), strict=True)])
+        large = larger(-g[2], ROUNDING * larger(_length(g), _length(p)))
+        for other in tree.task_rows():
+            worst[other], size[other] = larger(worst[other][()], off), larger(size[other][()], large)
     for row in tree.task_rows():
-        worst[row], largest[row] = error[row], SMALLEST  # NaN stays NaN
+        share[...] = _share(work[row][()], kept[row][()])
+        residual[...] = relative(worst[row][()], size[row][()], work[row][()])
+
+
+@algorithm(residual=(), before=(), after=(), outputs=("after",), any_node=True)
+def larger_residual(tree: Tree, residual: Indexed, before: Indexed, after: Indexed) -> None:
+    """The larger of two residuals; NaN if the first one is."""
+    del tree
+    after[...] = larger(before[...][()], residual[...][()])
+
+
+def times(tree: Tree, G: Indexed, impulse: Any, free: Indexed, u: Any) -> None:
+    """u ← G λ + g."""
+    for row in tree.task_rows():
+        u[row] = free[row]
     for row in tree.task_rows():
         for other in tree.task_rows():
-            for most, value in ((worst, error[row][()]), (largest, magnitude(impulse[row][()]))):
-                most[other] = select(most[other][()], value, value, most[other][()])
-    for row in tree.task_rows():
-        now = worst[row] / largest[row]
-        residual[...] = select(now, before[...][()], before[...][()], now)
+            u[other] = u[other] + G[row, other] * impulse[row]
+
+
+def _share(work: Any, kept: Any) -> Any:
+    """The share of (3), for λᵀg and λᵀG λ."""
+    most = -_EXCESS * work
+    some = select(most, 0.0, 0.0 * most, most)
+    return select(some, kept, some / select(some, kept, kept, 1.0), 1.0)
+
+
+def relative(worst: Any, size: Any, work: Any) -> Any:
+    """A residual, NaN if the work is."""
+    return worst / (size + _NEVER_ZERO) + 0.0 * work
+
+
+def larger(a: Any, b: Any) -> Any:
+    """The larger one; b if it is NaN."""
+    return select(b, a, a, b)
 
 
 def _basis(x: Any, y: Any, z: Any) -> tuple[tuple[Any, Any, Any], ...]:
@@ -174,13 +252,17 @@ def in_cone(mu: Any, v: list[Any]) -> list[Any]:
     k = (mu * t + v[2]) / (1.0 + mu * mu)
     share = mu * k / select(-t, 0.0, t, 1.0)
     edge = [share * v[0], share * v[1], k]
-    outside = [select(mu * t, -v[2], 0.0 * k, e) for e in edge]
+    outside = [select(-v[2], mu * t, e, 0.0 * k) for e in edge]
     return [select(mu * v[2], t, o, x) for o, x in zip(outside, v, strict=True)]
 
 
 def row_values(array: Indexed, rows: Any) -> list[Any]:
     """The values of some rows, as scalars."""
     return [array[row][()] for row in rows]
+
+
+def _length(v: Any) -> Any:
+    return sqrt(_dot(v, v))
 
 
 def _dot(a: Any, b: Any) -> Any:

@@ -1,14 +1,22 @@
-"""Sweeps of projected Gauss–Seidel over frictional contacts. Cost O(r²) for r = 3 rows of each contact.
+"""Sweeps of Gauss–Seidel over frictional contacts, each solved exactly. Cost O(r²) for r = 3 rows of each contact.
 
 Contacts have two tangential rows and a normal one. With u = G λ + g the velocities after impulses λ, each contact in
-turn takes
+turn takes the impulse that obeys Signorini's and Coulomb's laws while the others stay [JAJ98]: with b its velocity
+without its own impulse and W its block of G,
 
-    λ_n ← max(0, λ_n − u_n/G_nn)                                                                 (1)
-    λ_t ← what is left of λ_t − u_t/ρ in the disk of radius μ λ_n, ρ the larger eigenvalue of G_tt (2)
+    b_n ≥ 0                     λ = 0
+    −W⁻¹ b in the cone          λ = −W⁻¹ b: it sticks
+    else it slides              u_n = 0, u_t = −α λ_t, |λ_t| = μ λ_n                                (1)
 
-[M88] and [JAJ98]; u is kept up to date.
+Eliminating λ_n leaves λ_t(α) = −(A + α)⁻¹ (b_t − w b_n/W_nn) with A = W_tt − w wᵀ/W_nn, and one equation for α:
+Newton's method on μ λ_n/|λ_t| − 1, which is linear in α wherever A has equal eigenvalues. A root exists whenever
+b_n < 0. It is bracketed, and where Newton's step leaves the bracket, that is halved. Rounds start from α = |u_t|/|λ_t|
+of the sweep before, so that a first sweep of many rounds is followed by sweeps of few. To solve normal and friction one
+after the other would be cheaper, but cycles even on a single contact if friction presses it onto the ground.
 
-[M88]   J. Moreau, "Unilateral contact and dry friction in finite freedom dynamics", 1988.
+W has ε times its mean diagonal added, and b the same of λ (a proximal step): contacts that cannot move in all
+directions have a singular W. It does not change what sweeps converge to.
+
 [JAJ98] F. Jourdan, P. Alart, M. Jean, "A Gauss–Seidel like algorithm to solve frictional contact problems", Computer
         Methods in Applied Mechanics and Engineering 155, 1998.
 """
@@ -18,32 +26,40 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kinetree.algorithms.contact_problem import IMMOBILE, row_values
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.scalar import select, sqrt
 
 #: Sweeps of `contact_sweeps`.
 SEVERAL = 5
-
-_NEVER_ZERO = 2.0**-500
+#: Rounds of Newton's method for a contact in `contact_sweep`, and in `contact_sweeps`.
+MANY, FEW = 8, 2
+#: ε: what is added to W, relative to its mean diagonal.
+_PROXIMAL = 1e-8
+# rounding of a root at the end of its bracket
+_AT_THE_END = 1e-9
+# a friction that is none, for which (1) has a root all the same
+_NO_FRICTION = 2.0**-60
+_NEVER_ZERO, _ENDLESS = 2.0**-500, 2.0**500
 
 _declare = algorithm(
-    G=("rows", "rows"), weight=("rows",), friction=("rows",), velocity=("rows",), impulse=("rows",),
+    G=("rows", "rows"), scale=("rows",), friction=("rows",), velocity=("rows",), impulse=("rows",),
     after=("rows",), solved=("rows",), outputs=("after", "solved"),
 )  # fmt: skip
 
 
 @_declare
 def contact_sweep(
-    tree: Tree, G: Indexed, weight: Indexed, friction: Indexed, velocity: Indexed, impulse: Indexed,
+    tree: Tree, G: Indexed, scale: Indexed, friction: Indexed, velocity: Indexed, impulse: Indexed,
     after: Indexed, solved: Indexed,
 ) -> None:  # fmt: skip
-    """Visit every contact once.
+    """Visit every contact once, with `MANY` rounds.
 
     Args:
         tree: Has the rows, three for each contact; nothing else of it is used.
         G: Velocity of each row per unit impulse along each row, (r, r).
-        weight: Of each contact 1/ρ at the tangential rows and 1/G_nn at the normal row, (r,).
+        scale: As of `contact_problem`, (r,).
         friction: μ of each contact, at its normal row, (r,).
         velocity: u = G λ + g, (r,).
         impulse: λ, (r,).
@@ -54,49 +70,100 @@ def contact_sweep(
     for row in tree.task_rows():
         u[row] = velocity[row]
 
-    visit_contacts(tree, G, weight, friction, u, impulse, solved)
+    visit_contacts(tree, G, scale, friction, u, impulse, solved, MANY)
     for row in tree.task_rows():
         after[row] = u[row]
 
 
 @_declare
 def contact_sweeps(
-    tree: Tree, G: Indexed, weight: Indexed, friction: Indexed, velocity: Indexed, impulse: Indexed,
+    tree: Tree, G: Indexed, scale: Indexed, friction: Indexed, velocity: Indexed, impulse: Indexed,
     after: Indexed, solved: Indexed,
 ) -> None:  # fmt: skip
-    """Visit every contact `SEVERAL` times; arguments as for `contact_sweep`."""
+    """Visit every contact `SEVERAL` times, with `FEW` rounds; arguments as for `contact_sweep`."""
     u, pushed = tree.array("rows"), tree.array("rows")
     for row in tree.task_rows():
         u[row] = velocity[row]
         pushed[row] = impulse[row]
 
     for _ in range(SEVERAL):
-        visit_contacts(tree, G, weight, friction, u, pushed, pushed)
+        visit_contacts(tree, G, scale, friction, u, pushed, pushed, FEW)
     for row in tree.task_rows():
         after[row] = u[row]
         solved[row] = pushed[row]
 
 
 def visit_contacts(
-    tree: Tree, G: Indexed, weight: Indexed, friction: Indexed, u: Indexed, impulse: Indexed, solved: Indexed,
-    pushed: Callable[[Any, Any], None] | None = None,
+    tree: Tree, G: Indexed, scale: Indexed, friction: Indexed, u: Indexed, impulse: Indexed, solved: Indexed,
+    rounds: int, pushed: Callable[[Any, Any], None] | None = None,
 ) -> None:  # fmt: skip
     """The visits, which keep `u` up to date; `pushed` is told the rows of each contact and what was added to them."""
     for contact, _, _ in tree.tasks():
-        x, y, n = contact.rows
-        pressed = _positive(impulse[n] - weight[n] * u[n])  # (1)
-        change = pressed - impulse[n]
-        along = impulse[x] - weight[x] * (u[x] + G[n, x] * change)  # (2)
-        across = impulse[y] - weight[x] * (u[y] + G[n, y] * change)
-        length, longest = sqrt(along * along + across * across), friction[n] * pressed
-        share = select(length, longest, 1.0, longest / (length + _NEVER_ZERO))
-        along_change, across_change = along * share - impulse[x], across * share - impulse[y]
-        solved[x], solved[y], solved[n] = along * share, across * share, pressed  # may be the same array as impulse
+        x, y, n = rows = contact.rows
+        moving, was, (mu,), (size,) = (
+            row_values(array, some) for array, some in ((u, rows), (impulse, rows), (friction, [n]), (scale, [n]))
+        )
+        added = _PROXIMAL * size
+        xx, yy, nn = (G[row, row][()] + added for row in rows)
+        xy, nx, ny = G[x, y][()], G[n, x][()], G[n, y][()]
+        block = (xx, xy, nx), (xy, yy, ny), (nx, ny, nn)
+        b = [u_ - (p * was[0] + q * was[1] + r * was[2]) for u_, (p, q, r) in zip(moving, block, strict=True)]
+        now = _coulomb((xx, xy, yy, nx, ny, nn), b, mu, _slowness(moving, was), size, rounds)
+        along, across, change = (part - before for part, before in zip(now, was, strict=True))
+        solved[x], solved[y], solved[n] = now  # may be the same array as impulse
         for other in tree.task_rows():
-            u[other] = u[other] + G[n, other] * change + G[x, other] * along_change + G[y, other] * across_change
+            u[other] = u[other] + G[n, other] * change + G[x, other] * along + G[y, other] * across
         if pushed is not None:
-            pushed((x, y, n), (along_change, across_change, change))
+            pushed((x, y, n), (along, across, change))
 
 
-def _positive(x: Any) -> Any:
-    return select(x, 0.0, 0.0, x)  # NaN stays NaN
+def _slowness(u: Any, impulse: Any) -> Any:
+    """α of a contact as it is; zero unless it slides."""
+    speed, force = (v[0] * v[0] + v[1] * v[1] for v in (u, impulse))
+    return select(-force, 0.0, sqrt(speed / select(-force, 0.0, force, 1.0)), 0.0 * force)
+
+
+def _coulomb(block: Any, b: Any, mu: Any, alpha: Any, size: Any, rounds: int) -> list[Any]:
+    """The impulse of one contact: (1)."""
+    xx, xy, yy, nx, ny, nn = block
+    inverse = 1.0 / (nn + _NEVER_ZERO)
+    kx, ky, pressed = nx * inverse, ny * inverse, -b[2] * inverse
+    a, c, d = xx - nx * kx, xy - nx * ky, yy - ny * ky
+    free = b[0] - kx * b[2], b[1] - ky * b[2]
+
+    def solve(alpha: Any, v: Any) -> tuple[Any, Any]:
+        """(A + α)⁻¹ v."""
+        p, q = a + alpha, d + alpha
+        share = 1.0 / (p * q - c * c + _NEVER_ZERO)
+        return (q * v[0] - c * v[1]) * share, (p * v[1] - c * v[0]) * share
+
+    def at(alpha: Any) -> tuple[Any, Any, Any, Any]:
+        """λ, and |λ_t|²."""
+        x, y = solve(alpha, free)
+        return -x, -y, pressed + kx * x + ky * y, x * x + y * y
+
+    rough = mu + _NO_FRICTION
+    low: Any = 0.0
+    high: Any = _ENDLESS
+    for _ in range(rounds):
+        x, y, normal, square = at(alpha)
+        dx, dy = solve(alpha, (x, y))  # −dλ_t/dα
+        beyond = sqrt(square) - rough * normal
+        high, low = select(beyond, 0.0, alpha, high), select(beyond, 0.0, low, alpha)
+        slope = rough * ((kx * dx + ky * dy) * square + normal * (x * dx + y * dy))
+        step = alpha + beyond * square / select(-slope, 0.0, slope, 1.0)
+        halved = select(high, _ENDLESS, 0.5 * (low + high), 8.0 * alpha + size)
+        step = select(step, low * (1.0 - _AT_THE_END), halved, select(-step, -high * (1.0 + _AT_THE_END), halved, step))
+        alpha = select(-slope, 0.0, step, halved)
+
+    stuck, slid = at(0.0 * size), at(alpha)
+    holds = select(mu * mu * stuck[2] * stuck[2], stuck[3], 0.0, select(stuck[2], 0.0, 0.0, 1.0))
+    # the direction of a root that is not exact yet, with |λ_t| = μ λ_n; and u_n = 0 unless friction nearly lifts it
+    length = sqrt(slid[3]) + _NEVER_ZERO
+    pressing = 1.0 + mu * (kx * slid[0] + ky * slid[1]) / length
+    normal = select(-pressing, -0.5, pressed / select(-pressing, -0.5, pressing, 1.0), slid[2])
+    share = mu * normal / length
+    slides = [select(normal, 0.0, 0.0 * normal, part) for part in (slid[0] * share, slid[1] * share, normal)]
+    touches = [select(-holds, 0.0, held, moved) for held, moved in zip(stuck, slides, strict=False)]
+    none = 0.0 * b[2]  # NaN stays NaN
+    return [select(b[2], 0.0, select(-size, -IMMOBILE, part, none), none) for part in touches]

@@ -7,17 +7,20 @@ With w the joint velocities after all impulses, each degree of freedom in turn t
 
 so that a joint sticks until friction is overcome, and may reach its stop in the step but not pass it. A joint that
 starts beyond its stop may not go further, and is not pushed back: that would give it energy. Sweeps over all degrees
-of freedom converge to impulses that obey all of these laws.
+of freedom converge to impulses that obey all of these laws; without contacts they lower a convex energy and add none.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from kinetree.algorithms.contact_sweep import visit_contacts
+import numpy as np
+
+from kinetree.algorithms.contact_problem import ROUNDING, larger, relative
+from kinetree.algorithms.contact_sweep import MANY, visit_contacts
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.scalar import select
+from kinetree.spatial.scalar import magnitude, select, sqrt
 
 
 @algorithm(
@@ -125,13 +128,72 @@ def joint_sweep(
 
 
 @algorithm(
-    G=("rows", "rows"), weight=("rows",), mu=("rows",), Minv=("v", "v"), response=("v", "rows"), slowest=("v",),
+    Minv=("v", "v"), slowest=("v",), fastest=("v",), dry=("v",), free=("v",), velocity=("v",), friction=("v",),
+    stop=("v",), parts=(4,), residual=(), outputs=("parts", "residual"), any_node=True,
+)  # fmt: skip
+def joint_residual(
+    tree: Tree, Minv: Indexed, slowest: Indexed, fastest: Indexed, dry: Indexed, free: Indexed, velocity: Indexed,
+    friction: Indexed, stop: Indexed, parts: Indexed, residual: Indexed,
+) -> None:  # fmt: skip
+    """How far impulses are from (1) and (2), as `contact_problem` measures contacts. Arguments as of `joint_sweep`.
+
+    Args:
+        tree: The mechanism.
+        Minv: M⁻¹, (nv, nv).
+        slowest: As of `joint_bounds`, (nv,).
+        fastest: As of `joint_bounds`, (nv,).
+        dry: Largest friction impulse dt τ_f, (nv,).
+        free: Joint velocities without impulses, (nv,).
+        velocity: w, (nv,).
+        friction: f, (nv,).
+        stop: s, (nv,).
+        parts: pᵀv and pᵀM⁻¹p for p = f + s and v the velocities without it; largest violation; fastest approach.
+        residual: The ratio of the last two.
+    """
+    work, kept, worst, size = totals = [tree.array("v") for _ in range(4)]
+    for c in tree.columns():
+        for total in totals:
+            total[c] = 0.0 * free[c]
+    for c in tree.columns():
+        m, v, w, f, s, most = (x[()] for x in (Minv[c, c], free[c], velocity[c], friction[c], stop[c], dry[c]))
+        root = sqrt(m)
+        beyond = w - m * s
+        stopped = _within(beyond, slowest[c][()], fastest[c][()]) - beyond
+        off = larger(root * magnitude(_within(f - w / m, -most, most) - f), magnitude(stopped - m * s) / root)
+        rubbing = select(-most, 0.0, magnitude(v), ROUNDING * magnitude(v))
+        fast = larger(rubbing, larger(slowest[c][()] - v, v - fastest[c][()]))
+        large = larger(fast / root, ROUNDING * root * magnitude(f + s))
+        for other in tree.columns():
+            work[other], kept[other] = work[other] + (f + s) * v, kept[other] + (f + s) * (w - v)
+            worst[other], size[other] = larger(worst[other][()], off), larger(size[other][()], large)
+    for c in tree.columns():
+        parts[...] = np.array([total[c][()] for total in totals])
+        residual[...] = relative(worst[c][()], size[c][()], work[c][()])
+
+
+@algorithm(
+    share=(), free=("v",), velocity=("v",), friction=("v",), stop=("v",), after=("v",), friction_after=("v",),
+    stop_after=("v",), outputs=("after", "friction_after", "stop_after"), any_node=True,
+)  # fmt: skip
+def joint_share(
+    tree: Tree, share: Indexed, free: Indexed, velocity: Indexed, friction: Indexed, stop: Indexed,
+    after: Indexed, friction_after: Indexed, stop_after: Indexed,
+) -> None:  # fmt: skip
+    """The share of impulses that adds no energy, as of `contact_forces`. Arguments as of `joint_residual`."""
+    for c in tree.columns():
+        part = share[...][()]
+        friction_after[c], stop_after[c] = part * friction[c], part * stop[c]
+        after[c] = select(part, 1.0, free[c][()] + part * (velocity[c][()] - free[c][()]), velocity[c][()])
+
+
+@algorithm(
+    G=("rows", "rows"), scale=("rows",), mu=("rows",), Minv=("v", "v"), response=("v", "rows"), slowest=("v",),
     fastest=("v",), dry=("v",), u=("rows",), velocity=("v",), impulse=("rows",), friction=("v",), stop=("v",),
     u_after=("rows",), after=("v",), solved=("rows",), friction_after=("v",), stop_after=("v",),
     outputs=("u_after", "after", "solved", "friction_after", "stop_after"), any_node=True,
 )  # fmt: skip
 def joint_contact_sweep(
-    tree: Tree, G: Indexed, weight: Indexed, mu: Indexed, Minv: Indexed, response: Indexed, slowest: Indexed,
+    tree: Tree, G: Indexed, scale: Indexed, mu: Indexed, Minv: Indexed, response: Indexed, slowest: Indexed,
     fastest: Indexed, dry: Indexed, u: Indexed, velocity: Indexed, impulse: Indexed, friction: Indexed, stop: Indexed,
     u_after: Indexed, after: Indexed, solved: Indexed, friction_after: Indexed, stop_after: Indexed,
 ) -> None:  # fmt: skip
@@ -140,7 +202,7 @@ def joint_contact_sweep(
     Args:
         tree: The mechanism, with the rows of the contacts.
         G: As of `contact_sweep`, (r, r).
-        weight: As of `contact_sweep`, (r,).
+        scale: As of `contact_sweep`, (r,).
         mu: Friction of each contact, at its normal row, (r,).
         Minv: M⁻¹, (nv, nv).
         response: Joint velocities per unit impulse along each row, (nv, r).
@@ -170,7 +232,7 @@ def joint_contact_sweep(
         for c in tree.columns():
             w[c] = w[c] + response[c, n] * normal + response[c, x] * along + response[c, y] * across
 
-    visit_contacts(tree, G, weight, mu, moving, impulse, solved, pushed)
+    visit_contacts(tree, G, scale, mu, moving, impulse, solved, MANY, pushed)
     for c in tree.columns():
         change = _visit(c, Minv, slowest, fastest, dry, w, friction, stop, friction_after, stop_after)
         for other in tree.columns():

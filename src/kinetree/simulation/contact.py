@@ -10,10 +10,10 @@ not more, and a fraction β of any penetration is corrected in each step. Impuls
 
     λ ∈ K_μ,   u + (0, 0, μ‖u_t‖) ∈ K_μ*,   λ ⊥ u + (0, 0, μ‖u_t‖)                                (2)
 
-solved by a fixed number of sweeps of projected Gauss–Seidel (`kinetree.algorithms.contact_sweep`), so that the bits of
-a sample do not depend on others. `residual` measures the violation of (2), relative to the largest impulse. With poor
-mass ratios, such as a light body under a heavy one, sweeps converge slowly and the residual is large; rounds of ADMM
-(`kinetree.algorithms.contact_admm`) cost more and do not mind.
+solved by a fixed number of Gauss–Seidel sweeps over contacts (`kinetree.algorithms.contact_sweep`), so that the bits of
+a sample do not depend on others. The residual measures the violation of (2), relative to the fastest approach
+(`kinetree.algorithms.contact_problem`). With poor mass ratios, such as a light body under a heavy one, sweeps converge
+slowly and the residual is large; rounds of ADMM (`kinetree.algorithms.contact_admm`) cost more and do not mind.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kinetree.algorithms.contact_points import (
     contact_points,
     contact_wrenches,
 )
-from kinetree.algorithms.contact_problem import contact_residual
+from kinetree.engines import arguments
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.sequence import Place, Sequence
@@ -64,10 +64,7 @@ class Points:
     positions: Any
 
     def __post_init__(self) -> None:
-        try:
-            positions = np.array(self.positions, dtype=float)
-        except (TypeError, ValueError):
-            raise InputError(f"points of {self.frame!r}: positions are not numbers") from None
+        positions = np.array(arguments.numbers(f"points of {self.frame!r}", "positions", self.positions), np.float64)
         positions = positions[None] if positions.ndim == 1 else positions
         if positions.ndim != 2 or positions.shape[1] != 3 or not len(positions) or not np.isfinite(positions).all():
             raise InputError(f"points of {self.frame!r}: positions are (k, 3), finite; got shape {positions.shape}")
@@ -83,7 +80,7 @@ class Contacts:
         points: Points that may touch.
         ground: Shapes that they may touch.
         constraints: Tasks that are held fixed, and eliminated.
-        sweeps: Number of projected Gauss–Seidel sweeps.
+        sweeps: Number of sweeps, or rounds, of the solver.
         dt: Time step [s].
         joints: Dry friction and stops of joints, if there are any.
         solver: "pgs" or "admm".
@@ -92,12 +89,11 @@ class Contacts:
     Attributes:
         size: Number of impulses: three for each pair of a shape and a point, then those of joints.
         fields: The results of a single step, besides velocities.
-        lengths: Their lengths.
-        residual: Takes errors, impulses and another residual; returns the largest residual.
+        shapes: Their shapes.
         is_compiled: Whether `record` can be used: nothing is held fixed, and all shapes are known to compiled steps.
     """
 
-    fields: ClassVar[tuple[str, ...]] = ("forces", "errors", "heights", "impulses")
+    fields: ClassVar[tuple[str, ...]] = ("forces", "residual", "heights", "impulses")
 
     def __init__(
         self,
@@ -130,19 +126,18 @@ class Contacts:
         self.rows = 3 * self._count * len(self._ground)
         self._joints, self._varied = joints, varied
         self.size = self.rows + (joints.size if joints else 0)
-        self.lengths = {**dict.fromkeys(self.fields, self.rows), "impulses": self.size}
-        frictions = np.repeat([shape.friction for shape in self._ground], 3 * self._count)
+        self.shapes = {"forces": (self.rows,), "residual": (), "heights": (self.rows,), "impulses": (self.size,)}
+        frictions = tuple(arguments.number("friction", shape.friction, 0.0) for shape in self._ground for _ in tasks)
         touching = self._body_of * len(self._ground)
         if solver == "admm":
-            self._solve = admm_solver(touching, sweeps, frictions.tobytes())
+            self._solve = admm_solver(touching, sweeps, frictions)
         elif joints is None:
-            self._solve = sweeps_solver(touching, sweeps, frictions.tobytes())
+            self._solve = sweeps_solver(touching, sweeps, frictions)
         else:
             sites = self._points.sites * len(self._ground)
             self._solve = joint_solver(robot, sites, touching, sweeps, frictions, joints)
         self._place = bind(contact_points, *contact_sites(self._count), contact_points.name)
         self._gather = bind(contact_wrenches, *touching_bodies(touching), contact_wrenches.name)
-        self.residual = bind(contact_residual, *contact_sites(self.rows // 3), "residual")
         self.is_compiled = self._held is None and all(shape.algorithm for shape in self._ground)
 
     def factored(self, sequence: Sequence) -> Factored | None:
@@ -178,14 +173,14 @@ class Contacts:
         problem = [mobility, arms, velocities, normals, heights, self._dt]
         if self._joints is not None:
             return self._record_joints(sequence, q, v, start, problem)
-        forces, errors, impulses = call(self._solve, *problem, start)
+        forces, residual, impulses = call(self._solve, *problem, start)
         wrench = call(self._gather, arms, forces)
         if factored is None:
             turned = call(self._recursion(body_wrenches), place, wrench)
             after = call(self._recursion(after_impulses, dynamic=True), q, v, turned)
         else:
             after = factored.after_impulses(q, v, wrench)
-        return Impulses(after, forces, errors, heights, impulses)
+        return Impulses(after, forces, residual, heights, impulses)
 
     def _record_joints(self, sequence: Sequence, q: Place, v: Place, start: Any, problem: list[Any]) -> Impulses:
         joints = cast(JointRows, self._joints)
@@ -194,8 +189,8 @@ class Contacts:
         response = _tiled(sequence, response, self._robot.nv, len(self._ground))
         parts = start.part(0, self.rows), start.part(self.rows, joints.size)
         solved = sequence.call(self._solve, *problem, *parts, Minv, response, v, *bounds)
-        after, forces, errors, own, others = solved
-        return Impulses(after, forces, errors, problem[4], joined(sequence, [own, others]))
+        after, forces, residual, own, others = solved
+        return Impulses(after, forces, residual, problem[4], joined(sequence, [own, others]))
 
     def apply(self, q: Array, v: Array, start: Array) -> Impulses:
         """The same on arrays, with constraints eliminated and for any shapes."""
@@ -213,16 +208,16 @@ class Contacts:
             joints, call = self._joints, lambda function, *inputs: function(*inputs)
             parts = start[..., : self.rows], start[..., self.rows :]
             extra = joints.mobility(call, q), np.tile(self._points.response(q), many), v, *joints.bounds(call, q)
-            after, forces, errors, own, others = self._solve(*problem, *parts, *extra)
-            return Impulses(after, forces, errors, rows[3], np.concatenate([own, others], axis=-1))
-        forces, errors, impulses = self._solve(*problem, start)
+            after, forces, residual, own, others = self._solve(*problem, *parts, *extra)
+            return Impulses(after, forces, residual, rows[3], np.concatenate([own, others], axis=-1))
+        forces, residual, impulses = self._solve(*problem, start)
         wrench = self._gather(*(x.reshape(*x.shape[:-1], -1, 3) for x in (problem[1], forces)))
         if response is None:
             turned = self._recursion(body_wrenches)(place, wrench.reshape(*wrench.shape[:-1], -1, 6))
             after = self._recursion(after_impulses)(q, v, turned)
         else:
             after = v + times(response, wrench)
-        return Impulses(after, forces, errors, rows[3], impulses)
+        return Impulses(after, forces, residual, rows[3], impulses)
 
     def on_points(self, rows: Array) -> Array:
         """The sum over all shapes of values of the rows, (…, k, 3)."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kinetree.algorithms.joint_rows import joint_bounds, joint_start, joint_sweep
+from kinetree.algorithms.joint_rows import joint_bounds, joint_residual, joint_start, joint_sweep
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
@@ -26,17 +26,17 @@ class JointRows:
         dt: Time step [s].
         friction: Dry friction of each degree of freedom, (nv,) [N m or N].
         limits: Whether joints stop at their limits.
-        sweeps: Number of projected Gauss–Seidel sweeps.
+        sweeps: Number of Gauss–Seidel sweeps.
         varied: Whether the robot is a population, whose constants are those of the sequence.
 
     Attributes:
         size: Number of impulses: of friction, then of stops.
         fields: The results of a single step, besides velocities.
-        lengths: Their lengths.
+        shapes: Their shapes.
         is_compiled: Always.
     """
 
-    fields: ClassVar[tuple[str, ...]] = ("impulses",)
+    fields: ClassVar[tuple[str, ...]] = ("residual", "impulses")
     is_compiled: ClassVar[bool] = True
 
     def __init__(self, robot: Model, dt: float, friction: Array, limits: bool, sweeps: int, varied: bool) -> None:
@@ -47,7 +47,7 @@ class JointRows:
             if limits and joint.nv == joint.type.nv:  # others have no velocity that could be stopped
                 self._lower[joint.v_slice], self._upper[joint.v_slice] = joint.limits.lower, joint.limits.upper
         self.size = 2 * robot.nv
-        self.lengths = {"impulses": self.size}
+        self.shapes = {"residual": (), "impulses": (self.size,)}
         self._recursions: dict[Algorithm, Compiled] = {}
 
     def recursion(self, algorithm: Algorithm) -> Compiled:
@@ -86,7 +86,9 @@ class JointRows:
             results = sweep.run(*(None,) * len(inputs))
             for result, place in zip(results, sweep.inputs[4:], strict=True):
                 sequence.copy(result, place)
-        return Impulses(results[0], impulses=joined(sequence, results[1:]))
+        found = Minv, *bounds, inputs[3], v, *results
+        _, residual = sequence.call(self.recursion(joint_residual), *found)
+        return Impulses(results[0], residual=residual, impulses=joined(sequence, results[1:]))
 
 
 def joined(sequence: Sequence, parts: list[Place]) -> Place:

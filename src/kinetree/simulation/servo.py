@@ -42,9 +42,8 @@ def run(
         watch: Called after each command.
         warm: Whether a step's contact solver starts from the impulses of the step before.
     """
-    for name, value in (("seconds", seconds), ("servo", servo)):
-        if value is not None and not (isinstance(value, (int, float, np.floating)) and 0.0 < value < np.inf):
-            raise InputError(f"{name}={value!r} is not a positive number")
+    seconds = arguments.number("seconds", seconds, what="a positive number", above=0.0)
+    servo = None if servo is None else arguments.number("servo", servo, what="a positive number", above=0.0)
     period = dt if servo is None else 1.0 / servo
     if period < dt - _SOON:
         raise InputError(f"servo={servo!r} Hz is faster than the time step of {dt:g} s; lower it, or dt")
@@ -53,6 +52,7 @@ def run(
     arguments.empty("run", [(round(seconds / period) + 1, q.size + 2 * v.size)], np.empty, fix)
     kept: list[tuple[float, Array, Array, Array, Any]] = []
     forces: list[dict[str, Array]] = []
+    residuals: list[Array] = []
     tau, due, fresh = np.zeros_like(v), 0.0, False
     info: StepInfo | None = None
     for i in range(count + 1):
@@ -64,17 +64,19 @@ def run(
                 due += period
             fresh = True
             kept.append((time, q, v, tau, command))
+            residuals.append(np.zeros(q.shape[:-1]))
             if watch is not None:
                 watch(time, q, v, command)
         # one extra step at the end yields the constraint forces under the last command
         q, v, info = step(q, v, tau, start=info if warm else None)
+        residuals[-1] = np.maximum(residuals[-1], info.residual)
         if fresh:
             forces.append(info.constraint_forces)
             fresh = False
     felt = {name: np.stack([each[name] for each in forces], axis=-2) for name in (forces[0] if forces else ())}
     times, qs, vs, taus, commands = zip(*kept, strict=True)
     q, v, tau = (np.stack(x, axis=-2) for x in (qs, vs, taus))
-    return Film(np.array(times), q, v, tau, felt, list(commands))
+    return Film(np.array(times), q, v, tau, felt, list(commands), np.stack(residuals, axis=-1))
 
 
 def _commanded(

@@ -10,19 +10,20 @@ onto them, so that they do not drift.
 
 from __future__ import annotations
 
+import functools
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.contact_problem import SMALLEST
 from kinetree.engines import arguments
 from kinetree.engines.formats import require_double
 from kinetree.engines.native import pool
 from kinetree.engines.native.compiled import Compiled, standard_arithmetic
-from kinetree.errors import InputError, UnknownNameError
+from kinetree.errors import ConvergenceWarning, InputError, UnknownNameError
 from kinetree.model.constraint_kinds import AnyConstraint
 from kinetree.model.constraints import Constraints
 from kinetree.model.integrators import IMPULSIVE, METHODS
@@ -32,7 +33,7 @@ from kinetree.simulation.contact import Contacts, Points
 from kinetree.simulation.held import recordable
 from kinetree.simulation.joint_rows import JointRows
 from kinetree.simulation.plant import Plant, gains, own_or_given
-from kinetree.simulation.results import Film, Impulses, Rollout, StepInfo
+from kinetree.simulation.results import CONVERGED, Film, Impulses, Rollout, StepInfo
 from kinetree.simulation.servo import run
 from kinetree.simulation.shapes import Shape
 from kinetree.simulation.steps import Steps
@@ -60,9 +61,9 @@ class Simulator:
             own.
         contacts: `Points` of the robot that may touch the ground.
         ground: One or several of `Plane`, `Block`, `Sphere`, `Capsule`; a floor by default.
-        sweeps: Number of sweeps, or rounds, of the contact solver. More of them reduce the residual.
-        solver: "pgs", projected Gauss–Seidel, or "admm", which costs more and converges for poor mass ratios, too; it
-            takes no dry friction and stops of joints.
+        sweeps: Number of sweeps, or rounds, of the contact solver.
+        solver: "pgs", Gauss–Seidel over contacts, or "admm", which costs more and converges for poor mass ratios,
+            too; it takes no dry friction and stops of joints.
         warm_start: Whether rollouts and `run` start the contact solver from the impulses of the step before.
         project: Whether the state is projected onto the constraints after each step.
 
@@ -93,8 +94,7 @@ class Simulator:
     ) -> None:
         if method not in METHODS:
             raise UnknownNameError("method", method, tuple(METHODS))
-        if isinstance(dt, bool) or not isinstance(dt, (int, float, np.floating)) or not 0.0 < dt < np.inf:
-            raise InputError(f"dt={dt!r} is not a positive time step [s]")
+        dt = arguments.number("dt", dt, what="a positive time step [s]", above=0.0)
         given, points = tuple(constraints), tuple(contacts)
         shapes = (ground,) if isinstance(ground, Shape) else tuple(ground)
         self._options = {
@@ -105,7 +105,7 @@ class Simulator:
         self._population = robot if isinstance(robot, Population) else None
         robot = robot.robot if isinstance(robot, Population) else robot
         require_double(robot.mechanism, "Simulator")
-        self.robot, self.dt, self.method = robot, float(dt), method
+        self.robot, self.dt, self.method = robot, dt, method
         self._project = project
         self._zero, self._nothing = np.zeros(robot.nv), _nothing((robot.nv,))
         for array in self._nothing:  # shared by the results of all single steps
@@ -165,11 +165,23 @@ class Simulator:
             tau: Joint forces, (…, nv), constant over the step; zero by default.
             f_ext: External wrenches on frames, as for `robot.forward_dynamics`.
             start: The step before, whose contact impulses the solver starts from; by default it starts from none.
+
+        Warns:
+            ConvergenceWarning: The laws of contact do not hold in some samples, see `StepInfo.converged`.
         """
         tau = self._zero if tau is None else tau
         if f_ext is None and self._free is not None:
             after, rate, acceleration = self._free(q, v, tau)
             return after, rate, self._info(acceleration, None)
+        stepped = self._stepped(q, v, tau, f_ext, start)
+        if self._contacts is not None:
+            self._report("step", stepped[2].residual, q, v, tau)
+        return stepped
+
+    def _stepped(
+        self, q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None = None, start: StepInfo | None = None
+    ) -> tuple[Any, Any, StepInfo]:
+        """A step, without a word on its convergence."""
         if self._is_compiled:
             sites, wrenches = self._plant.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
             after, rate, acceleration, *results = self._steps.function(None, 1, False, sites)(
@@ -186,6 +198,25 @@ class Simulator:
         q, v, tau = self._state("step", q, v, tau)
         with standard_arithmetic():
             return self._step(q, v, tau, f_ext, self._start(start))
+
+    def _report(self, function: str, residual: Array, *given: Any) -> None:
+        """Warn of samples that did not converge.
+
+        Args:
+            function: The function that the user called.
+            residual: (…).
+            given: States and forces, (…, n); samples that are not finite from the start are not reported.
+        """
+        solved = residual <= CONVERGED
+        if solved.all():
+            return
+        finite = [np.isfinite(np.asarray(x, dtype=np.float64)).all(axis=-1) for x in given]
+        poor = ~solved & functools.reduce(np.logical_and, finite)
+        if poor.any():
+            fix = f"See `converged`; more sweeps than {self._options['sweeps']} help most, see docs/simulation.md"
+            worst = float(np.max(residual[poor])) if residual.ndim else float(residual)
+            warning = ConvergenceWarning(f"{function}: contacts", int(poor.sum()), residual.size, worst, CONVERGED, fix)
+            warnings.warn(warning, stacklevel=3)
 
     def _touched(self, velocity: Array, results: list[Array]) -> Impulses | None:
         if self._contacts is None:
@@ -248,12 +279,10 @@ class Simulator:
             return self._with_impulses(info, touched)
 
     def _with_impulses(self, info: StepInfo, touched: Impulses) -> StepInfo:
-        info = info._replace(impulses=touched.impulses)
+        info = info._replace(impulses=touched.impulses, residual=touched.residual)
         if isinstance(self._contacts, Contacts):
-            largest = np.maximum(np.abs(touched.impulses[..., : self._contacts.rows]).max(axis=-1), SMALLEST)
             info = info._replace(
                 contact_forces=self._contacts.on_points(touched.forces) / self.dt,
-                residual=np.abs(touched.errors).max(axis=-1) / largest,
                 penetration=np.maximum(-touched.heights.min(axis=-1), 0.0),
             )
         if touched.impulses.shape[-1] > getattr(self._contacts, "rows", 0):
@@ -285,6 +314,9 @@ class Simulator:
 
         Raises:
             InputError: Shapes that do not fit, or a number of steps that `every` does not divide.
+
+        Warns:
+            ConvergenceWarning: The laws of contact did not hold in some step of some samples, see `Rollout.converged`.
         """
         nv = self.robot.nv
         _require_count("every", every, 1)
@@ -334,6 +366,9 @@ class Simulator:
             for whole, found in zip((qs, vs, residuals), part, strict=True):
                 whole[doubtful] = found
         time[:] = self.dt * every * np.arange(records + 1)
+        if self._contacts is not None:
+            worst = residuals.max(axis=-1)
+            self._report("rollout", worst, qs[..., 0, :], vs[..., 0, :], taus.sum(axis=-2) if series else taus)
         return Rollout(time, qs, vs, residuals)
 
     def _fill_by_steps(self, q: Array, v: Array, tau: Array, series: bool, every: int, *results: Array) -> None:
@@ -341,7 +376,8 @@ class Simulator:
         info = None
         for record in range(1, qs.shape[-2]):
             for i in range((record - 1) * every, record * every):
-                q, v, info = self.step(q, v, tau[..., i, :] if series else tau, start=info if self._warm else None)
+                push = tau[..., i, :] if series else tau
+                q, v, info = self._stepped(q, v, push, start=info if self._warm else None)
                 residuals[..., record] = np.maximum(residuals[..., record], info.residual)
             qs[..., record, :], vs[..., record, :] = q, v
 
@@ -367,9 +403,15 @@ class Simulator:
             servo: Rate of the controller [Hz]; by default every step.
             v: Initial joint velocities, (…, nv); zero by default.
             watch: Called after each command with the time, q, v and the command.
+
+        Warns:
+            ConvergenceWarning: The laws of contact did not hold in some step of some samples, see `Film.residual`.
         """
         q, v, _ = self._state("run", q, self._zero if v is None else v, self._zero)
-        return run(self.step, self.dt, q, v, controller, targets or {}, seconds, servo, watch, self._warm)
+        film = run(self._stepped, self.dt, q, v, controller, targets or {}, seconds, servo, watch, self._warm)
+        if self._contacts is not None:
+            self._report("run", film.residual.max(axis=-1), q, v)
+        return film
 
 
 def _nothing(shape: tuple[int, ...]) -> tuple[Array, Array, Array, Array, Array]:

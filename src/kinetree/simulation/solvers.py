@@ -1,8 +1,8 @@
 """Solvers of the contact problem (`kinetree.simulation.contact`) as sequences of recursions.
 
 They take the mobility Λ⁻¹ of all bodies that may touch something, in world axes, the arms, velocities, normals and
-heights of the contacts, the time step and the impulses to start from. They return impulses in world axes, violations of
-the laws of contact, and impulses in contact axes.
+heights of the contacts, the time step and the impulses to start from. They return impulses in world axes, the residual,
+and impulses in contact axes.
 """
 
 from __future__ import annotations
@@ -12,23 +12,32 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.contact_admm import admm_adapt, admm_round, admm_weights, contact_velocities
-from kinetree.algorithms.contact_problem import contact_forces, contact_problem
+from kinetree.algorithms.contact_admm import admm_adapt, admm_round, admm_weights
+from kinetree.algorithms.contact_problem import contact_forces, contact_problem, contact_start, contact_velocities
 from kinetree.algorithms.contact_sweep import SEVERAL, contact_sweep, contact_sweeps
-from kinetree.algorithms.joint_rows import joint_contact_start, joint_contact_sweep, joint_start, response_to_contacts
+from kinetree.algorithms.joint_rows import (
+    joint_contact_start,
+    joint_contact_sweep,
+    joint_residual,
+    joint_share,
+    joint_start,
+    response_to_contacts,
+)
 from kinetree.engines.kernel_function import compiled
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.operands import Operand
-from kinetree.engines.native.sequence import Sequence
+from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.kernels.eigen import diagonalize
 from kinetree.model.model import Model
+from kinetree.recursion.algorithm import Algorithm
 from kinetree.simulation.joint_rows import JointRows
 from kinetree.simulation.shapes import contact_sites, touching_bodies
-from kinetree.spatial.value import Array
 
 #: Rounds of ADMM after which ρ is adapted.
 _ADAPTED = 5
+#: Sweeps after rounds of ADMM.
+_AFTER_ADMM = 11
 
 
 def _problem(bodies: tuple[int, ...]) -> tuple[Compiled, list[Operand]]:
@@ -40,99 +49,118 @@ def _problem(bodies: tuple[int, ...]) -> tuple[Compiled, list[Operand]]:
     return bind(contact_problem, *touching_bodies(bodies), contact_problem.name), inputs
 
 
+def _results(rows: int) -> list[Operand]:
+    return [Operand("forces", (rows,)), Operand("residual", ()), Operand("impulses", (rows,))]
+
+
+def _bound(contacts: int, *algorithms: Algorithm) -> list[Compiled]:
+    return [bind(one, *contact_sites(contacts), one.name) for one in algorithms]
+
+
 @lru_cache(maxsize=32)
-def sweeps_solver(bodies: tuple[int, ...], sweeps: int, frictions: bytes) -> Compiled:
-    """Impulses in world axes, their violations of the laws of contact and λ; all robots share it."""
-    mechanism, sites = contact_sites(len(bodies))
-    finish = bind(contact_forces, mechanism, sites, contact_forces.name)
+def sweeps_solver(bodies: tuple[int, ...], sweeps: int, frictions: tuple[float, ...], rounds: int = 0) -> Compiled:
+    """Impulses in world axes, the residual and λ; all robots share it.
+
+    Args:
+        bodies: The body of each contact.
+        sweeps: Number of sweeps.
+        frictions: μ of each contact.
+        rounds: Number of rounds of ADMM before them.
+    """
+    r, friction = 3 * len(bodies), np.repeat(frictions, 3)
+    begin, velocities, finish, *sweeping = _bound(
+        len(bodies), contact_start, contact_velocities, contact_forces, contact_sweeps, contact_sweep
+    )
     prepare, inputs = _problem(bodies)
-    r, friction = 3 * len(bodies), np.frombuffer(frictions)
-    sequence = Sequence("contacts", inputs, [Operand(name, (r,)) for name in ("forces", "errors", "impulses")])
-    swept, once = sequence.share(*(bind(one, mechanism, sites, one.name) for one in (contact_sweeps, contact_sweep)))
-    G, weight, mu, u, impulse = swept.inputs
-    *_, axes = sequence.call(prepare, *sequence.inputs, into=(G, weight, u, None))
+    sequence = Sequence("contacts", inputs, _results(r))
+    *problem, start = sequence.inputs
+    swept, once = sequence.share(*sweeping)
+    G, scale, mu, u, impulse = swept.inputs
+    _, _, free, axes = sequence.call(prepare, *problem, into=(G, scale, None, None))
     sequence.copy(sequence.constant(friction), mu)
-    sequence.copy(sequence.inputs[-1], impulse)
-    # several sweeps at a time, and what is left over
-    for some, rounds in ((swept, sweeps // SEVERAL), (once, sweeps % SEVERAL)):
-        if rounds:
-            with sequence.loop(rounds):
+    start = _admm(sequence, len(bodies), rounds, G, mu, free, start) if rounds else start
+    sequence.call(begin, G, free, start, into=(u, impulse))
+    # the first with many rounds for each contact, then several at a time, and what is left over
+    for some, times in ((once, 1), (swept, (sweeps - 1) // SEVERAL), (once, (sweeps - 1) % SEVERAL)):
+        if times:
+            with sequence.loop(times):
                 for result, place in zip(some.run(*(None,) * 5), (u, impulse), strict=True):
                     sequence.copy(result, place)
-    forces, errors, impulses = sequence.outputs
-    sequence.call(finish, axes, impulse, u, friction, weight, into=[forces, errors])
-    sequence.copy(impulse, impulses)
+    u = sequence.call(velocities, G, impulse, free)
+    forces, residual, impulses = sequence.outputs
+    found = axes, impulse, free, u, friction, scale, np.zeros(4)
+    sequence.call(finish, *found, into=[forces, impulses, None, residual])
     return sequence.finish()
 
 
-@lru_cache(maxsize=32)
-def admm_solver(bodies: tuple[int, ...], rounds: int, frictions: bytes) -> Compiled:
-    """The same as `sweeps_solver`, by rounds of ADMM."""
-    mechanism, sites = contact_sites(len(bodies))
-    weigh, one_round, adapt, velocities, finish = (
-        bind(one, mechanism, sites, one.name)
-        for one in (admm_weights, admm_round, admm_adapt, contact_velocities, contact_forces)
-    )
-    prepare, inputs = _problem(bodies)
-    r, friction = 3 * len(bodies), np.frombuffer(frictions)
-    sequence = Sequence("contacts", inputs, [Operand(name, (r,)) for name in ("forces", "errors", "impulses")])
-    *problem, start = sequence.inputs
-    G, weight, free, axes = sequence.call(prepare, *problem, np.zeros(r))
-    values, vectors = sequence.call(compiled(diagonalize, n=r), G)
+def admm_solver(bodies: tuple[int, ...], rounds: int, frictions: tuple[float, ...]) -> Compiled:
+    """The same by rounds of ADMM, and a few sweeps: rounds couple contacts well, sweeps solve each of them."""
+    return sweeps_solver(bodies, _AFTER_ADMM, frictions, rounds)
+
+
+def _admm(sequence: Sequence, contacts: int, rounds: int, G: Place, mu: Place, free: Place, start: Place) -> Place:
+    """Record rounds of ADMM; returns λ."""
+    weigh, one_round, adapt = _bound(contacts, admm_weights, admm_round, admm_adapt)
+    values, vectors = sequence.call(compiled(diagonalize, n=3 * contacts), G)
     rho, gain = sequence.call(weigh, values)
-    mu, still = sequence.constant(friction), sequence.constant(np.zeros(r))
     rounded = sequence.prepare(one_round)
-    given = (G, vectors, gain, rho, mu, free, start, still)
+    given = (vectors, gain, rho, mu, free, start, sequence.constant(np.zeros(3 * contacts)))
     for source, place in zip(given, rounded.inputs, strict=True):
         sequence.copy(source, place)
     with sequence.loop(-(-rounds // _ADAPTED)):
         with sequence.loop(_ADAPTED):
             impulse, dual, off, step = rounded.run(*(None,) * len(given))
-            sequence.copy(impulse, rounded.inputs[6])
-            sequence.copy(dual, rounded.inputs[7])
-        follow, gain = sequence.call(adapt, values, G, rho, rounded.inputs[3], off, step)
-        sequence.copy(gain, rounded.inputs[2])
-        sequence.copy(follow, rounded.inputs[3])
-    u = sequence.call(velocities, G, impulse, free)
-    forces, errors, impulses = sequence.outputs
-    sequence.call(finish, axes, impulse, u, friction, weight, into=[forces, errors])
-    sequence.copy(impulse, impulses)
-    return sequence.finish()
+            sequence.copy(impulse, rounded.inputs[5])
+            sequence.copy(dual, rounded.inputs[6])
+        follow, gain = sequence.call(adapt, values, G, rho, rounded.inputs[2], off, step)
+        sequence.copy(gain, rounded.inputs[1])
+        sequence.copy(follow, rounded.inputs[2])
+    found: Place = impulse
+    return found
 
 
 def joint_solver(
-    robot: Model, sites: Any, bodies: tuple[int, ...], sweeps: int, mu: Array, joints: JointRows
+    robot: Model, sites: Any, bodies: tuple[int, ...], sweeps: int, frictions: tuple[float, ...], joints: JointRows
 ) -> Compiled:
-    """Joint velocities, impulses in world axes, violations of the laws of contact, λ, and impulses of joints."""
-    finish = bind(contact_forces, *contact_sites(len(sites)), contact_forces.name)
+    """Joint velocities, impulses in world axes, the residual, λ, and impulses of joints."""
+    velocities, finish = _bound(len(sites), contact_velocities, contact_forces)
     prepare, inputs = _problem(bodies)
-    turn, begin, sweep = (
+    turn, begin_joints, sweep = (
         bind(one, robot.mechanism, sites, "contacts")
         for one in (response_to_contacts, joint_contact_start, joint_contact_sweep)
     )
-    r, nv = 3 * len(sites), robot.nv
+    r, nv, mu = 3 * len(sites), robot.nv, np.repeat(frictions, 3)
     inputs += [Operand("joints", (2 * nv,)), Operand("Minv", (nv, nv))]
     inputs += [Operand("response", (nv, r)), *(Operand(name, (nv,)) for name in ("v", "slowest", "fastest"))]
-    outputs = [Operand("v", (nv,)), *(Operand(name, (r,)) for name in ("forces", "errors", "impulses"))]
-    sequence = Sequence("contacts", inputs, [*outputs, Operand("joints", (2 * nv,))])
+    sequence = Sequence("contacts", inputs, [Operand("v", (nv,)), *_results(r), Operand("joints", (2 * nv,))])
     *problem, start, own, Minv, response, v, slowest, fastest = sequence.inputs
-    G, weight, u, axes = sequence.call(prepare, *problem, start)
+    G, scale, free, axes = sequence.call(prepare, *problem)
     response = sequence.call(turn, response, axes)
-    friction, stop = own.part(0, nv), own.part(nv, nv)
-    w = sequence.call(joints.recursion(joint_start), Minv, v, friction, stop)
-    w, u = sequence.call(begin, response, w, u, start, friction, stop)
+
+    def moving(impulse: Place, friction: Place, stop: Place) -> Any:
+        """Velocities of joints and rows with all impulses."""
+        w = sequence.call(joints.recursion(joint_start), Minv, v, friction, stop)
+        u = sequence.call(velocities, G, impulse, free)
+        return sequence.call(begin_joints, response, w, u, impulse, friction, stop)
+
+    started = own.part(0, nv), own.part(nv, nv)
+    w, u = moving(start, *started)
     swept = sequence.prepare(sweep)
     constants = sequence.constant(mu), sequence.constant(joints.dry)
-    given = (G, weight, constants[0], Minv, response, slowest, fastest, constants[1], u, w, start, friction, stop)
+    given = (G, scale, constants[0], Minv, response, slowest, fastest, constants[1], u, w, start, *started)
     for source, place in zip(given, swept.inputs, strict=True):
         sequence.copy(source, place)
     with sequence.loop(sweeps):
         results = swept.run(*(None,) * len(given))
         for result, place in zip(results, swept.inputs[8:], strict=True):
             sequence.copy(result, place)
-    u, w, impulse, friction, stop = results
-    after, forces, errors, impulses, others = sequence.outputs
-    sequence.call(finish, axes, impulse, u, mu, weight, into=[forces, errors])
-    for source, place in ((w, after), (impulse, impulses), (friction, others.part(0, nv)), (stop, others.part(nv, nv))):
-        sequence.copy(source, place)
+    found = results[2:]
+    w, u = moving(*found)
+    bounds = slowest, fastest, constants[1]
+    parts, _ = sequence.call(joints.recursion(joint_residual), Minv, *bounds, v, w, *found[1:])
+    after, forces, residual, impulses, others = sequence.outputs
+    into = [forces, impulses, None, residual]
+    *_, share, _ = sequence.call(finish, axes, found[0], free, u, mu, scale, parts, into=into)
+    into = [after, others.part(0, nv), others.part(nv, nv)]
+    sequence.call(joints.recursion(joint_share), share, v, w, *found[1:], into=into)
     return sequence.finish()

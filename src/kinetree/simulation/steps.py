@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.algorithms import time_step
+from kinetree.algorithms.contact_problem import larger_residual
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled
@@ -56,7 +57,7 @@ class Steps:
     ) -> None:
         self._plant, self._contacts, self._warm = plant, contacts, warm
         self._constraints, self._project = constraints, project
-        self._measured = isinstance(contacts, Contacts)
+        self._measured = contacts is not None
         self._lock = Lock()
         self._made: dict[Any, Compiled] = {}
 
@@ -173,7 +174,7 @@ class Steps:
             inputs.append(Operand("start", (contacts.size,)))
             outputs += [Operand("residual", length)] if records is not None and self._measured else []
             kept = contacts.fields if records is None else ("impulses",) if self._warm else ()
-            outputs += [Operand(name, (contacts.lengths[name],)) for name in kept]
+            outputs += [Operand(name, contacts.shapes[name]) for name in kept]
         constraints = self._constraints
         if constraints is not None and records is None:
             outputs.append(Operand("constraint_forces", (constraints.rows,)))
@@ -221,7 +222,7 @@ class Steps:
 
         state = [sequence.variable(place) for place in sequence.inputs[:2]]
         worst = sequence.space(1)
-        measured = records is not None and isinstance(contacts, Contacts)
+        measured = records is not None and self._measured
         none = sequence.constant(0.0)
         with sequence.loop(count) as record:
             sequence.copy(none, worst)
@@ -232,9 +233,8 @@ class Steps:
                     sequence.copy(after, place)
                 if touched and self._warm:
                     sequence.copy(touched[-1].impulses, start)
-                if measured and isinstance(contacts, Contacts):
-                    found = touched[-1].errors, touched[-1].impulses.part(0, contacts.rows)
-                    sequence.copy(sequence.call(contacts.residual, *found, worst), worst)
+                if measured:
+                    sequence.copy(run(larger_residual, touched[-1].residual, worst), worst)
             for place, result in zip([*state, worst][: 2 + measured], sequence.outputs, strict=False):
                 sequence.copy(place, result.at(record, place.size))
         of_held = {} if held is None else {"constraint_forces": held.force, "doubts": held.doubts}
