@@ -5,7 +5,8 @@
 
 Both build the robots themselves; URDF files and states travel in the record. Some states give exact zeros of both
 signs: rest, with +0 and with -0. Every function of a model runs in a batch and sample by sample; the quantities of
-tasks, constrained dynamics, and a controller in the loop of a simulation run on the humanoid.
+tasks, constrained dynamics, and a controller in the loop of a simulation run on the humanoid; some dense kernels run
+without a robot.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ import numpy as np
 
 import kinetree as kt
 from kinetree.cli.box import experiment, run
+from kinetree.kernels.eigen import diagonalize
+from kinetree.kernels.riccati import riccati
+from kinetree.kernels.solve import solve_symmetric
 from tests.parity.functions import FUNCTIONS
 from tools.cross_compile import on_request
 
@@ -169,6 +173,21 @@ def closed_loop() -> Iterator[tuple[str, Array]]:
     yield "box/tau", film.tau
 
 
+def dense() -> Iterator[tuple[str, Array]]:
+    """A Riccati sweep, eigenvalues, and a system of equations, in blocks and what is left of them."""
+    rng = np.random.default_rng(0)
+    for n in (5, 12):
+        X, weights = rng.integers(-9, 10, (7, n, n)).astype(float), np.ones(n)
+        A = X @ np.swapaxes(X, -1, -2) + np.eye(n)  # exact: a BLAS has bits of its own
+        found = {
+            "diagonalize": kt.compiled(diagonalize, n=n)(A),
+            "solve": kt.compiled(solve_symmetric, n=n)(A, weights, weights),
+            "riccati": kt.compiled(riccati, T=7, nx=n, nu=n)(0.1 * A, A, A, A, A, A[0]),
+        }
+        for name, parts in found.items():
+            yield from ((f"kernels/{name} of {n}/{number}", np.asarray(part)) for number, part in enumerate(parts))
+
+
 def everything(files: dict[str, str], given: dict[str, Array]) -> Iterator[tuple[str, Array]]:
     """All results by name, and the states they belong to.
 
@@ -185,6 +204,7 @@ def everything(files: dict[str, str], given: dict[str, Array]) -> Iterator[tuple
         if name == "humanoid24":
             yield from tasks(model, q, v, x)
             yield from closed_loop()
+    yield from dense()
 
 
 def record(path: Path) -> None:

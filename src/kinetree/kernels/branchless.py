@@ -53,6 +53,11 @@ def smaller(x: Any, y: Any) -> Any:
     return less(x, y, x, y)
 
 
+def nothing(x: Any) -> Any:
+    """Zero, or x itself if it is not finite. Engines fold 0 · x to zero."""
+    return less(magnitude(x), np.inf, 0.0, x)
+
+
 def stand_in(limit: Array, at: Array) -> Array:
     """A limit, with the coordinate itself wherever there is none: a configuration."""
     return np.array([less(magnitude(end), UNBOUNDED, end, x) for end, x in zip(limit, at, strict=True)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kinetree.kernels.branchless import between, less
+from kinetree.kernels.branchless import between, less, nothing
 from kinetree.kernels.language import Workspace, kernel
 from kinetree.recursion.tree import Indexed
 
@@ -19,7 +19,7 @@ def truncated_reciprocals(k: Workspace, values: Indexed, cut: Indexed, result: I
     """1/λ above a cut, else zero; NaN stays NaN."""
     for row in k.n:
         value = values[row]
-        result[row] = less(cut[...], value, 1.0 / value, 0.0 * value)
+        result[row] = less(cut[...], value, 1.0 / value, nothing(value))
 
 
 @kernel(**_RECIPROCALS)
@@ -30,7 +30,7 @@ def blended_reciprocals(k: Workspace, values: Indexed, cut: Indexed, result: Ind
     for row in k.n:
         value = values[row]
         s = between((value - least) / width, 0.0, 1.0)
-        result[row] = less(least, value, s * s * (3.0 - 2.0 * s) / value, 0.0 * value)
+        result[row] = less(least, value, s * s * (3.0 - 2.0 * s) / value, nothing(value))
 
 
 @kernel(values=("n",), of_rows=("n", 2), least=(), outputs=("least",), sparse=("least",))
@@ -47,7 +47,7 @@ def least_share(k: Workspace, values: Indexed, of_rows: Indexed, least: Indexed)
     for row in k.n:
         scale, away = of_rows[row]
         share = values[row] * scale + away
-        least[...] = less(share, least[...], share, least[...]) + 0.0 * values[row]
+        least[...] = less(share, least[...], share, least[...]) + nothing(values[row])
 
 
 @kernel(

@@ -19,7 +19,6 @@ from kinetree.algorithms.operational_space.by_weights.grasp_sharing import grasp
 from kinetree.algorithms.operational_space.choice import fewest_operations
 from kinetree.algorithms.operational_space.control_law import control_law, keeps_factors
 from kinetree.algorithms.operational_space.control_step import control_step
-from kinetree.algorithms.operational_space.differential_programme import differential_programme
 from kinetree.algorithms.operational_space.differential_step import differential_step
 from kinetree.algorithms.operational_space.drift import task_acceleration, task_drift
 from kinetree.algorithms.operational_space.grasp_sharing import grasp_sharing
@@ -31,6 +30,7 @@ from kinetree.engines.formats import FLOAT64
 from kinetree.engines.function import Function
 from kinetree.engines.kernel_function import KernelFunction, compiled
 from kinetree.errors import UnsupportedError
+from kinetree.kernels.differential_ik import differential_programme
 from kinetree.kernels.language import Kernel
 from kinetree.kernels.products import projections, with_row_forces
 from kinetree.operational_space.methods import chosen
@@ -200,9 +200,9 @@ class Recursions:
         return self._function("control", differential_step(self._parts, error, by_weights=self.by_weights))
 
     @cached_property
-    def differential_programme(self) -> TaskFunction:
-        """See `kinetree.algorithms.operational_space.differential_programme`."""
-        return self._function("control", differential_programme)
+    def differential_programme(self) -> KernelFunction:
+        """See `kinetree.kernels.differential_ik`."""
+        return self.dense(differential_programme)
 
     @cached_property
     def with_row_forces(self) -> KernelFunction:
