@@ -137,7 +137,7 @@ def violation(force: Array, u: Array, g: Array, n: Array, mu: float, m: Array) -
     t = np.linalg.norm(across, axis=-1)
     edge = np.maximum((mu * t + along) / (1.0 + mu * mu), 0.0)
     onto = edge[..., None] * (n + mu * across / np.maximum(t, 1e-300)[..., None])
-    projected = np.where((t <= mu * along)[..., None], z, onto)
+    projected = np.where(((t <= mu * along) & (along >= 0.0))[..., None], z, onto)
     off = np.linalg.norm(p - projected, axis=-1)
     large = np.maximum(np.linalg.norm(g, axis=-1), np.linalg.norm(p, axis=-1))
     size = np.maximum(-(g * n).sum(axis=-1), 1e-6 * large)

@@ -107,6 +107,18 @@ def test_frictionless_ground_only_pushes() -> None:
         assert info.converged.all()
 
 
+@pytest.mark.parametrize("solver", ["pgs", "admm"])
+def test_a_straight_fall_onto_frictionless_ground(solver: str) -> None:
+    """No speed along the ground, no friction: the cone is a line, and open contacts are open."""
+    world = floor(ground=simulation.Plane(friction=0.0), solver=solver)
+    high = np.array([0.0, 0.0, 0.06, 1.0, 0.0, 0.0, 0.0])
+    for q, v in ((high, np.zeros(6)), (START, np.zeros(6)), (START, np.array([0, 0, 0, 0, 0, 1.0]))):
+        info = world.step(q, v)[2]
+        assert info.residual < 1e-12
+    tipped = kt.zoo.box((0.2, 0.2, 0.1), 1.0).integrate(START, np.array([0, 0.01, 0, 0, 0, 0]))
+    assert world.step(tipped, np.zeros(6))[2].converged
+
+
 def test_what_cannot_move_takes_no_impulse() -> None:
     """A point below the ground on the axis of its only joint: nothing moves it, and nothing is reported."""
     builder = kt.Builder("wheel")

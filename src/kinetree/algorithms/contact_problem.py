@@ -48,7 +48,7 @@ IMMOBILE = 1e-30
 ROUNDING = 1e-6
 # κ: sticking contacts have one, but for rounding
 _EXCESS = 1.1
-_NEVER_ZERO = 2.0**-500
+_NEVER_ZERO, _ENDLESS = 2.0**-500, 2.0**1000
 
 
 @algorithm(
@@ -128,12 +128,12 @@ def contact_start(
     """
     nearest, pushed, moving = (tree.array("rows") for _ in range(3))
     for row in tree.task_rows():
-        nearest[row] = 0.0 * free[row]
+        nearest[row] = 0.0
     for contact, _, _ in tree.tasks():
         for other in tree.task_rows():
             nearest[other] = larger(nearest[other][()], -free[contact.rows[2]][()])
     for row in tree.task_rows():
-        pushed[row] = select(-nearest[row][()], 0.0, start[row][()], 0.0 * start[row][()])
+        pushed[row] = select(-nearest[row][()], 0.0, start[row][()], 0.0)
         impulse[row] = pushed[row]
     times(tree, G, pushed, free, moving)
     for row in tree.task_rows():
@@ -224,13 +224,14 @@ def times(tree: Tree, G: Indexed, impulse: Any, free: Indexed, u: Any) -> None:
 def _share(work: Any, kept: Any) -> Any:
     """The share of (3), for λᵀg and λᵀG λ."""
     most = -_EXCESS * work
-    some = select(most, 0.0, 0.0 * most, most)
+    some = select(most, 0.0, 0.0, most)
     return select(some, kept, some / select(some, kept, kept, 1.0), 1.0)
 
 
 def relative(worst: Any, size: Any, work: Any) -> Any:
-    """A residual, NaN if the work is."""
-    return worst / (size + _NEVER_ZERO) + 0.0 * work
+    """A residual; NaN if the work is, for comparisons lose it."""
+    found = worst / (size + _NEVER_ZERO)
+    return select(work, _ENDLESS, select(-work, _ENDLESS, found, work), work)
 
 
 def larger(a: Any, b: Any) -> Any:
@@ -252,8 +253,8 @@ def in_cone(mu: Any, v: list[Any]) -> list[Any]:
     k = (mu * t + v[2]) / (1.0 + mu * mu)
     share = mu * k / select(-t, 0.0, t, 1.0)
     edge = [share * v[0], share * v[1], k]
-    outside = [select(-v[2], mu * t, e, 0.0 * k) for e in edge]
-    return [select(mu * v[2], t, o, x) for o, x in zip(outside, v, strict=True)]
+    near = [select(mu * v[2], t, e, x) for e, x in zip(edge, v, strict=True)]
+    return [select(-v[2], mu * t, x, 0.0) for x in near]  # in this order: without friction, all of the axis is near
 
 
 def row_values(array: Indexed, rows: Any) -> list[Any]:

@@ -120,7 +120,7 @@ def visit_contacts(
 def _slowness(u: Any, impulse: Any) -> Any:
     """α of a contact as it is; zero unless it slides."""
     speed, force = (v[0] * v[0] + v[1] * v[1] for v in (u, impulse))
-    return select(-force, 0.0, sqrt(speed / select(-force, 0.0, force, 1.0)), 0.0 * force)
+    return select(-force, 0.0, sqrt(speed / select(-force, 0.0, force, 1.0)), 0.0)
 
 
 def _coulomb(block: Any, b: Any, mu: Any, alpha: Any, size: Any, rounds: int) -> list[Any]:
@@ -156,14 +156,14 @@ def _coulomb(block: Any, b: Any, mu: Any, alpha: Any, size: Any, rounds: int) ->
         step = select(step, low * (1.0 - _AT_THE_END), halved, select(-step, -high * (1.0 + _AT_THE_END), halved, step))
         alpha = select(-slope, 0.0, step, halved)
 
-    stuck, slid = at(0.0 * size), at(alpha)
+    stuck, slid = at(0.0), at(alpha)
     holds = select(mu * mu * stuck[2] * stuck[2], stuck[3], 0.0, select(stuck[2], 0.0, 0.0, 1.0))
     # the direction of a root that is not exact yet, with |λ_t| = μ λ_n; and u_n = 0 unless friction nearly lifts it
     length = sqrt(slid[3]) + _NEVER_ZERO
     pressing = 1.0 + mu * (kx * slid[0] + ky * slid[1]) / length
     normal = select(-pressing, -0.5, pressed / select(-pressing, -0.5, pressing, 1.0), slid[2])
     share = mu * normal / length
-    slides = [select(normal, 0.0, 0.0 * normal, part) for part in (slid[0] * share, slid[1] * share, normal)]
+    slides = [select(normal, 0.0, 0.0, part) for part in (slid[0] * share, slid[1] * share, normal)]
     touches = [select(-holds, 0.0, held, moved) for held, moved in zip(stuck, slides, strict=False)]
-    none = 0.0 * b[2]  # NaN stays NaN
-    return [select(b[2], 0.0, select(-size, -IMMOBILE, part, none), none) for part in touches]
+    none = select(-b[2], 0.0, 0.0, b[2])  # NaN stays NaN
+    return [select(b[2], 0.0, select(-size, -IMMOBILE, part, 0.0), none) for part in touches]

@@ -153,7 +153,7 @@ def joint_residual(
     work, kept, worst, size = totals = [tree.array("v") for _ in range(4)]
     for c in tree.columns():
         for total in totals:
-            total[c] = 0.0 * free[c]
+            total[c] = 0.0
     for c in tree.columns():
         m, v, w, f, s, most = (x[()] for x in (Minv[c, c], free[c], velocity[c], friction[c], stop[c], dry[c]))
         root = sqrt(m)
