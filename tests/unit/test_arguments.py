@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree.engines import arguments
 from kinetree.errors import InputError, UnknownNameError
 
 ENGINES = ["native", "reference"]
@@ -284,3 +285,26 @@ def test_results_may_share_memory_with_inputs(robot: kt.Model, batch: tuple[int,
             function(*given, out=out)
             for part, right in zip(out, expected, strict=True):
                 np.testing.assert_array_equal(part, right)
+
+
+@pytest.mark.parametrize("given", [2, 2.0, np.int8(2), np.uint64(2), np.float32(2.0), np.longdouble(2.0), np.array(2)])
+def test_a_number_is_a_float_whatever_it_was(given: Any) -> None:
+    found = arguments.number("x", given)
+    assert type(found) is float
+    assert found == 2.0
+
+
+@pytest.mark.parametrize(
+    "given", [True, np.True_, "2", None, 2j, [2.0], np.array([2.0]), np.nan, np.inf, -np.inf, 10**400, -(10**400)]
+)
+def test_what_is_no_number_is_refused(given: Any) -> None:
+    with pytest.raises(InputError, match=r"^x=.* is not a finite number$"):
+        arguments.number("x", given)
+
+
+def test_bounds_of_numbers() -> None:
+    assert arguments.number("x", 0, 0.0) == 0.0
+    assert arguments.number("x", 0.5, above=0.0, below=1.0) == 0.5
+    for given, bounds in ((-1, {"least": 0.0}), (0.0, {"above": 0.0}), (1, {"below": 1.0})):
+        with pytest.raises(InputError, match=f"x={given} is not small"):
+            arguments.number("x", given, what="small", **bounds)

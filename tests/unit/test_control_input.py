@@ -41,7 +41,7 @@ def controller(*levels: Any, **options: Any) -> control.OperationalSpace:
         (lambda: controller(["left_hand"], control.Posture(Q), ["right_hand"]), "a posture is no level: it takes all"),
         (lambda: controller([control.Posture(Q)]), "a posture is no level: it takes all"),
         (lambda: controller(singular="damped"), "no policy for singular tasks is called 'damped'"),
-        (lambda: controller(cut=2.0), 'cut is "auto" or an eigenvalue between 0 and 1; got 2.0'),
+        (lambda: controller(cut=2.0), 'cut=2.0 is not "auto" or an eigenvalue between 0 and 1'),
         (lambda: controller(at=np.zeros(3)), r"at is one configuration, \(24,\)"),
         (lambda: controller(undriven=["waist"]), "no joint is called 'waist'; did you mean"),
         (lambda: controller(undriven="waist_yaw"), "undriven='waist_yaw' is one name; pass a list"),

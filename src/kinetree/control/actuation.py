@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.engines import arguments
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
@@ -38,9 +39,8 @@ def presses(
             axes.append(second)
         if len(frames) < 2:
             raise InputError(f"squeeze: {name!r} is held by fewer than two grasps, so nothing can press on it")
-        if not isinstance(strength, (int, float, np.floating)) or not np.isfinite(strength):
-            raise InputError(f"squeeze: {name!r} takes a force [N], got {strength!r}")
-        found.append((frames, parts, signs, axes, float(strength)))
+        force = arguments.number(f"squeeze: {name!r}", strength, what="a force [N]")
+        found.append((frames, parts, signs, axes, force))
     return found
 
 

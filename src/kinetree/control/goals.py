@@ -232,9 +232,7 @@ def _gains(goal: Goal, name: str, values: Any) -> tuple[float, ...]:
 
 def nonnegative(what: str, value: Any) -> float:
     """A number from zero on, checked."""
-    if isinstance(value, (int, float, np.integer, np.floating)) and 0.0 <= float(value) < np.inf:
-        return float(value)
-    raise InputError(f"{what}={value!r} is not a number from zero on")
+    return arguments.number(what, value, 0.0, "a number from zero on")
 
 
 def start_of(robot: Model, posture: Posture | None, at: Any, what: str) -> Array:

@@ -93,9 +93,8 @@ class OperationalSpace(Remade):
         require_double(robot.mechanism, "OperationalSpace")
         if singular not in POLICIES:
             raise UnknownNameError("policy for singular tasks", singular, POLICIES)
-        number = isinstance(cut, (int, float)) and not isinstance(cut, bool) and 0.0 < cut < 1.0
-        if not number and cut != "auto":
-            raise InputError(f'cut is "auto" or an eigenvalue between 0 and 1; got {cut!r}')
+        if not isinstance(cut, str) or cut != "auto":
+            cut = arguments.number("cut", cut, what='"auto" or an eigenvalue between 0 and 1', above=0.0, below=1.0)
         self.robot, self.levels = robot, read_levels(levels)
         if not self.levels:
             raise InputError("a controller needs at least one level of goals")

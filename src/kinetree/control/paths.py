@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.control.poses import interpolate, pose_error
-from kinetree.engines.arguments import refuse_lazy
+from kinetree.engines.arguments import number, refuse_lazy
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.spatial.value import Array
 
@@ -233,9 +233,7 @@ def _value(polynomial: Array, s: Array) -> Array:
 
 
 def _seconds(seconds: Any) -> float:
-    if isinstance(seconds, (int, float, np.integer, np.floating)) and 0.0 < float(seconds) < np.inf:
-        return float(seconds)
-    raise InputError(f"seconds={seconds!r} is not a positive duration")
+    return number("seconds", seconds, what="a positive duration", above=0.0)
 
 
 def _finite(name: str, values: Any, nan: bool = False) -> Array:

@@ -26,7 +26,12 @@ _FLOAT64 = np.dtype(np.float64)
 
 
 def number(
-    name: str, value: Any, least: float = -np.inf, what: str = "a finite number", above: float = -np.inf
+    name: str,
+    value: Any,
+    least: float = -np.inf,
+    what: str = "a finite number",
+    above: float = -np.inf,
+    below: float = np.inf,
 ) -> float:
     """A finite number that a user gives, as a float: from integers and NumPy's numbers, but not from truth values.
 
@@ -36,6 +41,7 @@ def number(
         least: The smallest number that is accepted.
         what: What it should be, for messages.
         above: A number that it must exceed.
+        below: A number that it must stay below.
     """
     given = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
     if isinstance(given, (int, float, np.integer, np.floating)) and not isinstance(given, bool):
@@ -43,7 +49,7 @@ def number(
             converted = float(given)
         except OverflowError:  # an integer beyond all floats
             converted = np.nan
-        if least <= converted < np.inf and converted > max(above, -np.inf):
+        if least <= converted and above < converted < below:
             return converted
     raise InputError(f"{name}={value!r} is not {what}")
 

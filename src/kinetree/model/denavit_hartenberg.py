@@ -13,13 +13,13 @@ In row i of his table, Craig writes aᵢ₋₁ and αᵢ₋₁ for the parameter
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from kinetree.engines import arguments
 from kinetree.errors import InputError, ModelError
 from kinetree.model.builder import Builder
 from kinetree.model.joint import Limits
@@ -136,9 +136,7 @@ def _checked(row: Any, number: int) -> DHRow:
             ) from None
         return _checked(DHRow(a, alpha, d, theta), number)
     for name in ("a", "alpha", "d", "theta"):
-        value = getattr(row, name)
-        if not isinstance(value, (int, float, np.integer, np.floating)) or not math.isfinite(value):
-            raise InputError(f"row {number} of the table: {name}={value!r} is not a finite number")
+        arguments.number(f"row {number} of the table: {name}", getattr(row, name))
     if row.joint not in ("revolute", "prismatic"):
         raise ModelError(f"row {number} of the table: joint={row.joint!r} must be 'revolute' or 'prismatic'")
     return row

@@ -23,11 +23,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.engines import arguments
 from kinetree.engines.kernel_function import KernelFunction, compiled
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place, Sequence
-from kinetree.errors import InputError, SingularTaskError, UnknownNameError
+from kinetree.errors import SingularTaskError, UnknownNameError
 from kinetree.kernels.eigen import compose, diagonalize, jacobi_sweep, regularized_inverse, settle, weigh
 from kinetree.kernels.solve import solve_symmetric
 from kinetree.operational_space.products import times
@@ -234,5 +235,5 @@ def require_policy(policy: object, cut: object) -> None:
     """Raise if the policy is unknown or the cut is not a fraction."""
     if policy not in POLICIES:
         raise UnknownNameError("policy for singular tasks", policy, POLICIES)
-    if not isinstance(cut, (int, float, np.floating)) or not 0.0 < cut < 1.0:
-        raise InputError(f"cut is a fraction of the largest eigenvalue, between 0 and 1; got {cut!r}")
+    what = "a fraction of the largest eigenvalue, between 0 and 1"
+    arguments.number("cut", cut, what=what, above=0.0, below=1.0)
