@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kinetree.model.parts import WORLD_NAME
+from kinetree.model.specs import WORLD_NAME
 
 
 class Names:

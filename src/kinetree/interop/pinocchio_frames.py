@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.model.parts import WORLD_NAME
+from kinetree.model.specs import WORLD_NAME
 from kinetree.spatial.value import Array
 
 #: The order in which frames receive names, so that links keep theirs.

@@ -14,7 +14,7 @@ from kinetree.interop.pinocchio_joints import Part, parts_of
 from kinetree.model.builder import Builder
 from kinetree.model.joint import Limits
 from kinetree.model.model import Model
-from kinetree.model.parts import WORLD_NAME
+from kinetree.model.specs import WORLD_NAME
 from kinetree.spatial.value import Array
 
 # Pinocchio's value for no limit

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kinetree.loading.description import Hinge, Link
 from kinetree.loading.findings import Findings
 from kinetree.model.physical import clearly_possible, fault_in
+from kinetree.model.specs import BodySpec, JointSpec
 
 
-def note_inertias(links: Sequence[Link], hinges: Sequence[Hinge], findings: Findings) -> None:
+def note_inertias(links: Sequence[BodySpec], hinges: Sequence[JointSpec], findings: Findings) -> None:
     """Note what no body can have, and bodies that move without mass, with all that is fixed to them.
 
     Args:
@@ -35,7 +35,7 @@ def note_inertias(links: Sequence[Link], hinges: Sequence[Hinge], findings: Find
         _note_massless(links, hinges, findings)
 
 
-def _note_massless(links: Sequence[Link], hinges: Sequence[Hinge], findings: Findings) -> None:
+def _note_massless(links: Sequence[BodySpec], hinges: Sequence[JointSpec], findings: Findings) -> None:
     """Note links that move without mass of their own or of what is fixed to them."""
     carrier: dict[str, str] = {}
     heavy: dict[str, bool] = {}

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import InputError, LoadError
-from kinetree.loading.description import Hinge, Mimic
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
 from kinetree.loading.source import clipped
 from kinetree.model.coupling import LinearCoupling
 from kinetree.model.record import frozen
+from kinetree.model.specs import JointSpec, Mimic
 
 
 def mimicked(
-    hinges: Sequence[Hinge], joints: Mapping[str, Hinge], options: Options, findings: Findings
-) -> tuple[list[Hinge], dict[str, object]]:
+    hinges: Sequence[JointSpec], joints: Mapping[str, JointSpec], options: Options, findings: Findings
+) -> tuple[list[JointSpec], dict[str, object]]:
     """Joints that follow others, and joints to lock, by name, with their configurations: the user's, and mimic joints.
 
     Args:
@@ -27,7 +27,7 @@ def mimicked(
         options: The options of `load`.
         findings: Collects mimic joints that cannot be treated as asked.
     """
-    followers: list[Hinge] = []
+    followers: list[JointSpec] = []
     locks: dict[str, object] = dict(options.lock)
     known = {name: value for name, value in options.lock.items() if name in joints}
     mimics = [hinge for hinge in hinges if hinge.mimic is not None]
@@ -61,7 +61,7 @@ def mimicked(
     return followers, locks
 
 
-def couplings(followers: Sequence[Hinge]) -> list[LinearCoupling]:
+def couplings(followers: Sequence[JointSpec]) -> list[LinearCoupling]:
     """The couplings of joints that follow others."""
     made = []
     for hinge in followers:
@@ -76,7 +76,7 @@ def _rule(name: str, mimic: Mimic) -> str:
     return f"{name} = {mimic.multiplier:g}·{mimic.joint} + {mimic.offset:g}"
 
 
-def _require_end(name: str, joints: Mapping[str, Hinge], file: str) -> None:
+def _require_end(name: str, joints: Mapping[str, JointSpec], file: str) -> None:
     """Raise if a joint mimics itself, directly or through others."""
     first, seen = name, set[str]()
     while name in joints and (mimic := joints[name].mimic) is not None:
@@ -86,7 +86,7 @@ def _require_end(name: str, joints: Mapping[str, Hinge], file: str) -> None:
         name = mimic.joint
 
 
-def _followed(name: str, joints: Mapping[str, Hinge], known: dict[str, Any], file: str) -> float:
+def _followed(name: str, joints: Mapping[str, JointSpec], known: dict[str, Any], file: str) -> float:
     """Position of a joint when the joints that it mimics are at their locked or neutral positions.
 
     Args:
@@ -95,7 +95,7 @@ def _followed(name: str, joints: Mapping[str, Hinge], known: dict[str, Any], fil
         known: Known positions of joints, to which those along the chain are added.
         file: The file named in errors.
     """
-    chain: dict[str, tuple[Hinge, Mimic]] = {}
+    chain: dict[str, tuple[JointSpec, Mimic]] = {}
     while name in joints and name not in known and (mimic := joints[name].mimic) is not None:
         if name in chain:
             raise LoadError(f"joint {clipped(name)} mimics itself; delete its <mimic>", file, joints[name].line)

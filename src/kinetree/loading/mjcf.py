@@ -22,7 +22,7 @@ from kinetree.model.body import Body
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
-from kinetree.model.parts import WORLD_NAME
+from kinetree.model.specs import WORLD_NAME
 from kinetree.recursion.topology import depth_first
 
 INSTALL = 'pip install "kinetree[mujoco]"'

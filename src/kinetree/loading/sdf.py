@@ -11,22 +11,18 @@ from __future__ import annotations
 import math
 from itertools import chain
 
-import numpy as np
-
 from kinetree.errors import LoadError
-from kinetree.loading.angles import report_snapped
-from kinetree.loading.description import NO_COM, NO_INERTIA, UNLIMITED, Hinge, Link, Mimic, flat
 from kinetree.loading.document import Document, Element
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
-from kinetree.loading.poses import HERE, Pose, composed, inverted, placement_at, pose_at, turned
+from kinetree.loading.poses import composed, inverted, report_snapped, turned, turned_inertia
 from kinetree.loading.sdf_frames import MODEL, Frames, read_pose
 from kinetree.loading.source import Source, clipped
-from kinetree.loading.tree import grow
+from kinetree.loading.tree import build
+from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
-from kinetree.model.parts import WORLD_NAME
-from kinetree.spatial.fixed import product
+from kinetree.model.specs import HERE, WORLD_NAME, BodySpec, JointSpec, Mimic, Pose, constant, unlimited
 
 #: Supported joint types, and Kinetree's kinds.
 TYPES = {
@@ -47,8 +43,8 @@ _JOINT_PARTS = frozenset(("parent", "child", "pose", "axis", "axis2"))
 _AXIS_PARTS = frozenset(("xyz", "limit", "dynamics", "mimic", "use_parent_model_frame"))
 _MOMENTS = frozenset(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"))
 _LIMITS = frozenset(("lower", "upper", "velocity", "effort"))
+_UNIT: tuple[float, ...] = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)  # inertia
 _LOSSES = frozenset(("damping", "friction", "spring_reference", "spring_stiffness"))
-_UNIT: tuple[float, ...] = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 _PASSED_OVER = {
     "world": frozenset(
         (
@@ -93,14 +89,14 @@ def load_sdf(source: Source, options: Options, findings: Findings) -> Model:
     if len(frames.links) > _MOST:
         raise document.error(model, f"has more than {_MOST} links; split the file")
     links = {link.get("name"): _link(document, link) for link in model.iterchildren("link")}
-    joints: dict[str, Hinge] = {}
+    joints: dict[str, JointSpec] = {}
     for element in model.iterchildren("joint"):
         _add_joint(document, element, frames, links, joints)
     for frame in model.iterchildren("frame"):
         _add_frame(document, frame, frames, links, joints)
     _place_roots(document, model, frames, links, joints, options)
     report_snapped(document)
-    return grow(model.get("name") or "robot", links, joints, options, findings)
+    return build(model.get("name") or "robot", links, joints, options, findings)
 
 
 def _only_model(document: Document) -> tuple[Element, tuple[float, ...] | None]:
@@ -121,7 +117,7 @@ def _only_model(document: Document) -> tuple[Element, tuple[float, ...] | None]:
     return models[0], None if down is None else document.numbers_inside(down, 3)
 
 
-def _link(document: Document, element: Element) -> Link:
+def _link(document: Document, element: Element) -> BodySpec:
     name = document.text(element, "name")
     parts = document.parts(element, _LINK_PARTS, _PASSED_OVER["link"])
     if "gravity" in parts and (parts["gravity"].text or "").strip() in ("false", "0"):
@@ -132,26 +128,22 @@ def _link(document: Document, element: Element) -> Link:
             "links without <inertial>, with 1 kg and unit inertia as the specification says", f"link {name!r}",
             element.sourceline,
         )  # fmt: skip
-        return Link(name, element.sourceline, 1.0, NO_COM, _UNIT)
+        return BodySpec(name, 1.0, inertia=_UNIT, line=element.sourceline)
     if inertial.get("auto") in ("true", "1"):
         raise document.error(inertial, f"<inertial auto=…> of link {clipped(name)} is not computed; write its numbers")
     inside = document.parts(inertial, ("pose", "mass", "inertia"), ("density",))
-    a, b, c, x, d, e, f, y, g, h, i, z = read_pose(document, inside.get("pose"))
-    rotation = a, b, c, d, e, f, g, h, i
-    tensor = _UNIT
+    at, tensor = read_pose(document, inside.get("pose")), _UNIT
     if "inertia" in inside:
         moments = document.parts(inside["inertia"], _MOMENTS)
         xx, yy, zz = [document.number_inside(moments.get(key), 1.0) for key in ("ixx", "iyy", "izz")]
         xy, xz, yz = [document.number_inside(moments.get(key), 0.0) for key in ("ixy", "ixz", "iyz")]
         tensor = xx, xy, xz, xy, yy, yz, xz, yz, zz
-    if rotation != _UNIT:
-        R = np.reshape(rotation, (3, 3))
-        tensor = flat(product(product(R, np.reshape(tensor, (3, 3))), R.T))
-    return Link(name, inertial.sourceline, document.number_inside(inside.get("mass"), 1.0), (x, y, z), tensor)
+    mass = document.number_inside(inside.get("mass"), 1.0)
+    return BodySpec(name, mass, at[3::4], turned_inertia(at, tensor), inertial.sourceline)
 
 
 def _add_joint(
-    document: Document, element: Element, frames: Frames, links: dict[str, Link], joints: dict[str, Hinge]
+    document: Document, element: Element, frames: Frames, links: dict[str, BodySpec], joints: dict[str, JointSpec]
 ) -> None:
     """Add a joint. If it is not at the child's origin, it moves a massless link to which the child is fixed."""
     name, given = document.text(element, "name"), document.text(element, "type")
@@ -176,27 +168,27 @@ def _add_joint(
     chosen = [parts[tag] for tag in ("axis", "axis2")[: KINDS[kind].axes] if tag in parts]
     if len(chosen) < KINDS[kind].axes:
         raise document.error(element, f"joint {clipped(name)} has too few axes for its type; add <axis>")
-    axes = tuple(number for axis in chosen for number in _axis(document, axis, frames, below))
+    axes = [_axis(document, axis, frames, below) for axis in chosen]
     limits, damping, friction = _bounds(document, chosen, given, name)
     mimic = _mimic(document, chosen[0]) if chosen and KINDS[kind].nv == 1 else None
     centred = kind in ("fixed", "prismatic") or not any(off[3::4])
-    line = element.sourceline
+    line, nv = element.sourceline, KINDS[kind].nv
+    losses = constant(damping, nv), constant(friction, nv), constant(0.0, nv)
+    joint = JointSpec(name, kind, parent, child, HERE, axes, limits, *losses, mimic=mimic, line=line)
     if centred:
-        placement = placement_at(composed(inverted(above), below))
-        joints[name] = Hinge(name, line, kind, parent, child, placement, axes, limits, damping, friction, mimic)
+        joints[name] = joint._replace(placement=composed(inverted(above), below))
         return
     carrier = _free(f"{child} ({name})", links)
-    links[carrier] = Link(carrier, line, 0.0, NO_COM, NO_INERTIA)
+    links[carrier] = BodySpec(carrier, line=line)
     # a frame at the joint with the child's axes
     at = (*below[:3], here[3], *below[4:7], here[7], *below[8:11], here[11])
-    placement = placement_at(composed(inverted(above), at))
-    joints[name] = Hinge(name, line, kind, parent, carrier, placement, axes, limits, damping, friction, mimic)
+    joints[name] = joint._replace(child=carrier, placement=composed(inverted(above), at))
     _fix(joints, f"{child}_joint", line, carrier, child, composed(inverted(at), below))
 
 
-def _fix(joints: dict[str, Hinge], name: str, line: int | None, parent: str, child: str, pose: Pose) -> None:
-    name, at = _free(name, joints), placement_at(pose)
-    joints[name] = Hinge(name, line, "fixed", parent, child, at, (), UNLIMITED["fixed"], 0.0, 0.0, None)
+def _fix(joints: dict[str, JointSpec], name: str, line: int | None, parent: str, child: str, pose: Pose) -> None:
+    name = _free(name, joints)
+    joints[name] = JointSpec.fixed(name, parent, child, pose, line)
 
 
 def _axis(document: Document, axis: Element, frames: Frames, child: Pose) -> tuple[float, ...]:
@@ -217,11 +209,11 @@ def _axis(document: Document, axis: Element, frames: Frames, child: Pose) -> tup
     return x / length, y / length, z / length
 
 
-def _bounds(document: Document, axes: list[Element], given: str, name: str) -> tuple[tuple[float, ...], float, float]:
+def _bounds(document: Document, axes: list[Element], given: str, name: str) -> tuple[Limits, float, float]:
     """Limits, damping and dry friction of a joint."""
     kind = KINDS[TYPES[given]]
     if not axes:
-        return UNLIMITED[kind.name], 0.0, 0.0
+        return unlimited(kind.name), 0.0, 0.0
     bounds: dict[str, list[float]] = {key: [] for key in ("lower", "upper", "velocity", "effort")}
     losses: dict[str, set[float]] = {"damping": set(), "friction": set()}
     for axis in axes:
@@ -254,7 +246,7 @@ def _bounds(document: Document, axes: list[Element], given: str, name: str) -> t
             )
             values.clear()
     damping, friction = (values.pop() if values else 0.0 for values in losses.values())
-    return tuple(chain.from_iterable(bounds.values())), damping, friction
+    return Limits.trusted(tuple(chain.from_iterable(bounds.values()))), damping, friction
 
 
 def _unbounded(value: float) -> float:
@@ -273,14 +265,14 @@ def _mimic(document: Document, axis: Element) -> Mimic | None:
 
 
 def _add_frame(
-    document: Document, element: Element, frames: Frames, links: dict[str, Link], joints: dict[str, Hinge]
+    document: Document, element: Element, frames: Frames, links: dict[str, BodySpec], joints: dict[str, JointSpec]
 ) -> None:
     """Add a frame, as a link without mass."""
     name = element.get("name")
     document.parts(element, ("pose",))
     body = frames.body(name, element)
     placement = composed(inverted(frames.pose(body, element)), frames.pose(name, element))
-    links[name] = Link(name, element.sourceline, 0.0, NO_COM, NO_INERTIA)
+    links[name] = BodySpec(name, line=element.sourceline)
     _fix(joints, f"{name}_joint", element.sourceline, body, name, placement)
 
 
@@ -288,8 +280,8 @@ def _place_roots(
     document: Document,
     model: Element,
     frames: Frames,
-    links: dict[str, Link],
-    joints: dict[str, Hinge],
+    links: dict[str, BodySpec],
+    joints: dict[str, JointSpec],
     options: Options,
 ) -> None:
     """Fix links without a parent at their pose in the file, unless they float or another link is the root."""
@@ -311,16 +303,16 @@ def _place_roots(
     at = read_pose(document, placed)
     if model.get("placement_frame"):
         at = composed(at, inverted(frames.pose(model.get("placement_frame"), model)))
-    links[WORLD_NAME] = Link(WORLD_NAME, model.sourceline, 0.0, NO_COM, NO_INERTIA)
+    links[WORLD_NAME] = BodySpec(WORLD_NAME, line=model.sourceline)
     for name, joint in list(joints.items()):
         if joint.parent == WORLD_NAME:
-            joints[name] = joint._replace(placement=placement_at(composed(at, pose_at(*joint.placement))))
+            joints[name] = joint._replace(placement=composed(at, joint.placement))
     for root in roots:
         name = "root_joint" if len(roots) == 1 else f"{root}_root_joint"
         _fix(joints, name, links[root].line, WORLD_NAME, root, composed(at, frames.pose(root, model)))
 
 
-def _free(name: str, taken: dict[str, Link] | dict[str, Hinge]) -> str:
+def _free(name: str, taken: dict[str, BodySpec] | dict[str, JointSpec]) -> str:
     while name in taken:
         name += "_"
     return name

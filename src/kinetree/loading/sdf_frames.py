@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 
 from kinetree.loading.document import Document, Element
-from kinetree.loading.poses import HERE, Pose, angles_rotation, composed, pose_at, rotation_of_quaternion
+from kinetree.loading.poses import angles_rotation, composed, pose_at, quaternion_rotation
 from kinetree.loading.source import clipped
+from kinetree.model.specs import HERE, Pose
 
 #: The frame of the model itself.
 MODEL = "__model__"
@@ -27,7 +28,7 @@ def read_pose(document: Document, element: Element | None) -> Pose:
         *p, x, y, z, w = document.numbers_inside(element, 7)
         if not math.hypot(x, y, z, w) > 0.0:
             raise document.error(element, "the quaternion of <pose> is zero; write 0 0 0 1 for no rotation")
-        return pose_at(rotation_of_quaternion(x, y, z, w), p)
+        return pose_at(quaternion_rotation(w, x, y, z), p)
     if form != "euler_rpy":
         raise document.error(element, f"rotation_format={clipped(form)} of <pose> is not known; write euler_rpy")
     numbers = document.numbers_inside(element, 6)

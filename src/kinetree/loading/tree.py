@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kinetree.errors import InputError, LoadError, ModelError, UnknownNameError
-from kinetree.loading.description import UNLIMITED, Hinge, Link
 from kinetree.loading.findings import Findings
 from kinetree.loading.inertias import note_inertias
 from kinetree.loading.mimic import couplings, mimicked
 from kinetree.loading.options import Options
-from kinetree.loading.records import records
 from kinetree.loading.source import clipped
 from kinetree.model.model import Model
-from kinetree.model.parts import WORLD_NAME
 from kinetree.model.record import frozen
+from kinetree.model.specs import HERE, WORLD_NAME, BodySpec, JointSpec, constant, made, unlimited
 from kinetree.recursion.topology import depth_first
 
 _GRAVITY = frozen((0.0, 0.0, -9.81), (3,))
 _ROOT_JOINT = "root_joint"
-_HERE = None, (0.0, 0.0, 0.0)
 
 
-def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: Options, findings: Findings) -> Model:
+def build(
+    name: str, links: dict[str, BodySpec], joints: dict[str, JointSpec], options: Options, findings: Findings
+) -> Model:
     """Build a model from links and joints.
 
     Args:
@@ -42,11 +41,15 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
     note_inertias([links[link] for link in order], hinges, findings)
     gravity = _GRAVITY if options.gravity is None else frozen(options.gravity, (3,))
     followers, locks = mimicked(hinges, joints, options, findings)
-    if len(names) < len(order):
-        hinges = [hinge for hinge, link in zip(hinges, order) if link in names]
-
+    bodies = [links[link] if link == body else links[link]._replace(name=body) for link, body in names.items()]
+    parents = [names.get(hinge.parent, WORLD_NAME) for hinge in hinges]
+    hinges = [
+        hinge if hinge.parent == parent else hinge._replace(parent=parent)
+        for hinge, parent in zip(hinges, parents, strict=True)
+        if hinge.child in names
+    ]
     try:
-        model = Model(name, gravity, *records(names, links, hinges), constraints=couplings(followers))
+        model = Model(name, gravity, *made(bodies, hinges), couplings(followers))
     except ModelError as error:
         raise LoadError(f'{error}; or load with mimic="independent" or "lock"', findings.file) from None
     model = model.reduced(locks) if locks else model
@@ -54,9 +57,9 @@ def grow(name: str, links: dict[str, Link], joints: dict[str, Hinge], options: O
     return model
 
 
-def _joints_above(links: Mapping[str, Link], joints: Mapping[str, Hinge], file: str) -> dict[str, Hinge]:
+def _joints_above(links: Mapping[str, BodySpec], joints: Mapping[str, JointSpec], file: str) -> dict[str, JointSpec]:
     """The parent joint of each link that has one."""
-    above: dict[str, Hinge] = {}
+    above: dict[str, JointSpec] = {}
     for joint in joints.values():
         if joint.parent not in links or joint.child not in links:
             role, link = ("parent", joint.parent) if joint.parent not in links else ("child", joint.child)
@@ -78,12 +81,12 @@ def _joints_above(links: Mapping[str, Link], joints: Mapping[str, Hinge], file: 
     return above
 
 
-def _placed(joint: Hinge) -> str:
+def _placed(joint: JointSpec) -> str:
     return clipped(joint.name) + ("" if joint.line is None else f" in line {joint.line}")
 
 
 def _ordered(
-    links: Mapping[str, Link], above: Mapping[str, Hinge], options: Options, file: str
+    links: Mapping[str, BodySpec], above: Mapping[str, JointSpec], options: Options, file: str
 ) -> tuple[list[str], list[str]]:
     """The links to load, each after its parent, and the roots among them."""
     children: dict[str, list[str]] = {link: [] for link in links}
@@ -112,7 +115,7 @@ def _ordered(
     return order, roots
 
 
-def _cycle(reached: set[str], links: Mapping[str, Link], above: Mapping[str, Hinge], file: str) -> LoadError:
+def _cycle(reached: set[str], links: Mapping[str, BodySpec], above: Mapping[str, JointSpec], file: str) -> LoadError:
     """The error that shows the links of one cycle, each followed by its parent."""
     link = next(link for link in links if link not in reached)
     path: dict[str, None] = {}
@@ -129,21 +132,23 @@ def _cycle(reached: set[str], links: Mapping[str, Link], above: Mapping[str, Hin
     )
 
 
-def _bases(roots: Sequence[str], joints: Mapping[str, Hinge], options: Options) -> dict[str, Hinge]:
+def _bases(roots: Sequence[str], joints: Mapping[str, JointSpec], options: Options) -> dict[str, JointSpec]:
     """The joint between the world and each root."""
-    bases: dict[str, Hinge] = {}
+    bases: dict[str, JointSpec] = {}
     taken = set(joints)
-    kind = "floating" if options.floating_base else "fixed"
+    kind, none = ("floating", constant(0.0, 6)) if options.floating_base else ("fixed", constant(0.0, 0))
     for root in roots:
         name = _ROOT_JOINT if len(roots) == 1 else f"{root}_{_ROOT_JOINT}"
         while name in taken:
             name += "_"
         taken.add(name)
-        bases[root] = Hinge(name, 0, kind, "", root, _HERE, (), UNLIMITED[kind], 0.0, 0.0, None)
+        bases[root] = JointSpec(name, kind, "", root, HERE, (), unlimited(kind), none, none, none)
     return bases
 
 
-def _names(order: Sequence[str], bases: Mapping[str, Hinge], options: Options, findings: Findings) -> dict[str, str]:
+def _names(
+    order: Sequence[str], bases: Mapping[str, JointSpec], options: Options, findings: Findings
+) -> dict[str, str]:
     """The name of each link's body; a root link "world" that is fixed to the world is the world itself and left out."""
     names = {link: link for link in order}
     if WORLD_NAME not in names:

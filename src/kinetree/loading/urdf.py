@@ -12,20 +12,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import numpy as np
-
 from kinetree.errors import LoadError
-from kinetree.loading.angles import report_snapped
-from kinetree.loading.description import NO_COM, NO_INERTIA, UNLIMITED, Hinge, Link, Mimic, Rotation
 from kinetree.loading.document import Document, Element
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
-from kinetree.loading.poses import origin, unit_axis
+from kinetree.loading.poses import origin, report_snapped, turned_inertia, unit_axis
 from kinetree.loading.source import Source, clipped
-from kinetree.loading.tree import grow
+from kinetree.loading.tree import build
+from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
-from kinetree.spatial.fixed import product
+from kinetree.model.specs import BodySpec, JointSpec, Mimic, constant, unlimited
 
 #: Joint types of a file, "spherical" and "ball" being extensions, and Kinetree's kinds.
 TYPES = {
@@ -81,9 +78,8 @@ def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
     document = Document(source, findings, _ATTRIBUTES, options.snap_angles)
     robot = document.root
     document.known(robot)
-    links: dict[str, Link] = {}
-    joints: dict[str, Hinge] = {}
-    turns: dict[str, Rotation] = {}
+    links: dict[str, BodySpec] = {}
+    joints: dict[str, JointSpec] = {}
     elements = robot[:]
     crowded = len(elements) > 2 * _MOST
     for element in elements:
@@ -93,7 +89,7 @@ def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
             if tag == "link":
                 if name in links:
                     raise _twice(document, element, name)
-                links[name] = _link(document, element, name, turns)
+                links[name] = _link(document, element, name)
             else:
                 if name in joints:
                     raise _twice(document, element, name)
@@ -104,9 +100,7 @@ def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
             raise document.error(element, f"more than {2 * _MOST} links and joints; split the file")
     name = robot.get("name") or (source.path.stem if source.path else "robot")
     report_snapped(document)
-    if turns:
-        _turned(links, turns)
-    return grow(name, links, joints, options, findings)
+    return build(name, links, joints, options, findings)
 
 
 def _twice(document: Document, element: Element, name: str) -> LoadError:
@@ -118,26 +112,11 @@ def _twice(document: Document, element: Element, name: str) -> LoadError:
     )
 
 
-def _turned(links: dict[str, Link], turns: Mapping[str, Rotation]) -> None:
-    """Express the inertias of links in their own axes.
-
-    Args:
-        links: By name.
-        turns: The axes in which inertias are written, for links where these are not the link's own.
-    """
-    R = np.array(list(turns.values()))
-    written = np.array([links[name].inertia for name in turns]).reshape(-1, 3, 3)
-    inertias = product(product(R, written), R.transpose(0, 2, 1)).reshape(-1, 9)
-    for name, inertia in zip(turns, inertias.tolist(), strict=True):
-        links[name] = links[name]._replace(inertia=tuple(inertia))
-
-
-def _link(document: Document, element: Element, name: str, turns: dict[str, Rotation]) -> Link:
-    """A link. If its inertia is written in other axes than its own, these are added to `turns`."""
+def _link(document: Document, element: Element, name: str) -> BodySpec:
     document.known(element)
     inertial = document.parts(element, _LINK_PARTS, _PASSED_OVER["link"]).get("inertial")
     if inertial is None:
-        return Link(name, element.sourceline, 0.0, NO_COM, NO_INERTIA)
+        return BodySpec(name, line=element.sourceline)
     parts = document.parts(inertial, _INERTIAL_PARTS)
     try:
         weight, inertia = parts["mass"], parts["inertia"]
@@ -146,14 +125,13 @@ def _link(document: Document, element: Element, name: str, turns: dict[str, Rota
             inertial, f"<inertial> of link {clipped(name)} has no <{error.args[0]}>; add it, or delete <inertial>"
         ) from None
     xx, xy, xz, yy, yz, zz = document.numbers(inertia, _MOMENTS)
-    R, com = origin(document, parts.get("origin"))
+    at = origin(document, parts.get("origin"))
     (mass,) = document.numbers(weight, {"value": None})
-    if R is not None:
-        turns[name] = R
-    return Link(name, inertial.sourceline, mass, com, (xx, xy, xz, xy, yy, yz, xz, yz, zz))
+    moments = turned_inertia(at, (xx, xy, xz, xy, yy, yz, xz, yz, zz))
+    return BodySpec(name, mass, at[3::4], moments, inertial.sourceline)
 
 
-def _joint(document: Document, element: Element, name: str) -> Hinge:
+def _joint(document: Document, element: Element, name: str) -> JointSpec:
     document.known(element)
     given = document.text(element, "type")
     kind = TYPES.get(given)
@@ -166,20 +144,18 @@ def _joint(document: Document, element: Element, name: str) -> Hinge:
     parent, child = (_end(document, element, parts, which) for which in ("parent", "child"))
     placement, line = origin(document, parts.get("origin")), element.sourceline
     if kind == "fixed":
-        return Hinge(name, line, kind, parent, child, placement, (), UNLIMITED[kind], 0.0, 0.0, None)
-    damping = friction = 0.0
-    if "dynamics" in parts:
-        damping, friction = _losses(document, parts["dynamics"])
-    if kind in ("revolute", "prismatic"):
-        axis = unit_axis(document, parts.get("axis"), name)
+        return JointSpec.fixed(name, parent, child, placement, line)
+    damping, friction = _losses(document, parts["dynamics"]) if "dynamics" in parts else (0.0, 0.0)
+    nv, limits, mimic = KINDS[kind].nv, unlimited(kind), None
+    axes = [unit_axis(document, parts.get("axis"), name)] if KINDS[kind].axes else []
+    if nv == 1:
         limits = _limits(document, parts.get("limit"), given, element)
         mimic = _mimic(document, parts["mimic"]) if "mimic" in parts else None
-        return Hinge(name, line, kind, parent, child, placement, axis, limits, damping, friction, mimic)
-    for unread in ("limit", "mimic"):
+    for unread in ("limit", "mimic") if nv != 1 else ():
         if unread in parts:
             document.findings.unread(f"<{unread}> of a {given} joint", parts[unread].sourceline)
-    axis = unit_axis(document, parts.get("axis"), name) if KINDS[kind].axes else ()
-    return Hinge(name, line, kind, parent, child, placement, axis, UNLIMITED[kind], damping, friction, None)
+    losses = constant(damping, nv), constant(friction, nv), constant(0.0, nv)
+    return JointSpec(name, kind, parent, child, placement, axes, limits, *losses, mimic=mimic, line=line)
 
 
 def _end(document: Document, joint: Element, parts: Mapping[str, Element], which: str) -> str:
@@ -190,24 +166,24 @@ def _end(document: Document, joint: Element, parts: Mapping[str, Element], which
     return document.text(parts[which], "link")
 
 
-def _limits(document: Document, element: Element | None, given: str, joint: Element) -> tuple[float, ...]:
+def _limits(document: Document, element: Element | None, given: str, joint: Element) -> Limits:
     """Limits of a joint with one coordinate. Missing lower and upper limits are zero [URDF]."""
     if element is None:
         if given in ("revolute", "prismatic"):
             document.findings.add(
                 "joints without <limit>, taken as unlimited", f"{joint.get('name')!r}", joint.sourceline
             )
-        return UNLIMITED["revolute"]
+        return unlimited("revolute")
     document.known(element)
     velocity = _magnitude(document, element, "velocity", math.inf)
     effort = _magnitude(document, element, "effort", math.inf)
     if given == "continuous":
-        return -math.inf, math.inf, velocity, effort
+        return Limits.trusted((-math.inf, math.inf, velocity, effort))
     lower, upper = document.number(element, "lower", 0.0, True), document.number(element, "upper", 0.0, True)
     if lower > upper:
         raise document.error(element, f"lower={lower:g} is above upper={upper:g}; swap them")
     lower, upper = (lower if lower > -_NO_LIMIT else -math.inf), (upper if upper < _NO_LIMIT else math.inf)
-    return lower, upper, velocity, effort
+    return Limits.trusted((lower, upper, velocity, effort))
 
 
 def _losses(document: Document, element: Element) -> tuple[float, float]:

@@ -23,23 +23,20 @@ import numpy as np
 
 from kinetree.errors import LoadError
 from kinetree.loading import usd_reader
-from kinetree.loading.description import NO_COM, NO_INERTIA, UNLIMITED, Hinge, Link, flat
 from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
-from kinetree.loading.poses import placement_at
 from kinetree.loading.source import clipped
-from kinetree.loading.tree import grow
+from kinetree.loading.tree import build
+from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
-from kinetree.model.parts import WORLD_NAME
 from kinetree.model.placement import inverse
+from kinetree.model.specs import HERE, WORLD_NAME, BodySpec, JointSpec, constant, unlimited
 from kinetree.spatial.fixed import apply, length, product
+from kinetree.spatial.rotation import matrix_of
 from kinetree.spatial.value import Array
 
 INSTALL = 'pip install "kinetree[usd]"'
-
-#: File names that mean USD.
-SUFFIXES = (".usd", ".usda", ".usdc", ".usdz")
 
 #: Supported joint types, and Kinetree's kinds.
 TYPES = {
@@ -71,9 +68,7 @@ def load_usd(path: Path, options: Options, findings: Findings) -> Model:
     links = reader.links()
     joints = reader.joints(links)
     reader.place_roots(links, joints, options)
-    model = grow(stage["name"] or path.stem, links, joints, options, findings)
-    rotors = {name: value for name, value in reader.armature.items() if name in {joint.name for joint in model.joints}}
-    return model.with_armature(rotors) if rotors else model
+    return build(stage["name"] or path.stem, links, joints, options, findings)
 
 
 def _read(path: Path, options: Options) -> dict[str, Any]:
@@ -130,7 +125,6 @@ class _Stage:
             raise LoadError("has no prim with PhysicsRigidBodyAPI; is it only a picture of a robot?", findings.file)
         self.names = _names([body["path"] for body in bodies])
         self.joint_names = _names([joint["path"] for joint in joints])
-        self.armature: dict[str, float] = {}
         self.poses = {body["path"]: self._pose(body) for body in bodies}
 
     def error(self, prim: str, problem: str) -> LoadError:
@@ -153,7 +147,7 @@ class _Stage:
         self._require_finite("the physics scene", "gravity", [*direction, scaled])
         return tuple(float(x) for x in scaled * direction)
 
-    def links(self) -> dict[str, Link]:
+    def links(self) -> dict[str, BodySpec]:
         """The rigid bodies."""
         return {self.names[body["path"]]: self._link(body) for body in self.stage["bodies"]}
 
@@ -170,7 +164,7 @@ class _Stage:
         world[:3, 3] *= self.metres
         return world
 
-    def _link(self, body: dict[str, Any]) -> Link:
+    def _link(self, body: dict[str, Any]) -> BodySpec:
         path, name = body["path"], self.names[body["path"]]
         if body["enabled"] is False or body["kinematic"] is True:
             self.findings.add("not read", f"rigidBodyEnabled or kinematicEnabled of {path}: it moves like the others")
@@ -189,7 +183,7 @@ class _Stage:
         R = self._rotation(path, "physics:principalAxes", quaternion)
         inertia = product(product(R, np.diag(body["diagonalInertia"])), R.T) * self.kilograms * self.metres**2
         com = tuple(x * self.metres for x in body["centerOfMass"])
-        return Link(name, None, body["mass"] * self.kilograms, com, flat(inertia))
+        return BodySpec(name, body["mass"] * self.kilograms, com, _flat(inertia))
 
     @staticmethod
     def _given(body: dict[str, Any], what: str) -> bool:
@@ -199,9 +193,9 @@ class _Stage:
             return value is not None and not any(x == -math.inf for x in value)
         return value is not None and bool(np.any(np.array(value) != 0.0))
 
-    def joints(self, links: dict[str, Link]) -> dict[str, Hinge]:
+    def joints(self, links: dict[str, BodySpec]) -> dict[str, JointSpec]:
         """The joints. One that is not at the child's origin moves a massless link to which the child is fixed."""
-        joints: dict[str, Hinge] = {}
+        joints: dict[str, JointSpec] = {}
         for joint in self.stage["joints"]:
             path, name = joint["path"], self.joint_names[joint["path"]]
             if joint["jointEnabled"] is False:
@@ -216,7 +210,13 @@ class _Stage:
         return joints
 
     def _add(
-        self, joint: dict[str, Any], path: str, name: str, kind: str, links: dict[str, Link], joints: dict[str, Hinge]
+        self,
+        joint: dict[str, Any],
+        path: str,
+        name: str,
+        kind: str,
+        links: dict[str, BodySpec],
+        joints: dict[str, JointSpec],
     ) -> None:
         parent, child = self._end(joint, "body0"), self._end(joint, "body1")
         frames = [self._frame(joint, end) for end in "01"]
@@ -227,13 +227,13 @@ class _Stage:
         if child == WORLD_NAME:
             raise self.error(path, "connects no rigid body: physics:body0 and physics:body1 are missing")
         first, second = frames
-        axes: tuple[float, ...] = ()
+        axes = []
         if KINDS[kind].axes:
             axis = joint["axis"]
             if axis not in _AXES:
                 raise self.error(path, f"has the axis {axis!r}; it is X, Y or Z")
-            axes = flat(apply(second[:3, :3], np.array(_AXES[axis])))
-        limits = self._limits(joint, path, kind)
+            axes = [_flat(apply(second[:3, :3], np.array(_AXES[axis])))]
+        limits, nv, rotor = self._limits(joint, path, kind), KINDS[kind].nv, 0.0
         friction = joint["physxJoint:jointFriction"]
         if friction:
             self.findings.add("not read", f"physxJoint:jointFriction of joint {path}, which has no unit")
@@ -242,24 +242,23 @@ class _Stage:
             if joint["physxJoint:armature"] < 0.0:
                 raise self.error(path, "physxJoint:armature is negative; write its magnitude")
             factor = self.kilograms * (self.metres**2 if kind == "revolute" else 1.0)
-            self.armature[name] = joint["physxJoint:armature"] * factor
+            rotor = joint["physxJoint:armature"] * factor
         for schema in joint["schemas"]:
             if "Mimic" in schema:
                 self.findings.add("not read, so the joint is independent", f"{schema} of joint {path}")
-        placement = product(first, inverse(second))
+        placement, none = product(first, inverse(second)), constant(0.0, nv)
+        made = JointSpec(name, kind, parent, child, HERE, axes, limits, none, none, constant(rotor, nv))
         if kind in ("fixed", "prismatic") or not second[:3, 3].any():
-            at = placement_at(flat(placement[:3]))
-            joints[name] = Hinge(name, None, kind, parent, child, at, axes, limits, 0.0, 0.0, None)
+            joints[name] = made._replace(placement=_flat(placement[:3]))
             return
         carrier = f"{child} ({name})"
         while carrier in links:
             carrier += "_"
-        links[carrier] = Link(carrier, None, 0.0, NO_COM, NO_INERTIA)
+        links[carrier] = BodySpec(carrier)
         # a frame at the joint with the child's axes
         offset = np.eye(4)
         offset[:3, 3] = second[:3, 3]
-        at = placement_at(flat(product(placement, offset)[:3]))
-        joints[name] = Hinge(name, None, kind, parent, carrier, at, axes, limits, 0.0, 0.0, None)
+        joints[name] = made._replace(child=carrier, placement=_flat(product(placement, offset)[:3]))
         self._fix(joints, f"{child}_joint", carrier, child, inverse(offset))
 
     def _end(self, joint: dict[str, Any], which: str) -> str:
@@ -285,13 +284,13 @@ class _Stage:
         pose[:3, 3] = np.array(position) * self.metres
         return pose
 
-    def _limits(self, joint: dict[str, Any], path: str, kind: str) -> tuple[float, ...]:
+    def _limits(self, joint: dict[str, Any], path: str, kind: str) -> Limits:
         if kind == "fixed":
-            return UNLIMITED[kind]
+            return unlimited(kind)
         if kind == "spherical":
             if any(joint[f"coneAngle{i}Limit"] is not None and joint[f"coneAngle{i}Limit"] >= 0.0 for i in (0, 1)):
                 self.findings.add("not read", f"cone angle limits of joint {path}")
-            return UNLIMITED[kind]
+            return unlimited(kind)
         unit = math.pi / 180.0 if kind == "revolute" else self.metres
         lower, upper = (joint[name] if joint[name] is not None else side for name, side in
                         (("lowerLimit", -math.inf), ("upperLimit", math.inf)))  # fmt: skip
@@ -305,9 +304,9 @@ class _Stage:
         newton = self.kilograms * self.metres * (self.metres if kind == "revolute" else 1.0)
         velocity = math.inf if speed is None else speed * unit
         effort = math.inf if force is None else force * newton
-        return lower * unit, upper * unit, velocity, effort
+        return Limits.trusted((lower * unit, upper * unit, velocity, effort))
 
-    def place_roots(self, links: dict[str, Link], joints: dict[str, Hinge], options: Options) -> None:
+    def place_roots(self, links: dict[str, BodySpec], joints: dict[str, JointSpec], options: Options) -> None:
         """Fix bodies without a parent at their pose in the file, unless they float or another body is the root."""
         held = {joint.child for joint in joints.values()}
         attached = [joint for joint in joints.values() if joint.parent == WORLD_NAME]
@@ -322,16 +321,15 @@ class _Stage:
             return
         if options.root is not None and not attached:
             return
-        links[WORLD_NAME] = Link(WORLD_NAME, None, 0.0, NO_COM, NO_INERTIA)
+        links[WORLD_NAME] = BodySpec(WORLD_NAME)
         for path, name in roots:
             title = "root_joint" if len(roots) == 1 else f"{name}_root_joint"
             self._fix(joints, title, WORLD_NAME, name, self.poses[path])
 
-    def _fix(self, joints: dict[str, Hinge], name: str, parent: str, child: str, placement: Array) -> None:
+    def _fix(self, joints: dict[str, JointSpec], name: str, parent: str, child: str, placement: Array) -> None:
         while name in joints:
             name += "_"
-        at, free = placement_at(flat(placement[:3])), UNLIMITED["fixed"]
-        joints[name] = Hinge(name, None, "fixed", parent, child, at, (), free, 0.0, 0.0, None)
+        joints[name] = JointSpec.fixed(name, parent, child, _flat(placement[:3]))
 
     def _rotation(self, path: str, what: str, quaternion: Any) -> Array:
         """A rotation matrix from a quaternion w, x, y, z of about unit length."""
@@ -339,18 +337,16 @@ class _Stage:
         size = length(np.array(quaternion))
         if abs(size - 1.0) > 1e-3:
             raise self.error(path, f"{what} has length {size:g}; a rotation is a quaternion of length 1")
-        w, x, y, z = (float(each) / float(size) for each in quaternion)
-        return np.array(
-            [
-                [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y)],
-                [2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x)],
-                [2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)],
-            ]
-        )
+        return matrix_of(np.array(quaternion))
 
     def _require_finite(self, path: str, what: str, values: Any) -> None:
         if values is None or not all(math.isfinite(x) and abs(x) < _BIGGEST for x in values):
             raise self.error(path, f"{what} is not finite; write a number")
+
+
+def _flat(array: Array) -> tuple[float, ...]:
+    """The numbers of an array, row by row."""
+    return tuple(array.ravel().tolist())
 
 
 def _orthogonal(R: Array) -> Array:

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from kinetree.engines.collector import paused
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
-from kinetree.model.body import Frame
-from kinetree.model.builder_arguments import axes_of, constant, finite, non_negative, pitch_of, unlimited
+from kinetree.model.builder_arguments import axes_of, finite, non_negative, pitch_of
 from kinetree.model.constraining import Constraining
-from kinetree.model.draft import Draft, finished
 from kinetree.model.flexible import FlexibleBody
 from kinetree.model.general import Node, checked
 from kinetree.model.joint import Limits
-from kinetree.model.joints import KINDS, JointKind
+from kinetree.model.joints import KINDS
 from kinetree.model.joints.plain import plain
 from kinetree.model.loop_parts import rates_of
 from kinetree.model.model import Model
-from kinetree.model.parts import WORLD_NAME, Parts
+from kinetree.model.parts import Parts
 from kinetree.model.physical import inertial_numbers
-from kinetree.model.placement import checked_placement, pose_numbers
-from kinetree.spatial.value import Array
+from kinetree.model.placement import pose_numbers
+from kinetree.model.specs import WORLD_NAME, BodySpec, FrameSpec, JointSpec, constant, made, matrix_of_pose, unlimited
 
 _NO_INERTIA = np.zeros((3, 3))
 
@@ -111,14 +109,14 @@ class Builder(Constraining):
             expanded = unlimited(joint) if limits is None else limits.expanded(kind)
         except ModelError as error:
             raise ModelError(f"{owner}: {error}") from None
-        draft = Draft(
-            name,
-            parent,
+        xx, xy, xz, yx, yy, yz, zx, zy, zz = moments
+        xy, xz, yz = (xy + yx) / 2.0, (xz + zx) / 2.0, (yz + zy) / 2.0
+        body = BodySpec(name, mass, center, (xx, xy, xz, xy, yy, yz, xz, yz, zz))
+        spec = JointSpec(
             joint_name,
-            kind,
-            mass,
-            center,
-            moments,
+            joint,
+            parent,
+            name,
             placement=pose_numbers(placement, owner),
             axes=axes_of(kind, axis, axes, owner),
             pitch=pitch_of(kind, pitch, owner),
@@ -127,7 +125,7 @@ class Builder(Constraining):
             damping=non_negative(damping, kind.nv, owner, "damping"),
             friction=non_negative(friction, kind.nv, owner, "friction"),
         )
-        self._parts.add(draft)
+        self._parts.add(body, spec)
         return self
 
     def add_frame(self, name: str, *, body: str = WORLD_NAME, placement: Any = None) -> Builder:
@@ -144,7 +142,7 @@ class Builder(Constraining):
         self._parts.refuse_taken(name, "frame")
         if not isinstance(body, str):
             raise ModelError(f"frame {name!r}: body is a name, so it must be a string; got {body!r}")
-        self._parts.frames[name] = Frame(name, body, checked_placement(placement, f"frame {name!r}"))
+        self._parts.frames[name] = FrameSpec(name, body, pose_numbers(placement, f"frame {name!r}"))
         return self
 
     def add_node(
@@ -183,16 +181,21 @@ class Builder(Constraining):
             raise ModelError(f"{owner}: limits is a Limits or None; got {limits!r}")
         for joint in bodies:
             self._parts.refuse_taken_joint(joint, owner)
-        kind, fixed = plain(node.nv), KINDS["fixed"]
+        nv = node.nv
         try:
-            expanded = (limits or Limits()).expanded(kind)
+            expanded = (limits or Limits()).expanded(plain(nv))
         except ModelError as error:
             raise ModelError(f"{owner}: {error}") from None
-        rotors = non_negative(armature, kind.nv, owner, "armature")
-        self._parts.add(_massless(name, parent, kind, pose_numbers(placement, owner), rotors, expanded, node))
-        for body in bodies[1:]:
-            here, none = pose_numbers(None, owner), constant(0.0, 0)
-            self._parts.add(_massless(body, name, fixed, here, none, unlimited("fixed")))
+        # what is in front of a node or an outlet has its name
+        none, rotors, at = (
+            constant(0.0, nv),
+            non_negative(armature, nv, owner, "armature"),
+            pose_numbers(placement, owner),
+        )
+        spec = JointSpec(name, "node", parent, name, at, (), expanded, none, none, rotors, node=node)
+        self._parts.add(BodySpec(name), spec)
+        for outlet in bodies[1:]:
+            self._parts.add(BodySpec(outlet), JointSpec.fixed(outlet, name, outlet))
         return self
 
     def add_flexible(
@@ -259,8 +262,8 @@ class Builder(Constraining):
             body,
             parent=driven.parent,
             joint="revolute",
-            placement=np.reshape(driven.placement, (4, 4)) if placement is None else placement,
-            axis=driven.axes if axis is None else axis,
+            placement=matrix_of_pose(driven.placement) if placement is None else placement,
+            axis=next(iter(driven.axes), ()) if axis is None else axis,
             mass=mass,
             com=com,
             inertia=inertia,
@@ -281,14 +284,13 @@ class Builder(Constraining):
             ModelError: If the parts do not fit together: a cycle, or couplings that contradict each other.
             LoopError: If a loop cannot be closed.
         """
-        if not self._parts.drafts:
+        if not self._parts.bodies:
             raise ModelError(f"model {self.name!r} has no bodies; add_body() at least one")
         with paused():  # a large model consists of a million objects, which the collector would traverse repeatedly
-            bodies, joints = finished(self._parts.ordered())
+            bodies, joints, frames = made(*self._parts.ordered(), self._parts.frames.values())
         constraints = self._constraints(self._parts)
         independent = [rate for given in self._independent for rate in rates_of(joints, given)]
         start = [self._near(name, values) for name, values in (near or {}).items()]
-        frames = tuple(self._parts.frames.values())
         given = self.name, self.gravity, bodies, joints, frames
         if loops == "multipliers":
             return Model(*given, equalities=constraints)
@@ -299,25 +301,9 @@ class Builder(Constraining):
     def _near(self, name: str, values: Any) -> tuple[str, tuple[float, ...]]:
         joint = self._parts.joint(name, "build(near=…)")
         numbers = finite(values, joint.type.nq, f"near: joint {name!r}")
-        return joint.joint, tuple(numbers.tolist())
+        return joint.name, tuple(numbers.tolist())
 
     def _judge(self, owner: str, fault: str) -> None:
         if self.strict:
             raise ModelError(f"{owner}: {fault}")
         warnings.warn(f"{owner}: {fault}", ModelWarning, stacklevel=3)
-
-
-def _massless(
-    name: str,
-    parent: str,
-    kind: JointKind,
-    placement: Sequence[float],
-    armature: Array,
-    limits: Limits,
-    node: Node | None = None,
-) -> Draft:
-    """A node or an outlet: what is in front of it has its name."""
-    zeros, point = constant(0.0, kind.nv), (0.0, 0.0, 0.0)
-    return Draft(
-        name, parent, name, kind, 0.0, point, 3 * point, placement, (), 0.0, armature, limits, zeros, zeros, node
-    )

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
 from kinetree.errors import ModelError
 from kinetree.model.coupling import Coupling, FunctionCoupling, LinearCoupling, PolynomialCoupling
-from kinetree.model.joint import Limits
-from kinetree.model.joints import KINDS, JointKind
-from kinetree.model.placement import checked_axis, direction
+from kinetree.model.joints import JointKind
+from kinetree.model.placement import direction
 from kinetree.model.record import frozen
+from kinetree.model.specs import constant
 from kinetree.spatial.fixed import length
 from kinetree.spatial.value import Array
 
@@ -63,8 +62,8 @@ def coupling_of(joint: Any, to: Any, ratio: Any, offset: Any, poly: Any, functio
     return LinearCoupling((joint, *leaders), np.array([1.0, -slope]), float(finite(offset, 1, f"{what}: offset")[0]))
 
 
-def axes_of(kind: JointKind, axis: Any, axes: Any, owner: str) -> tuple[float, ...]:
-    """Unit axes, one after the other."""
+def axes_of(kind: JointKind, axis: Any, axes: Any, owner: str) -> tuple[tuple[float, ...], ...]:
+    """Unit axes."""
     if axis is not None and kind.axes != 1:
         fix = "pass axes=(first, second)" if kind.axes == 2 else "leave it out"
         raise ModelError(f"{owner}: a {kind.name} joint takes no axis=; {fix}")
@@ -73,16 +72,16 @@ def axes_of(kind: JointKind, axis: Any, axes: Any, owner: str) -> tuple[float, .
     if kind.axes == 0:
         return ()
     if kind.axes == 1:
-        return Z if axis is None else direction(axis, owner)
+        return (Z if axis is None else direction(axis, owner),)
     if axes is not None and not isinstance(axes, (Sequence, np.ndarray)):
         raise ModelError(f"{owner}: axes is a pair of directions, (first, second); got {axes!r}")
     given = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0)) if axes is None else tuple(axes)
     if len(given) != 2:
         raise ModelError(f"{owner}: a universal joint takes two axes, got {len(given)}")
-    first, second = (checked_axis(one, owner) for one in given)
+    first, second = (direction(one, owner) for one in given)
     if length(np.cross(first, second)) < 1e-6:
         raise ModelError(f"{owner}: the two axes of a universal joint are parallel; use a revolute joint")
-    return *first.tolist(), *second.tolist()
+    return first, second
 
 
 def pitch_of(kind: JointKind, pitch: Any, owner: str) -> float:
@@ -94,18 +93,6 @@ def pitch_of(kind: JointKind, pitch: Any, owner: str) -> float:
     if pitch is None:
         raise ModelError(f"{owner}: a helical joint needs pitch=, its advance in metres per radian")
     return float(finite(pitch, 1, f"{owner}: pitch")[0])
-
-
-@cache
-def unlimited(joint: str) -> Limits:
-    """No limits, for a kind of joint."""
-    return Limits().expanded(KINDS[joint])
-
-
-@lru_cache(maxsize=1024)
-def constant(number: float, count: int) -> Array:
-    """The same number several times; arrays are shared."""
-    return frozen(np.full(count, number), (count,))
 
 
 def finite(values: Any, count: int, what: str, *, each: bool = False) -> Array:

@@ -13,8 +13,9 @@ from kinetree.model.aggregation import Constraint
 from kinetree.model.builder_arguments import Z, coupling_of, finite
 from kinetree.model.coupling import Coupling
 from kinetree.model.loop import Loop
-from kinetree.model.parts import WORLD_NAME, Parts
+from kinetree.model.parts import Parts
 from kinetree.model.placement import checked_axis
+from kinetree.model.specs import WORLD_NAME, matrix_of_pose
 from kinetree.spatial.fixed import product
 
 _Own = TypeVar("_Own", bound="Constraining")
@@ -170,7 +171,7 @@ class Constraining:
 
 def _resolved(coupling: Coupling, parts: Parts) -> Coupling:
     """A coupling that names joints by their own names."""
-    names = tuple(parts.joint(name, f"the coupling {coupling}").joint for name in coupling.joints)
+    names = tuple(parts.joint(name, f"the coupling {coupling}").name for name in coupling.joints)
     return replace(coupling, joints=names)
 
 
@@ -179,10 +180,10 @@ def _placed(loop: Loop, parts: Parts) -> Loop:
     ends = []
     for name in loop.bodies:
         if name in parts.frames:
-            ends.append((parts.frames[name].body, parts.frames[name].placement))
-        elif name == WORLD_NAME or name in parts.drafts:
+            ends.append((parts.frames[name].body, matrix_of_pose(parts.frames[name].placement)))
+        elif name == WORLD_NAME or name in parts.bodies:
             ends.append((name, np.eye(4)))
         else:
-            raise UnknownNameError(f"frame (needed for {loop})", name, (*parts.frames, *parts.drafts))
+            raise UnknownNameError(f"frame (needed for {loop})", name, (*parts.frames, *parts.bodies))
     (a, first), (b, second) = ends
     return replace(loop, bodies=(a, b), first=product(first, loop.first), second=product(second, loop.second))

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from kinetree.errors import ModelError, UnknownNameError
-from kinetree.model.body import Frame
-from kinetree.model.draft import Draft
+from kinetree.model.specs import WORLD_NAME, BodySpec, FrameSpec, JointSpec
 from kinetree.recursion.topology import depth_first
-
-#: Name of the inertial frame; no body may have it.
-WORLD_NAME = "world"
 
 
 class Parts:
     """Parts with unique names, in any order.
 
     Attributes:
-        drafts: Bodies, each with the joint in front of it, by the body's name.
+        bodies: By name.
+        joints: The joint in front of each body, by the body's name.
         children: The body behind each joint, by the joint's name.
         frames: Extra frames, by name.
     """
 
     def __init__(self) -> None:
-        self.drafts: dict[str, Draft] = {}
+        self.bodies: dict[str, BodySpec] = {}
+        self.joints: dict[str, JointSpec] = {}
         self.children: dict[str, str] = {}
-        self.frames: dict[str, Frame] = {}
+        self.frames: dict[str, FrameSpec] = {}
 
-    def add(self, draft: Draft) -> None:
+    def add(self, body: BodySpec, joint: JointSpec) -> None:
         """Add a body and its joint, whose names are free."""
-        self.drafts[draft.name] = draft
-        self.children[draft.joint] = draft.name
+        self.bodies[body.name], self.joints[body.name] = body, joint
+        self.children[joint.name] = body.name
 
     def refuse_taken(self, name: str, what: str) -> None:
         """Raise unless a body or frame may have a name."""
@@ -36,8 +34,8 @@ class Parts:
             raise ModelError(f"a {what} needs a name, which must be a non-empty string; got {name!r}")
         if name == WORLD_NAME:
             raise ModelError(f"no {what} may be called {WORLD_NAME!r}, the name of the inertial frame")
-        if name in self.drafts or name in self.frames:
-            taken = "body" if name in self.drafts else "frame"
+        if name in self.bodies or name in self.frames:
+            taken = "body" if name in self.bodies else "frame"
             raise ModelError(
                 f"{what} {name!r}: a {taken} has that name already; names of bodies and frames must differ"
             )
@@ -48,44 +46,43 @@ class Parts:
             taken = self.children[name]
             raise ModelError(f"{owner}: a joint {name!r} exists already, in front of {taken!r}; rename one")
 
-    def joint(self, name: str, what: str) -> Draft:
+    def joint(self, name: str, what: str) -> JointSpec:
         """A joint by its own name or its body's; `what` needs it."""
-        if name in self.children:
-            return self.drafts[self.children[name]]
-        if name in self.drafts:
-            return self.drafts[name]
-        raise UnknownNameError(f"joint (needed for {what})", name, (*self.children, *self.drafts))
+        body = self.children.get(name, name)
+        if body not in self.joints:
+            raise UnknownNameError(f"joint (needed for {what})", name, (*self.children, *self.bodies))
+        return self.joints[body]
 
-    def ordered(self) -> list[Draft]:
+    def ordered(self) -> tuple[list[BodySpec], list[JointSpec]]:
         """All bodies, depth first, siblings in the order in which they were added.
 
         Raises:
             UnknownNameError: If a parent, or the body of a frame, does not exist.
             ModelError: If bodies form a cycle.
         """
-        children: dict[str, list[str]] = {name: [] for name in (WORLD_NAME, *self.drafts)}
-        for name, draft in self.drafts.items():
-            siblings = children.get(draft.parent)
+        children: dict[str, list[str]] = {name: [] for name in (WORLD_NAME, *self.bodies)}
+        for name, joint in self.joints.items():
+            siblings = children.get(joint.parent)
             if siblings is None:
-                raise self._no_body(draft.parent, f"parent of body {name!r}")
+                raise self._no_body(joint.parent, f"parent of body {name!r}")
             siblings.append(name)
         for frame in self.frames.values():
             if frame.body not in children:
                 raise self._no_body(frame.body, f"body of frame {frame.name!r}")
         order = depth_first(children[WORLD_NAME], children)
-        if len(order) < len(self.drafts):
+        if len(order) < len(self.bodies):
             cycle = " → ".join(self._cycle(set(order)))
             raise ModelError(f"bodies form a cycle, each carried by the next: {cycle}; attach one of them to the world")
-        return list(map(self.drafts.__getitem__, order))
+        return [self.bodies[name] for name in order], [self.joints[name] for name in order]
 
     def _no_body(self, name: str, role: str) -> UnknownNameError:
-        return UnknownNameError(f"body (needed as {role})", name, (WORLD_NAME, *self.drafts))
+        return UnknownNameError(f"body (needed as {role})", name, (WORLD_NAME, *self.bodies))
 
     def _cycle(self, reached: set[str]) -> list[str]:
         """The bodies of one cycle, each followed by its parent, the first one repeated."""
-        name = next(name for name in self.drafts if name not in reached)
+        name = next(name for name in self.bodies if name not in reached)
         path: list[str] = []
         while name not in path:
             path.append(name)
-            name = self.drafts[name].parent
+            name = self.joints[name].parent
         return [*path[path.index(name) :], name]

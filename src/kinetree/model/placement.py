@@ -19,7 +19,7 @@ from kinetree.spatial.value import Array
 _ORTHONORMAL, _REFUSED = 1e-14, 1e-6
 #: The pose of a frame in itself.
 NOWHERE = frozen(np.eye(4), (4, 4))
-_NOWHERE_NUMBERS = tuple(NOWHERE.ravel().tolist())
+_NOWHERE_NUMBERS = tuple(NOWHERE[:3].ravel().tolist())
 _EXPECTED = "pass a 4×4 pose, a pair (R, p), or None"
 _NOT_FINITE = "placement has NaN or infinite entries"
 
@@ -64,11 +64,11 @@ def pose_of(transform: Transform) -> Array:
 
 def checked_placement(placement: Any, owner: str) -> Array:
     """A 4×4 pose from None, a 4×4 array, or a pair (R, p). `owner` is named in errors."""
-    return np.array(pose_numbers(placement, owner)).reshape(4, 4)
+    return np.array((*pose_numbers(placement, owner), 0.0, 0.0, 0.0, 1.0)).reshape(4, 4)
 
 
-def pose_numbers(placement: Any, owner: str) -> Sequence[float]:
-    """The sixteen numbers of `checked_placement`."""
+def pose_numbers(placement: Any, owner: str) -> tuple[float, ...]:
+    """The numbers of its first three rows."""
     if placement is None:
         return _NOWHERE_NUMBERS
     try:
@@ -101,7 +101,7 @@ def pose_numbers(placement: Any, owner: str) -> Sequence[float]:
         a, b, c, d, e, f, g, h, i = _rotation(R.tobytes())
     except ModelError as error:
         raise ModelError(f"{owner}: {error}") from None
-    return a, b, c, x, d, e, f, y, g, h, i, z, 0.0, 0.0, 0.0, 1.0
+    return a, b, c, x, d, e, f, y, g, h, i, z
 
 
 def three_floats(given: Any) -> tuple[float, float, float] | None:

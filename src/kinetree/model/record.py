@@ -29,8 +29,8 @@ def frozen(values: Any, shape: tuple[int, ...]) -> Array:
     return fixed
 
 
-def frozen_tables(*tables: tuple[Sequence[tuple[float, ...]], tuple[int, ...]]) -> list[list[Array]]:
-    """Many `frozen` arrays at once: from each table of their numbers and shape, one for each row.
+def frozen_tables(*tables: tuple[Sequence[Sequence[float]], tuple[int, ...]]) -> list[Array]:
+    """Many `frozen` arrays at once: of each table of their numbers and shape, the rows.
 
     NumPy takes as long for a thousand numbers as for ten, so all of them share memory.
     """
@@ -39,7 +39,7 @@ def frozen_tables(*tables: tuple[Sequence[tuple[float, ...]], tuple[int, ...]]) 
     for rows, shape in tables:
         table: Array = np.ndarray((len(rows), *shape), np.float64, memory, start)
         start += table.nbytes
-        found.append(list(table))
+        found.append(table)
     return found
 
 

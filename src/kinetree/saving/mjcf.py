@@ -12,8 +12,8 @@ from kinetree.errors import InputError, ModelError, ModelWarning
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint
 from kinetree.model.model import Model
-from kinetree.model.parts import WORLD_NAME
 from kinetree.model.placement import pose
+from kinetree.model.specs import WORLD_NAME
 from kinetree.saving.elements import Elements, number, numbers
 from kinetree.saving.series import unfolded
 from kinetree.spatial.rotation import quaternion_of

@@ -11,7 +11,7 @@ from kinetree.errors import InputError, ModelError, ModelWarning
 from kinetree.model.coupling import LinearCoupling
 from kinetree.model.joint import Joint
 from kinetree.model.model import Model
-from kinetree.model.parts import WORLD_NAME
+from kinetree.model.specs import WORLD_NAME
 from kinetree.saving.elements import Elements, number, numbers
 from kinetree.saving.series import unfolded
 from kinetree.spatial.value import Array

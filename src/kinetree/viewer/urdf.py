@@ -11,6 +11,7 @@ from kinetree.loading.document import Document, Element
 from kinetree.loading.findings import Findings
 from kinetree.loading.poses import origin
 from kinetree.loading.source import Source
+from kinetree.model.specs import matrix_of_pose
 from kinetree.spatial.value import Array
 from kinetree.viewer import geometry, meshes
 from kinetree.viewer.geometry import Color, Mesh, Visual
@@ -73,10 +74,7 @@ def _visual(
     mesh: Callable[[str], _Parts],
 ) -> Iterator[Visual]:
     """One visual, in as many parts as its mesh has."""
-    R, p = origin(document, element.find("origin"))
-    placement = np.eye(4)
-    placement[:3, :3] = np.eye(3) if R is None else np.array(R)
-    placement[:3, 3] = p
+    placement = matrix_of_pose(origin(document, element.find("origin")))
     shapes = element.findall("geometry/*")
     if len(shapes) != 1 or shapes[0].tag not in _SHAPES:
         told = ", ".join(f"<{shape.tag[:40]}>" for shape in shapes) or "nothing"
