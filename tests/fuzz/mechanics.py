@@ -21,7 +21,7 @@ import numpy as np
 import kinetree as kt
 from kinetree.errors import SingularMechanismError
 from kinetree.model.joints.screw import ScrewStage
-from kinetree.model.placement import alignment
+from kinetree.spatial.rotation import alignment
 from tests.tolerance import EPS
 from tests.trees import KINDS, random_rotation, unit
 

@@ -10,8 +10,8 @@ import pytest
 from kinetree.errors import KinetreeError, ModelError, ModelWarning, SingularMechanismError, UnknownNameError
 from kinetree.model import Builder, Limits
 from kinetree.model.joints import KINDS
-from kinetree.model.placement import alignment
 from kinetree.model.singularity import require_invertible
+from kinetree.spatial.rotation import alignment
 
 SOLID: dict[str, Any] = {"mass": 1.0, "com": (0.1, 0, 0), "inertia": np.diag([0.1, 0.1, 0.1])}
 TILTED = np.eye(4)

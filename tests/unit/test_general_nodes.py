@@ -11,8 +11,8 @@ import pytest
 import kinetree as kt
 from kinetree.algorithms.mass_matrix_product import mass_matrix_product
 from kinetree.engines.count import count
-from kinetree.model.placement import transform_of
 from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.transform import transform_of
 from tests.general_nodes import Bead, Cart, Two
 from tests.tolerance import assert_close
 

@@ -10,8 +10,8 @@ import pytest
 from kinetree import zoo
 from kinetree.errors import InputError, ModelError, UnknownNameError
 from kinetree.model import Builder, Model
-from kinetree.model.placement import pose
 from kinetree.spatial.rotation import exp_matrix
+from kinetree.spatial.transform import pose
 from tests.tolerance import assert_close, bound
 from tests.unit.scalars import Array
 

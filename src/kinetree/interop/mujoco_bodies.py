@@ -12,9 +12,9 @@ from kinetree.interop.mujoco_counterpart import CODECS
 from kinetree.interop.mujoco_names import Names
 from kinetree.model.builder import Builder
 from kinetree.model.joint import Limits
-from kinetree.model.placement import NOWHERE, pose
 from kinetree.spatial.fixed import product
 from kinetree.spatial.rotation import exp_matrix, matrix_of
+from kinetree.spatial.transform import IDENTITY, pose
 from kinetree.spatial.value import Array
 
 # values of `actuator_trntype`: a joint, in the child's axes or the parent's
@@ -67,7 +67,7 @@ def poses_of(quaternions: Any, positions: Any) -> Array:
 
 
 def _posed(rotations: Array, positions: Any) -> Array:
-    found = NOWHERE[None].repeat(len(positions), 0)
+    found = IDENTITY[None].repeat(len(positions), 0)
     found[:, :3, :3], found[:, :3, 3] = rotations, positions
     return found
 
@@ -166,7 +166,7 @@ def _add_body(
         anchor = origin if joint.kind == "prismatic" else joint.anchor
         placed = _shifted(at, anchor - origin)
         if joint.kind == "floating":
-            placed, anchor = NOWHERE, origin
+            placed, anchor = IDENTITY, origin
         elif joint.kind == "revolute" and joint.reference != 0.0:
             placed = product(placed, pose(exp_matrix(-joint.reference * joint.axis), _ZERO))
         elif joint.kind == "prismatic":
@@ -180,7 +180,7 @@ def _add_body(
             **joint.given,
             **(solid if last else {}),
         )
-        parent, at, origin = link, NOWHERE, anchor
+        parent, at, origin = link, IDENTITY, anchor
     if not joints or off_centre:
         joint_name = names.free_joint(f"{name}_joint")
         builder.add_body(

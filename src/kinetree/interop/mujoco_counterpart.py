@@ -13,7 +13,7 @@ from kinetree.interop.counterpart import Counterpart, Place, matched
 from kinetree.interop.foreign import MUJOCO_HINTS, require_instance, require_pair
 from kinetree.interop.mujoco_names import Names
 from kinetree.model.model import Model
-from kinetree.model.placement import pose
+from kinetree.spatial.transform import pose
 from kinetree.spatial.value import Array
 
 #: Codecs by MuJoCo's number of the joint type.

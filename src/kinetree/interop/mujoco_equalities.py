@@ -15,8 +15,8 @@ from kinetree.interop.mujoco_counterpart import CODECS
 from kinetree.interop.mujoco_names import Names
 from kinetree.model.builder import Builder
 from kinetree.model.loop import Loop
-from kinetree.model.placement import pose
 from kinetree.spatial.rotation import matrix_of
+from kinetree.spatial.transform import pose
 from kinetree.spatial.value import Array
 
 # values of `eq_type`, and of `eq_objtype`

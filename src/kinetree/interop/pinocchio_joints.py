@@ -13,8 +13,8 @@ import numpy as np
 
 from kinetree.errors import ModelError
 from kinetree.interop.codec import Codec, CosineSine, same
-from kinetree.model.placement import pose
 from kinetree.spatial.fixed import apply, product
+from kinetree.spatial.transform import pose
 from kinetree.spatial.value import Array
 
 _FREE = Codec("floating", columns=(3, 4, 5, 0, 1, 2), order=(0, 1, 2, 4, 5, 6, 3))

@@ -30,10 +30,10 @@ from kinetree.loading.tree import build
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
-from kinetree.model.placement import inverse
 from kinetree.model.specs import HERE, WORLD_NAME, BodySpec, JointSpec, constant, unlimited
 from kinetree.spatial.fixed import apply, length, product
 from kinetree.spatial.rotation import matrix_of
+from kinetree.spatial.transform import inverse
 from kinetree.spatial.value import Array
 
 INSTALL = 'pip install "kinetree[usd]"'

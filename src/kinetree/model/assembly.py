@@ -25,7 +25,6 @@ from kinetree.model.loop import Loop
 from kinetree.model.merging import merged_poses
 from kinetree.model.node import JointedBody
 from kinetree.model.node_constants import NONE, NodeDraft, constants_of, inertias_of, jointed_kind, stacked, transforms
-from kinetree.model.placement import NOWHERE, composed
 from kinetree.model.quiet import undisturbed
 from kinetree.model.reframing import Reframed, reframe
 from kinetree.model.slot import SlotKind
@@ -35,6 +34,7 @@ from kinetree.recursion.node import NodeKind
 from kinetree.recursion.topology import WORLD
 from kinetree.spatial.fixed import product
 from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.transform import IDENTITY, composed
 from kinetree.spatial.value import Array
 
 
@@ -136,7 +136,7 @@ class _Assembly:
         # factors of the pose of each node in its parent, which are multiplied for all nodes at once
         self._factors: list[tuple[Array, Array, Array]] = []
         # the node that carries each body, and the pose of the body's link frame in it
-        self._carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, NOWHERE)}
+        self._carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, IDENTITY)}
         # the same in the frames that are chosen for nodes, for all bodies at once, until one of them is needed
         self._carried: tuple[list[int], Array] | None = None
         self._general: dict[str, Node] = {}
@@ -158,7 +158,7 @@ class _Assembly:
             start = _outlet(body.name, joint, general[joint.parent])
             way_out = ExitKind(start, size(general[joint.parent]))
             node = self._append(NodeDraft(body.name, self._carriers[joint.parent][0], way_out, NONE, NONE))
-            self._carriers[body.name] = node, NOWHERE
+            self._carriers[body.name] = node, IDENTITY
             return
         carrier, at = self._carrier(joint.parent)
         if joint.kind == "fixed":
@@ -169,16 +169,18 @@ class _Assembly:
             if body.mass:
                 raise ModelError(f"{body.name!r} is a general node, and takes no mass: give it to a body on an outlet")
             draft = NodeDraft(body.name, carrier, joint.node.kind, joint.armature, own)
-            self._carriers[body.name] = self._append(draft, at, placement), NOWHERE
+            self._carriers[body.name] = self._append(draft, at, placement), IDENTITY
             general[body.name] = joint.node
             return
         for name, stage, turn, back, armature in stages_of(body.name, joint):
             kind = jointed_kind(stage, any(armature.tolist()))
             carrier = self._append(NodeDraft(name, carrier, kind, armature, own), at, placement, turn)
-            at, placement = back, NOWHERE
+            at, placement = back, IDENTITY
         self._carriers[body.name] = carrier, at
 
-    def _append(self, node: NodeDraft, at: Array = NOWHERE, placement: Array = NOWHERE, turn: Array = NOWHERE) -> int:
+    def _append(
+        self, node: NodeDraft, at: Array = IDENTITY, placement: Array = IDENTITY, turn: Array = IDENTITY
+    ) -> int:
         """Add a node whose pose in its parent is a product of three; returns its number."""
         self._nodes.append(node)
         self._factors.append((at, placement, turn))
@@ -231,12 +233,12 @@ class _Assembly:
         placed, first = distinct([(id(at), placement.tobytes(), id(turn)) for at, placement, turn in factors])
         before, between, behind = ([factors[k][i] for k in first] for i in range(3))
         poses = stacked(between)
-        if any(at is not NOWHERE for at in before):
+        if any(at is not IDENTITY for at in before):
             poses = product(stacked(before), poses)
-        if any(turn is not NOWHERE for turn in behind):
+        if any(turn is not IDENTITY for turn in behind):
             poses = product(poses, stacked(behind))
         if not reframed:
-            return Reframed(poses[placed], np.zeros((len(placed), 9)), np.tile(NOWHERE, (len(placed) + 1, 1, 1)))
+            return Reframed(poses[placed], np.zeros((len(placed), 9)), np.tile(IDENTITY, (len(placed) + 1, 1, 1)))
         found = reframe(self._nodes, placed, poses, {self._nodes[built.node].parent for built in self._clusters})
         nodes = [node for node, _ in self._carriers.values()]
         self._carried = nodes, product(found.here[nodes], stacked([at for _, at in self._carriers.values()]))

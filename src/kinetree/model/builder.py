@@ -10,7 +10,7 @@ import numpy as np
 
 from kinetree.engines.collector import paused
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
-from kinetree.model.builder_arguments import axes_of, finite, non_negative, pitch_of
+from kinetree.model.builder_arguments import axes_of, finite, non_negative, pitch_of, pose_numbers
 from kinetree.model.constraining import Constraining
 from kinetree.model.flexible import FlexibleBody
 from kinetree.model.general import Node, checked
@@ -21,7 +21,6 @@ from kinetree.model.loop_parts import rates_of
 from kinetree.model.model import Model
 from kinetree.model.parts import Parts
 from kinetree.model.physical import inertial_numbers
-from kinetree.model.placement import pose_numbers
 from kinetree.model.specs import WORLD_NAME, BodySpec, FrameSpec, JointSpec, constant, made, matrix_of_pose, unlimited
 
 _NO_INERTIA = np.zeros((3, 3))

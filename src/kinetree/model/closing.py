@@ -15,8 +15,9 @@ from kinetree.model.closure import Hinge, Weld
 from kinetree.model.cluster import ClusterKind
 from kinetree.model.joint import Joint
 from kinetree.model.loop import Loop
-from kinetree.model.placement import alignment, pose
 from kinetree.spatial.fixed import product
+from kinetree.spatial.rotation import alignment
+from kinetree.spatial.transform import pose
 from kinetree.spatial.value import Array
 
 # residuals of loops that need no further step, so that closed configurations stay as they are

@@ -17,10 +17,9 @@ from kinetree.model.joint import Joint
 from kinetree.model.joints.base import Stage
 from kinetree.model.loop import Loop
 from kinetree.model.node_constants import transforms
-from kinetree.model.placement import NOWHERE, composed
 from kinetree.spatial.fixed import product
 from kinetree.spatial.inertia import RigidInertia
-from kinetree.spatial.transform import Transform
+from kinetree.spatial.transform import IDENTITY, Transform, composed
 from kinetree.spatial.value import Array
 
 _ROUNDING = 4.0 * float(np.finfo(float).eps)
@@ -89,11 +88,11 @@ class Built:
         inside = [i for i, own in enumerate(inertias) if own.any() and i not in self.exits]
         first = next(each for each in self.stages if each.parent < 0)
         if len(inside) < 2 or _aligned(first.at):
-            return NOWHERE
-        turn = NOWHERE.copy()
+            return IDENTITY
+        turn = IDENTITY.copy()
         turn[:3, :3] = first.at[:3, :3].T
         poses = (product(turn, each.at) if each.parent < 0 else each.at for each in self.stages)
-        return turn if all(map(_aligned, poses)) else NOWHERE
+        return turn if all(map(_aligned, poses)) else IDENTITY
 
     def _closed(self, constraint: Constraint, place: Mapping[str, int], turn: Array) -> tuple[Closure, Array]:
         """The formulas of a constraint, and their numbers."""

@@ -10,11 +10,10 @@ import numpy as np
 
 from kinetree.errors import ModelError, UnknownNameError
 from kinetree.model.aggregation import Constraint
-from kinetree.model.builder_arguments import Z, coupling_of, finite
+from kinetree.model.builder_arguments import Z, coupling_of, direction, finite
 from kinetree.model.coupling import Coupling
 from kinetree.model.loop import Loop
 from kinetree.model.parts import Parts
-from kinetree.model.placement import checked_axis
 from kinetree.model.specs import WORLD_NAME, matrix_of_pose
 from kinetree.spatial.fixed import product
 
@@ -147,7 +146,7 @@ class Constraining:
         called = f"{a}–{b}" if name is None else name
         if any(loop.name == called for loop in self._loops):
             raise ModelError(f"{kind}(): a loop {called!r} exists already; give name=")
-        along = checked_axis(axis, f"{kind}()")
+        along = np.array(direction(axis, f"{kind}()"))
         self._loops.append(Loop(called, kind, (a, b), np.eye(4), np.eye(4), along, length))
         return self
 

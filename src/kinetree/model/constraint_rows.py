@@ -21,10 +21,11 @@ from kinetree.kernels.constraint_rows import constants_of, distance_row, formula
 from kinetree.model.coupling import Coupling, LinearCoupling
 from kinetree.model.follower import Follower, LinearFollower
 from kinetree.model.loop import Loop
-from kinetree.model.placement import alignment, pose
 from kinetree.operational_space.prepared import Tasks
 from kinetree.operational_space.recursions import Recursions
 from kinetree.operational_space.tasks import LoopTask, Task
+from kinetree.spatial.rotation import alignment
+from kinetree.spatial.transform import pose
 from kinetree.spatial.value import Array
 
 _AXES = "local_world_aligned"

@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.model.joints.base import AxialStage, Stage
-from kinetree.model.placement import NOWHERE
 from kinetree.model.shape import Shape, Steps
 from kinetree.recursion.topology import WORLD
 from kinetree.spatial.axial import ANY
+from kinetree.spatial.transform import IDENTITY
 from kinetree.spatial.value import Array
 
 _Vector = tuple[float, float, float]
@@ -78,7 +78,7 @@ UNCHANGED = Change()
 def changed(changes: Sequence[Change]) -> Array:
     """The poses of changes, (n, 4, 4)."""
     s, c, x, y, z = np.array(changes).reshape(-1, 5).T
-    poses = NOWHERE[None].repeat(len(changes), 0)
+    poses = IDENTITY[None].repeat(len(changes), 0)
     poses[:, 0, 0], poses[:, 0, 1], poses[:, 1, 0], poses[:, 1, 1] = c, -s, s, c
     poses[:, 0, 3], poses[:, 1, 3], poses[:, 2, 3] = x, y, z
     return poses

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from kinetree.model.closure import Closure, Connect, Distance, Hinge, Weld
-from kinetree.model.placement import alignment, pose
 from kinetree.model.record import Record, frozen
 from kinetree.spatial.fixed import product
+from kinetree.spatial.rotation import alignment
+from kinetree.spatial.transform import pose
 from kinetree.spatial.value import Array
 
 

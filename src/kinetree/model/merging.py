@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint
 from kinetree.model.node_constants import stacked
-from kinetree.model.placement import NOWHERE
 from kinetree.model.stages import stages_of
 from kinetree.spatial.fixed import product
+from kinetree.spatial.transform import IDENTITY
 from kinetree.spatial.value import Array
 
 
@@ -37,9 +37,9 @@ def merged_poses(bodies: Sequence[Body], joints: Mapping[str, Joint]) -> dict[st
         behind, at = [], []
         for joint in level_joints:
             carrier = found[joint.parent] if joint.parent in found else _link_pose(joints.get(joint.parent))
-            if carrier is None or joint.placement is NOWHERE:
-                found[joint.child] = NOWHERE if carrier is None else carrier
-            elif carrier is NOWHERE:
+            if carrier is None or joint.placement is IDENTITY:
+                found[joint.child] = IDENTITY if carrier is None else carrier
+            elif carrier is IDENTITY:
                 found[joint.child] = joint.placement
             else:
                 behind.append(joint)
@@ -53,5 +53,5 @@ def merged_poses(bodies: Sequence[Body], joints: Mapping[str, Joint]) -> dict[st
 def _link_pose(joint: Joint | None) -> Array | None:
     """The pose of a body's link frame in its node, given its joint, or none for the world; None for general nodes."""
     if joint is None:
-        return NOWHERE
+        return IDENTITY
     return None if joint.node is not None else stages_of(joint.child, joint)[-1].back

@@ -13,13 +13,13 @@ from kinetree.model.body import Body
 from kinetree.model.cluster import ClusterKind
 from kinetree.model.general import ExitKind, GeneralKind
 from kinetree.model.node import AxialBody, JointedBody
-from kinetree.model.placement import transform_of
 from kinetree.model.record import frozen
 from kinetree.model.shape import numbers_in
 from kinetree.model.slot import SlotKind
 from kinetree.recursion.topology import WORLD
 from kinetree.spatial.fixed import apply, product
 from kinetree.spatial.inertia import RigidInertia, spread
+from kinetree.spatial.transform import transform_of
 from kinetree.spatial.value import Array
 
 _ROWS3, _COLUMNS3 = np.triu_indices(3)

@@ -14,10 +14,10 @@ from kinetree.engines.groups import grouped, may_pay
 from kinetree.model.framing import UNCHANGED, changed, framed
 from kinetree.model.node import JointedBody
 from kinetree.model.node_constants import NodeDraft, axial_kind
-from kinetree.model.placement import NOWHERE, inverses
 from kinetree.model.shape import Shape, shared
 from kinetree.recursion.topology import WORLD, Topology
 from kinetree.spatial.fixed import product
+from kinetree.spatial.transform import IDENTITY, inverses
 from kinetree.spatial.value import Array
 
 #: In larger trees, nodes of each shape suffice to fill lanes.
@@ -52,7 +52,7 @@ def reframe(nodes: Sequence[NodeDraft], placed: Sequence[int], poses: Array, fix
     stages = [node.kind.joint if isinstance(node.kind, JointedBody) else None for node in nodes]
     parents = [node.parent for node in nodes]
     which, changes, found = framed(parents, placed, poses, stages, fixed)
-    here = np.concatenate([changed(changes)[which], NOWHERE[None]])
+    here = np.concatenate([changed(changes)[which], IDENTITY[None]])
     at, whole = poses[placed], [k for k, entry in enumerate(which) if found[entry] is None]
     if carried := [k for k in whole if parents[k] != WORLD]:
         at[carried] = product(here[[parents[k] for k in carried]], at[carried])

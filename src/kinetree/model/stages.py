@@ -10,9 +10,9 @@ import numpy as np
 from kinetree.model.joint import Joint
 from kinetree.model.joints import KINDS
 from kinetree.model.joints.base import Stage
-from kinetree.model.placement import NOWHERE, alignment, pose, pose_of, transform_of
 from kinetree.spatial.fixed import product
-from kinetree.spatial.transform import Transform
+from kinetree.spatial.rotation import alignment
+from kinetree.spatial.transform import IDENTITY, Transform, pose, pose_of, transform_of
 from kinetree.spatial.value import Array
 
 
@@ -54,8 +54,8 @@ def _frames(kind: str, axes: bytes) -> list[tuple[Stage, Array, Array]]:
     directions = np.frombuffer(axes).reshape(-1, 3).tolist() or [[0.0, 0.0, 1.0]] * len(stages)
     found = []
     for stage, (x, y, z) in zip(stages, directions, strict=True):
-        turn = NOWHERE if x == y == 0.0 < z else pose(alignment((x, y, z)), np.zeros(3))
-        found.append((stage, turn, turn if turn is NOWHERE else turn.T))
+        turn = IDENTITY if x == y == 0.0 < z else pose(alignment((x, y, z)), np.zeros(3))
+        found.append((stage, turn, turn if turn is IDENTITY else turn.T))
     return found
 
 

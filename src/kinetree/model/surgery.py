@@ -11,11 +11,11 @@ import numpy as np
 from kinetree.errors import InputError, ModelError, UnknownNameError
 from kinetree.model.aggregation import Cluster, Constraint, Rate
 from kinetree.model.body import Body, Frame
+from kinetree.model.builder_arguments import checked_placement
 from kinetree.model.clustering import Clustering
 from kinetree.model.joint import Joint
 from kinetree.model.loop import Loop
 from kinetree.model.physical import checked_inertia, fault
-from kinetree.model.placement import checked_placement
 from kinetree.spatial.fixed import apply, product
 from kinetree.spatial.inertia import spread
 from kinetree.spatial.value import Array

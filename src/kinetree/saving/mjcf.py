@@ -12,11 +12,11 @@ from kinetree.errors import InputError, ModelError, ModelWarning
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint
 from kinetree.model.model import Model
-from kinetree.model.placement import pose
 from kinetree.model.specs import WORLD_NAME
 from kinetree.saving.elements import Elements, number, numbers
 from kinetree.saving.series import unfolded
 from kinetree.spatial.rotation import quaternion_of
+from kinetree.spatial.transform import pose
 from kinetree.spatial.value import Array
 
 _TYPES = {"revolute": "hinge", "prismatic": "slide", "spherical": "ball", "floating": "free"}

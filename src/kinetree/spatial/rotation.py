@@ -9,6 +9,7 @@ outside 1e-10 … 1e19.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -142,3 +143,19 @@ def _angle(square: Array) -> tuple[Array, Array]:
     """Square root of a squared angle, replaced by 1 where the angle is small, and a mask of those entries."""
     small = np.abs(square) < _SMALL_SQUARE
     return np.sqrt(np.where(small, 1.0, square)), small
+
+
+def alignment(axis: Iterable[float]) -> Array:
+    """The smallest rotation whose z column is a unit `axis`, (3, 3). Exact along ±x, ±y and ±z."""
+    x, y, z = map(float, axis)
+    # if z is negative, half a turn about x first, to avoid dividing by nearly zero
+    side = -1.0 if z < 0.0 else 1.0
+    x, y, z = side * x, side * y, side * z
+    share = 1.0 / (1.0 + z)
+    return np.array(
+        [
+            [1.0 - x * x * share, -side * x * y * share, side * x],
+            [-x * y * share, side * (1.0 - y * y * share), side * y],
+            [-x, -side * y, side * z],
+        ]
+    )

@@ -7,6 +7,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from kinetree.spatial.fixed import apply, product
 from kinetree.spatial.inertia import ArticulatedInertia, CoriolisInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.value import Array, Transposed, Value
@@ -160,3 +161,47 @@ def shifted_articulated(inertia: ArticulatedInertia, r: Array) -> ArticulatedIne
 def shifted_coriolis(inertia: CoriolisInertia, r: Array) -> CoriolisInertia:
     """Forces per unit angular velocity with moments about the point r, with moments about the origin instead."""
     return CoriolisInertia(stack(inertia.block - skew(r) @ skew(inertia.lever), inertia.lever))
+
+
+# -- poses as 4×4 arrays ----------------------------------------------------------------------------------------------
+
+#: The pose of a frame in itself; read-only.
+IDENTITY: Array = np.ndarray((4, 4), np.float64, np.eye(4).tobytes())
+
+
+def pose(R: Array, p: Array) -> Array:
+    """A 4×4 pose from a rotation matrix and a position."""
+    matrix: Array = IDENTITY.copy()
+    matrix[:3, :3], matrix[:3, 3] = R, p
+    return matrix
+
+
+def composed(at: Array, pose: Array) -> Array:
+    """The product of two poses."""
+    if at is IDENTITY:
+        return pose
+    return at if pose is IDENTITY else product(at, pose)
+
+
+def inverse(pose: Array) -> Array:
+    """The inverse of a pose."""
+    (found,) = inverses(pose[None])
+    return np.asarray(found)
+
+
+def inverses(poses: Array) -> Array:
+    """The inverse of each pose, (n, 4, 4)."""
+    found = IDENTITY[None].repeat(len(poses), 0)
+    R = found[:, :3, :3] = poses[:, :3, :3].transpose(0, 2, 1)
+    found[:, :3, 3] = -apply(R, poses[:, :3, 3])
+    return found
+
+
+def transform_of(placement: Array) -> Transform:
+    """The transform from the coordinates in which a pose is expressed to those of the frame it places."""
+    return Transform.of(placement[:3, :3].T, placement[:3, 3])
+
+
+def pose_of(transform: Transform) -> Array:
+    """The 4×4 pose of a transform's target frame in its source frame."""
+    return pose(transform.E.T, transform.r)

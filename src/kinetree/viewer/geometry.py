@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from kinetree.model.placement import alignment
+from kinetree.spatial.rotation import alignment
 from kinetree.spatial.value import Array
 
 #: Red, green, blue and opacity, each in 0…1.

@@ -14,8 +14,8 @@ from kinetree.loading.findings import Findings
 from kinetree.loading.mjcf import compiled
 from kinetree.loading.mjcf_reduction import Reduction
 from kinetree.loading.source import Source
-from kinetree.model.placement import pose
 from kinetree.spatial.rotation import matrix_of
+from kinetree.spatial.transform import pose
 from kinetree.spatial.value import Array
 from kinetree.viewer import geometry
 from kinetree.viewer.geometry import Mesh, Visual

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.model.model import Model
-from kinetree.model.placement import alignment
-from kinetree.spatial.rotation import quaternion_of
+from kinetree.spatial.rotation import alignment, quaternion_of
 from kinetree.spatial.value import Array
 from kinetree.viewer import geometry, stand_ins
 from kinetree.viewer.geometry import Color, Mesh, Visual
