@@ -39,7 +39,9 @@ def robot(tmp_path: Path) -> Path:
 
 def write(path: Path, name: str, values: np.ndarray) -> None:
     chunks = (300, *values.shape[1:]) if values.ndim else ()
-    zarr.open_array(str(path / name), mode="w", shape=values.shape, chunks=chunks, dtype=values.dtype)[...] = values
+    with zarr.config.set({"array.write_empty_chunks": True}):
+        home = zarr.open_array(str(path / name), mode="w", shape=values.shape, chunks=chunks, dtype=values.dtype)
+        home[...] = values
 
 
 @pytest.fixture
@@ -244,3 +246,110 @@ def test_a_scheduler_that_does_not_answer_is_named(
     refused(InputError, "a cluster needs Dask", "energy", robot, data, "--out", out, "--workers", 1)
     monkeypatch.setitem(sys.modules, "zarr", None)
     refused(InputError, "compute needs zarr", "energy", robot, data, "--out", out)
+
+
+def chunk(data: Path, name: str, number: int) -> Path:
+    return data / name / "c" / str(number) / "0"
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "foreign"])
+def test_a_damaged_chunk_is_named(robot: Path, data: Path, tmp_path: Path, how: str) -> None:
+    file, out = chunk(data, "v", 2), tmp_path / "out.zarr"
+    file.write_bytes({"cut": file.read_bytes()[:50], "empty": b"", "foreign": b"\x7fELF" * 100}[how])
+    words = ("energy", robot, data, "--out", out, "--block", 300)
+    refused(InputError, f"samples 600 to 899: {file} is damaged and cannot be read (", *words)
+
+
+def test_a_damaged_chunk_ends_the_program_with_a_message(robot: Path, data: Path, tmp_path: Path) -> None:
+    file = chunk(data, "q", 1)
+    file.write_bytes(file.read_bytes()[:50])
+    words = ["compute", "energy", str(robot), str(data), "--out", str(tmp_path / "out")]
+    program = [sys.executable, "-c", "from kinetree.cli import main; main()", *words]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert f"InputError: samples 0 to 999: {file} is damaged" in done.stderr
+
+
+def test_missing_chunks_are_named_and_refused(robot: Path, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.zarr"
+    for name, number in (("q", 1), ("v", 0), ("v", 3)):
+        chunk(data, name, number).unlink()
+    chunk(data, "q", 1).mkdir()  # Zarr takes it for nothing as well
+    words = ("energy", robot, data, "--out", out)
+    refused(InputError, f"{data / 'q'}: 1 of 4 chunks are missing, and read as 0.0: c/1/0 (samples 300 to 599)", *words)
+    refused(InputError, f"{data / 'v'}: 2 of 4 chunks are missing, and read as 0.0: c/0/0 (samples 0 to 299), c/3/0 "
+            "(samples 900 to 999)", *words)  # fmt: skip
+    refused(InputError, "pass --missing fill", *words)
+    assert not out.exists()
+    done = call(*words, "--missing", "fill")
+    assert done.exit_code == 0, done.output
+    assert "warning: " in done.output
+    assert "c/1/0 (samples 300 to 599)" in done.output
+    q, v = arrays(data, "q", "v")
+    assert not q[300:600].any()
+    expected = kt.load(robot).energy(q, v)
+    assert arrays(out, "kinetic")[0].tobytes() == expected.kinetic.tobytes()
+    assert call(*words, "--missing", "guess").exit_code == 2
+
+
+def test_arrays_that_need_no_chunks(robot: Path, data: Path, tmp_path: Path) -> None:
+    """Arrays that the function does not take, and those of no samples."""
+    chunk(data, "tau", 0).unlink()
+    assert call("energy", robot, data, "--out", tmp_path / "one").exit_code == 0
+    write(data, "q", np.zeros((SAMPLES, 2)))  # zeros that were written
+    assert call("energy", robot, data, "--out", tmp_path / "two").exit_code == 0
+
+
+@pytest.mark.parametrize("layout", ["2", "2 nested", "3 flat", "shards"])
+def test_chunks_of_every_layout_are_found(robot: Path, tmp_path: Path, layout: str) -> None:
+    data, values = tmp_path / "other.zarr", np.random.default_rng(0).normal(size=(10, 2))
+    form = 2 if layout.startswith("2") else 3
+    group = zarr.open_group(str(data), mode="w", zarr_format=form)
+    options: dict[str, Any] = {
+        "2": {},
+        "2 nested": {"chunk_key_encoding": {"name": "v2", "separator": "/"}},
+        "3 flat": {"chunk_key_encoding": {"name": "default", "separator": "."}},
+        "shards": {"shards": (4, 2)},
+    }[layout]
+    for name in "qv":
+        group.create_array(name, data=values, chunks=(2, 2) if layout == "shards" else (4, 2), **options)
+    planned = job.plan(kt.load(robot), "energy", data, tmp_path / "out", {})
+    assert planned.missing_chunks() == []
+    files = sorted(
+        path for path in (data / "q").rglob("*") if path.is_file() and not path.name.startswith((".z", "zarr"))
+    )
+    assert len(files) == 3
+    files[1].unlink()
+    (told,) = planned.missing_chunks()
+    key = files[1].relative_to(data / "q").as_posix()
+    assert told.endswith(f"q: 1 of 3 chunks are missing, and read as 0.0: {key} (samples 4 to 7)")
+
+
+@pytest.mark.parametrize("line", ["x", "-1", "10", "1.0", "", "\xff", "1 2"])
+def test_a_damaged_journal_is_refused(robot: Path, data: Path, tmp_path: Path, line: str) -> None:
+    model, out = kt.load(robot), tmp_path / "out.zarr"
+    output = job.Output(job.plan(model, "gravity_forces", data, out, {}, 100), model)
+    with output.journal() as (_, record):
+        record(0)
+    journal = tmp_path / "out.zarr.journal"
+    journal.write_bytes(journal.read_bytes() + line.encode("latin-1") + b"\n2\n")
+    words = ("gravity_forces", robot, data, "--out", out, "--block", 100)
+    refused(InputError, f"{journal}, line 3: ", *words)
+    refused(InputError, "is no block, of which there are 10; the journal is damaged. Delete it, and all", *words)
+    journal.unlink()
+    assert call(*words).exit_code == 0
+    assert np.isfinite(arrays(out, "gravity_forces")[0]).all()
+
+
+def test_damaged_metadata_are_named(robot: Path, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.zarr"
+    words = ("gravity_forces", robot, data, "--out", out, "--block", 100)
+    assert call(*words).exit_code == 0
+    for wrong in ("{", "[]", "{}"):
+        zarr.open_group(str(out), mode="r+").attrs["kinetree"] = wrong
+        refused(InputError, f"{out} exists and was not made by kinetree compute", *words)
+    (data / "q" / "zarr.json").write_text("{", encoding="utf-8")
+    refused(
+        InputError, f"{data} is damaged and cannot be read (", "gravity_forces", robot, data, "--out", tmp_path / "n"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -17,10 +18,19 @@ from kinetree.cli import job, report
 from kinetree.cli import view as viewing
 from kinetree.cli.files import load
 from kinetree.cli.terminal import console
+from kinetree.errors import InputError
 from kinetree.loading.source import usd_file
 
 # Help and usage errors are plain text: boxes would truncate option names in narrow terminals
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+class Missing(str, Enum):
+    """What is done about chunks of the data that have no file."""
+
+    FAIL = "fail"
+    FILL = "fill"
+
 
 # Most memory for random states [bytes].
 _LARGEST = 2**30
@@ -138,6 +148,9 @@ def compute(
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="An existing Dask cluster, as tcp://host:8786.")
     ] = None,
+    missing: Annotated[
+        Missing, typer.Option(help="What to do about chunks of DATA that have no file: fail, or take the fill value.")
+    ] = Missing.FAIL,
     floating_base: FloatingBase = False,
 ) -> None:
     """Compute a function of a robot for all samples of a Zarr group, block by block, into another one.
@@ -157,7 +170,15 @@ def compute(
         "method": method,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    computing.run(job.plan(model, function, data, out, given, block), model, workers, scheduler, memory_limit)
+    planned = job.plan(model, function, data, out, given, block)
+    gone = planned.missing_chunks()
+    if gone and missing is Missing.FAIL:
+        raise InputError(
+            f"{'; '.join(gone)}. Restore them; or, if they were left out because they hold nothing else, as Zarr does "
+            "by default, pass --missing fill"
+        )
+    _warn(gone)
+    computing.run(planned, model, workers, scheduler, memory_limit)
 
 
 @app.command()

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 import kinetree as kt
+from kinetree.cli import chunks
 from kinetree.engines.dask import Blocks, Once, Operand, sample_of
 from kinetree.engines.function import Function
 from kinetree.errors import InputError, UnknownNameError
@@ -96,13 +97,21 @@ class Job(Once):
     def run(self, block: int) -> int:
         """Compute a block and write its chunks; returns its number."""
         group, extent = _open_group(self.data), self.extent(block)
-        arrays = [group[source.path][extent if source.batched else ...] for source in self.sources]
-        computed = self.blocks_of(*map(np.asarray, arrays))
+        arrays = [chunks.read(self.data, group, s.path, extent if s.batched else None) for s in self.sources]
+        computed = self.blocks_of(*arrays)
         parts = computed if isinstance(computed, tuple) else (computed,)
         for result, part in zip(self.results, parts, strict=True):
             shape = (extent.stop - extent.start, *self.batch[1:], *result.shape)
-            _zarr().open_array(str(self.out / result.name), mode="r+")[extent] = np.broadcast_to(part, shape)
+            with _reading(self.out / result.name):
+                home = _zarr().open_array(str(self.out / result.name), mode="r+")
+            home[extent] = np.broadcast_to(part, shape)
         return block
+
+    def missing_chunks(self) -> list[str]:
+        """What is said of arrays of the data with chunks that have no file."""
+        group = _open_group(self.data)
+        found = [chunks.missing(self.data, group, source.path, source.batched) for source in self.sources]
+        return [each for each in found if each is not None]
 
 
 def find_function(robot: kt.Model, name: str) -> Any:
@@ -148,15 +157,16 @@ def plan(
     group = _open_group(data)
     places: list[tuple[str, str | None]] = []
     paths: list[str] = []
-    for argument in names:
-        if argument in ranks and (argument in group or argument not in defaults):
-            places.append((argument, None))
-            paths.append(argument)
-        elif argument == "f_ext" and argument in group:
-            frames = sorted(group[argument].array_keys())
-            places += [(argument, frame) for frame in frames]
-            paths += [f"{argument}/{frame}" for frame in frames]
-    arrays = [_array(name, data, group, path) for path in paths]
+    with _reading(data):
+        for argument in names:
+            if argument in ranks and (argument in group or argument not in defaults):
+                places.append((argument, None))
+                paths.append(argument)
+            elif argument == "f_ext" and argument in group:
+                frames = sorted(group[argument].array_keys())
+                places += [(argument, frame) for frame in frames]
+                paths += [f"{argument}/{frame}" for frame in frames]
+        arrays = [_array(name, data, group, path) for path in paths]
     operands = [Operand(argument, array, ranks[argument] if key is None else 1)
                 for (argument, key), array in zip(places, arrays, strict=True)]  # fmt: skip
     sources = tuple(Source(path, len(operand.value.shape) > operand.rank) for path, operand in zip(paths, operands))
@@ -178,6 +188,18 @@ def plan(
         length = most // chunk * chunk if most >= chunk else most  # no chunk of the data is read twice, if possible
     length = min(length, max(1, batch[0]))
     return Job(blocks, data, out, sources, results, batch, length)
+
+
+@contextmanager
+def _reading(where: Path) -> Iterator[None]:
+    """Zarr's errors about metadata, with what they are of."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise InputError(f"{where} is damaged and cannot be read ({reason}); restore or delete it") from None
 
 
 def _array(function: str, data: Path, group: Any, path: str) -> Any:
@@ -259,8 +281,11 @@ class Output:
             attributes = dict(_open_group(self.job.out).attrs)
         except InputError:
             raise InputError(other) from None
-        found = json.loads(attributes[_KEY]) if isinstance(attributes.get(_KEY), str) else None
-        if not isinstance(found, dict):
+        try:
+            found = json.loads(attributes[_KEY]) if isinstance(attributes.get(_KEY), str) else None
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or not {"identity", "complete"} <= found.keys():
             raise InputError(other)
         return found
 
@@ -278,7 +303,7 @@ class Output:
             else:
                 # the last line is complete only if a newline follows, and then what follows is empty
                 file.truncate(len(header) + 1 + sum(len(line) + 1 for line in lines[:-1]))
-            done = {int(line) for line in lines[:-1]}
+            done = {self._block(number, line) for number, line in enumerate(lines[:-1], start=2)}
 
             def record(block: int) -> None:
                 file.write(f"{block}\n".encode())
@@ -286,6 +311,16 @@ class Output:
                 os.fsync(file.fileno())
 
             yield done, record
+
+    def _block(self, number: int, line: bytes) -> int:
+        """The block that a line of the journal lists."""
+        text = line.decode("ascii", "replace")
+        if not text.isdecimal() or int(text) >= self.job.blocks:
+            raise InputError(
+                f"{self.path}, line {number}: {text!r} is no block, of which there are {self.job.blocks}; the "
+                "journal is damaged. Delete it, and all blocks are computed again"
+            )
+        return int(text)
 
     def finish(self) -> None:
         """Mark the output as complete, and remove the journal."""
