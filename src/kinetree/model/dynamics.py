@@ -296,8 +296,8 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         shared code computes several limbs at once. Then it matters what `specialize` asks for.
 
         Args:
-            functions: Names of functions, and of derivatives as "forward_dynamics.vjp"; by default all that exist for
-                this robot's kinds of nodes; () for none, which are then compiled when they are called.
+            functions: Names of functions, and of derivatives as "forward_dynamics.vjp"; by default all of
+                them; () for none, which are then compiled when they are called.
             progress: Called with the name of the function that is next, the number of those done, and of all; also at
                 the end, with an empty name. By default, a line of text shows progress if standard error is a terminal.
             specialize: Whether the result runs on code for this robot alone: True where it is faster on average of
@@ -317,8 +317,6 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         names = (*FUNCTIONS, *DERIVATIVES) if functions is None else tuple(functions)
         robot = self._with_own_code("both" if specialize is True else str(specialize)) if specialize else self
         chosen = [robot._function(name) for name in names]
-        if functions is None and self.mechanism.first_general is not None:
-            names = tuple(name for name, one in zip(names, chosen, strict=True) if one.algorithm.any_node)
         if functions is not None and specialize:
             for name, function in zip(names, chosen, strict=True):
                 if function.specialization().operations is None:

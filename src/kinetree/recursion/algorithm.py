@@ -86,9 +86,8 @@ class Algorithm:
         """
         if not self.any_node and mechanism.first_general is not None:
             raise UnsupportedError(
-                f"{name or self.name} exists for trees of rigid bodies only, and {mechanism.first_general!r} is a "
-                "general node. Coriolis matrix and regressor are defined by the inertias of rigid bodies; all other "
-                "functions of a model take nodes of any kind, and bias_forces has the Coriolis forces themselves"
+                f"{name or self.name} runs on trees of rigid bodies only, and {mechanism.first_general!r} is a "
+                "general node; use weights k.X, maps k.H and inertias k.M only, and declare it with any_node=True"
             )
 
     def __call__(self, tree: Any, *arguments: Any) -> None:
