@@ -243,6 +243,10 @@ EFFORTS = {
     "its own before that of its class": ('<position class="strong" joint="a" kp="1e3" forcerange="-7 7"/>', 21.0),
     "told not to have one": ('<motor class="strong" joint="a" forcelimited="false"/>', np.inf),
     "two at one joint": ('<motor joint="a" forcerange="-1 3" gear="2"/><motor joint="a" forcerange="-4 1"/>', 7.0),
+    "two that face each other": (
+        '<motor joint="a" forcerange="-2 3" gear="-4"/><motor joint="a" forcerange="-1 5"/>',
+        13.0,
+    ),
     "one of two without": ('<motor joint="a" forcerange="-1 3"/><motor joint="a"/>', np.inf),
     "a gear of zero": ('<motor joint="a" forcerange="-1 3"/><motor joint="a" gear="0"/>', 3.0),
     "within that of the joint": ('<motor joint="bounded" forcerange="-9 9"/>', 5.0),
@@ -450,6 +454,12 @@ def test_bodies_may_come_from_elsewhere(tmp_path: Path) -> None:
         assert kt.load(whole).nv == 1
     with pytest.raises(LoadError, match="to be included by others"):
         kt.load(tmp_path / "part.xml")
+    # all bodies of this one are attached
+    asset, drive = '<asset><model name="m" file="link.xml"/></asset>', '<actuator><motor joint="pa"/></actuator>'
+    whole.write_text(file('<attach model="m" body="link" prefix="p"/>', asset + drive))
+    (tmp_path / "link.xml").write_text(file(body("link", '<joint name="a"/>')))
+    with pytest.warns(ModelWarning, match=r"actuators \(1\)"):
+        assert kt.load(whole).nv == 1
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------

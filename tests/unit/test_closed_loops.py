@@ -13,6 +13,7 @@ import kinetree as kt
 from kinetree.algorithms.loop_closing import close_loops
 from kinetree.engines.function import Function
 from kinetree.errors import InputError, LoopError, ModelError, UnknownNameError, UnsupportedError
+from kinetree.interop.tree import OpenTree
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from tests.mechanisms import NEAR, built, four_bar
@@ -416,6 +417,12 @@ def test_states_of_the_tree_are_in_its_order(rig: kt.Model, state: Any) -> None:
         assert np.array_equal(one, np.stack([other, other]))
     with pytest.raises(InputError, match="accelerations need velocities"):
         rig.to_tree(q, a=a)
+    # and back, also of a ball joint of which one velocity is independent
+    back = OpenTree(rig)
+    assert_close(back.own_q(q_t), q, 0.0)
+    assert_close(back.own_v(v_t), v, 1e-13)
+    assert_close(back.own_v(a_t), a, 1e-12)
+    assert_close(back.own_tau(back.tau(a), q), a, 1e-13)
 
 
 def test_loop_forces_balance_the_joints(bar: kt.Model) -> None:
