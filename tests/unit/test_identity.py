@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from kinetree.algorithms.manifold import integrate
 from kinetree.engines.identity import identity, is_own_kind
 from kinetree.engines.pipeline import is_own, variants_of
 from kinetree.kernels.constraint_rows import formula_value
+from kinetree.kernels.language import kernel
 from kinetree.model.follower import FunctionFollower
 from kinetree.model.joints.revolute import Revolute
 from kinetree.model.node import JointedBody
@@ -42,6 +44,20 @@ def derivative(of: Algorithm, name: str = "d", outputs: tuple[str, ...] = ("dy",
     return directional_derivative(of, name, "dq", {}, outputs)
 
 
+def with_default(run: Any) -> Any:
+    """A function of the package, as far as its globals tell, with a user's in a default."""
+    code, package = (lambda *_, run=None: run).__code__, vars(sys.modules["kinetree.recursion.algorithm"])
+    made = FunctionType(code, package)
+    made.__kwdefaults__ = {"run": run}
+    return made
+
+
+@kernel(x=("n",), y=("n",), outputs=("y",))
+def doubled(w: Any, x: Any, y: Any) -> None:
+    for i in w.n:
+        y[i] = 2.0 * x[i]
+
+
 WRAPPED = {
     "directional": derivative(mine),
     "second": derivative(derivative(mine), "dd", ("ddy",)),
@@ -50,6 +66,8 @@ WRAPPED = {
     "constants of a derivative": with_constants(derivative(mine)),
     "renamed": replace(inverse_dynamics, run=functools.wraps(inverse_dynamics.run)(lambda *a: mine.run(*a))),
     "partial": replace(mine, run=functools.partial(mine.run)),
+    "default": replace(inverse_dynamics, run=with_default(mine.run)),
+    "kernel": doubled,
     "method": replace(inverse_dynamics, run=mine.__call__),
 }
 
@@ -107,6 +125,8 @@ def test_users_formulas_are_identified_by_what_they_compute() -> None:
     )
     assert one == same
     assert len({one, other, None}) == 3
+    rows = [formula_value(FunctionFollower(f, 1, "f"), 1) for f in (lambda x: 2.0 * x, lambda x: 3.0 * x)]
+    assert len({identity(replace(row, name="same")) for row in rows}) == 2
 
 
 SCRIPT = """
