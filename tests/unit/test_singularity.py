@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import Any
+
 import numpy as np
 import pytest
 
 import kinetree as kt
 from kinetree.errors import SingularMechanismError
 from kinetree.model.singularity import require_invertible
+from tests.general_nodes import Bead
 from tests.tolerance import assert_close, bound
 from tests.trees import KINDS, random_inertia, random_rotation, unit
 
@@ -146,3 +150,220 @@ def test_armature_resists() -> None:
 def test_zoo_and_long_chains_pass() -> None:
     for robot in (kt.zoo.humanoid24(), kt.zoo.asimo35(), kt.zoo.chain(300)):
         require_invertible(robot.mechanism)
+
+
+#: How a random body resists motions.
+SUBSTANCES = ("solid", "massless", "point", "needle", "needle on its axis")
+
+
+def _random_tree(rng: np.random.Generator, count: int, shares: tuple[float, ...], decades: float) -> kt.Model:
+    """A tree of joints of every kind, with bodies of all substances and masses over many decades.
+
+    Args:
+        rng: Source of all numbers.
+        count: Number of bodies.
+        shares: How frequent each of `SUBSTANCES` is.
+        decades: Masses and armatures range from 10 to the minus this to 10 to this.
+    """
+    builder, path = kt.Builder("tree"), []
+    for i in range(count):
+        joint, substance = str(rng.choice(list(KINDS))), str(rng.choice(SUBSTANCES, p=shares))
+        if len(path) > 1 and rng.random() < 0.3:
+            path = path[: int(rng.integers(1, len(path)))]
+        mass, com = 10.0 ** rng.uniform(-decades, decades), rng.uniform(-0.3, 0.3, 3)
+        axis, turn, inertia = unit(rng), random_rotation(rng), random_inertia(rng, mass)
+        if substance == "massless":
+            mass, com, inertia = 0.0, np.zeros(3), np.zeros((3, 3))
+        elif substance == "point":
+            inertia = np.zeros((3, 3))
+        elif substance == "needle":
+            inertia = 0.02 * mass * (turn @ np.diag([1.0, 1.0, 0.0]) @ turn.T)
+        elif substance == "needle on its axis":
+            com, inertia = rng.uniform(-0.3, 0.3) * axis, 0.02 * mass * (np.eye(3) - np.outer(axis, axis))
+        builder.add_body(
+            f"b{i}",
+            parent=path[-1] if path else "world",
+            joint=joint,
+            placement=(random_rotation(rng), rng.uniform(-0.4, 0.4, 3)),
+            axis=axis if joint in AXED else None,
+            axes=(axis, np.cross(axis, unit(rng))) if joint == "universal" else None,
+            pitch=0.1 if joint == "helical" else None,
+            mass=mass,
+            com=com,
+            inertia=(inertia + inertia.T) / 2.0,
+            armature=mass * rng.uniform(0.1, 1.0) if rng.random() < 0.1 else 0.0,
+        )
+        path.append(f"b{i}")
+    return builder.build()
+
+
+def _resisting(robot: kt.Model, q: np.ndarray, *, weighted: bool) -> np.ndarray:
+    """Rows A such that M = AᵀA, or whose null space is that of M, with columns of unit length; (…, nv).
+
+    They are velocities of centres of mass, and those angular velocities that principal moments resist.
+    """
+    rows, J = [], robot.jacobian.engine("reference")(q, [body.name for body in robot.bodies])
+    for body, (angular, linear) in zip(robot.bodies, J.reshape(-1, 2, 3, robot.nv), strict=True):
+        moments, principal = np.linalg.eigh(body.inertia)
+        moments = np.where(moments > 1e-12 * body.mass, moments / max(body.mass, 1e-300), 0.0)
+        own = [linear + np.cross(angular.T, body.com).T, np.sqrt(moments)[:, None] * (principal.T @ angular)]
+        rows += [np.sqrt(body.mass) * part if weighted else part * (body.mass > 0.0) for part in own]
+    armature = np.concatenate([np.broadcast_to(joint.armature, joint.nv) for joint in robot.joints])
+    A = np.concatenate([*rows, np.diag(np.sqrt(armature) if weighted else armature > 0.0)])
+    lengths = np.linalg.norm(A, axis=0)
+    return A / np.where(lengths > 1e-12 * (1.0 if not weighted else 0.0), lengths, np.inf)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_trees_of_all_joints_and_substances(seed: int) -> None:
+    """Refused if some motion moves no mass, and accepted if M is well conditioned, whatever the masses."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(20, 61)) if seed % 12 == 0 else int(rng.integers(1, 9))
+    rare = (0.9, 0.04, 0.02, 0.02, 0.02) if seed % 2 else (0.4, 0.3, 0.1, 0.1, 0.1)
+    robot = _random_tree(rng, count, rare, (0.0, 3.0, 9.0)[seed % 3])
+    q = robot.random_configuration(rng)
+    structure, scaled = (
+        np.linalg.svd(_resisting(robot, q, weighted=weighted), compute_uv=False)[-1] for weighted in (False, True)
+    )
+    if structure < 1e-11:
+        assert _refused(robot)
+    elif scaled > 1e-5:
+        assert not _refused(robot)
+
+
+def test_the_joint_that_is_named_moves_without_mass() -> None:
+    """Behind any parents, at any depth: some motion of the joint and those beyond it, and of none that lies apart."""
+    named = 0
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        robot = _random_tree(rng, int(rng.integers(2, 9)), (0.5, 0.3, 0.1, 0.1, 0.0), 3.0)
+        with pytest.raises(SingularMechanismError) if _refused(robot) else nullcontext() as caught:
+            robot.mass_matrix_inverse(robot.neutral())
+        if caught is None:
+            continue
+        name = str(caught.value).split("'")[1].split(" ")[0]
+        A = _resisting(robot, robot.random_configuration(rng), weighted=False)
+        joint, topology = robot.joint(f"{name}_joint"), robot.mechanism.topology
+        node = next(k for k, start in enumerate(robot.mechanism.v_starts) if start == joint.v_start)
+        beyond = slice(joint.v_start, robot.mechanism.v_starts[topology.subtree_end(node)])
+        _, sizes, motions = np.linalg.svd(A[:, beyond])
+        free = motions[np.append(sizes, np.zeros(len(motions) - len(sizes))) < 1e-11]
+        assert np.abs(free[:, : joint.nv]).max(initial=0.0) > 1e-9, seed
+        named += 1
+    assert named > 10
+
+
+def _snake(count: int, first: str, rest: str, rng: np.random.Generator | None = None) -> kt.Model:
+    """Rods one after the other; axes are random if `rng` is given."""
+    builder, parent = kt.Builder("snake"), "world"
+    for i in range(count):
+        turn = np.eye(3) if rng is None else random_rotation(rng)
+        at = turn, (0.2 if i else 0.0, 0.0, 0.0)
+        solid = {"mass": 1.0, "com": (0.1, 0.0, 0.0), "inertia": np.diag([0.01, 0.02, 0.02])}
+        builder.add_body(f"b{i}", parent=parent, joint=rest if i else first, placement=at, **solid)
+        parent = f"b{i}"
+    return builder.build()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("rest", ["universal", "revolute", "prismatic", "spherical"])
+def test_snakes_of_any_length(rest: str, turned: bool) -> None:
+    """A massless body in the middle of a universal joint is carried by whatever follows."""
+    for count in (13, 17, 21, 60, 300):
+        assert not _refused(_snake(count, "universal", rest, np.random.default_rng(count) if turned else None))
+
+
+@pytest.mark.parametrize("count", [1, 23, 40, 200])
+def test_a_floating_base_of_six_massless_joints(count: int) -> None:
+    for weight in (5.0, 0.0):  # without mass of its own, it and the first hinge have one rate too many
+        builder, parent = kt.Builder("base"), "world"
+        for i, axis in enumerate([*np.eye(3), *np.eye(3)[::-1]]):
+            solid = {"mass": weight, "inertia": 0.04 * weight * np.eye(3)} if i == 5 else {}
+            builder.add_body(f"r{i}", parent=parent, joint="revolute" if i > 2 else "prismatic", axis=axis, **solid)
+            parent = f"r{i}"
+        for i in range(count):
+            solid = {"mass": 1.0, "com": (0.0, 0.0, 0.1), "inertia": np.diag([0.02, 0.02, 0.01])}
+            at = np.eye(3), (0.0, 0.0, 0.2)
+            builder.add_body(f"b{i}", parent=parent, axis=np.eye(3)[i % 3], placement=at, **solid)
+            parent = f"b{i}"
+        assert _refused(builder.build()) == (not weight)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 20, 100])
+@pytest.mark.parametrize("behind", ["revolute", "universal", "spherical"])
+def test_singular_at_any_depth(behind: str, depth: int) -> None:
+    """Two joints about one axis with nothing between them, at the end of a snake or in its middle."""
+    rng = np.random.default_rng(depth)
+    for more in (0, 5):
+        builder, parent, axis = kt.Builder("deep"), "world", unit(rng)
+        solid = {"mass": 1.0, "com": (0.1, 0.2, 0.0), "inertia": np.diag([0.01, 0.02, 0.02])}
+        for i in range(depth):
+            builder.add_body(
+                f"b{i}", parent=parent, joint=behind, placement=(random_rotation(rng), (0.2, 0, 0)), **solid
+            )
+            parent = f"b{i}"
+        builder.add_body("nothing", parent=parent, axis=axis, placement=(random_rotation(rng), (0.2, 0.1, 0)))
+        builder.add_body("same axis", parent="nothing", axis=axis, **solid)
+        for i in range(more):
+            builder.add_body(f"c{i}", parent=f"c{i - 1}" if i else "same axis", axis=unit(rng), **solid)
+        with pytest.raises(SingularMechanismError, match="'nothing'"):
+            require_invertible(builder.build().mechanism)
+
+
+def test_a_light_sibling_does_not_help_against_a_heavy_one() -> None:
+    """What resists is lost in the rounding of what does not."""
+    for light, singular in ((1.0, False), (1e-6, False), (1e-20, True)):
+        builder = kt.Builder("pair").add_body("ring")
+        for name, mass, axis in (("heavy", 1.0, (0, 0, 1)), ("light", light, (1, 0, 0))):
+            solid = {"mass": mass, "com": (0.1, 0.2, 0.3), "inertia": 0.1 * mass * np.eye(3)}
+            builder.add_body(name, parent="ring", axis=axis, **solid)
+        assert _refused(builder.build()) == singular
+
+
+def test_general_nodes_that_no_inertia_resists() -> None:
+    """A bead without mass behind a regular arm; one with mass on a massless ring that turns about its wire."""
+    arm = kt.Builder("arm").add_body("arm", axis=(0, 1, 0), mass=1.0, inertia=np.eye(3), com=(0.1, 0, 0))
+    assert not _refused(arm.add_node("bead", Bead(0.5, 0.8), parent="arm").build())
+    with pytest.raises(SingularMechanismError, match="no inertia resists 'nothing'"):
+        require_invertible(arm.add_node("nothing", Bead(0.0, 0.8), parent="arm").build().mechanism)
+    ring = kt.Builder("ring").add_body("ring", axis=(1, 0, 0))
+    assert not _refused(ring.add_node("bead", Bead(0.5, 0.8), parent="ring").build())
+    straight = kt.Builder("straight").add_body("ring", axis=(1, 0, 0)).add_node("bead", Bead(0.5, 0.0), parent="ring")
+    with pytest.raises(SingularMechanismError, match="'ring'"):
+        require_invertible(straight.build().mechanism)
+    carried = kt.Builder("carried").add_body("ring", axis=(1, 0, 0))
+    carried.add_flexible("rod", kt.Beam(1.0, 50.0, 0.8, modes=1, planes="yz"), parent="ring")
+    with pytest.raises(SingularMechanismError, match="'ring'"):  # a beam without axial inertia does not resist either
+        require_invertible(carried.build().mechanism)
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_coupled_joints_in_a_row(count: int) -> None:
+    """Massless followers are resisted by what they carry; each pair is a node of its own."""
+    for mass in (1.0, 0.0):
+        builder, parent = kt.Builder("pairs"), "world"
+        rng = np.random.default_rng(count)
+        for i in range(count):
+            last = {"mass": mass, "com": (0.1, 0.0, 0.0), "inertia": 0.1 * mass * np.eye(3)}
+            builder.add_body(f"a{i}", parent=parent, axis=unit(rng), placement=(np.eye(3), (0.2, 0.0, 0.0)))
+            builder.add_body(f"b{i}", parent=f"a{i}", axis=unit(rng), **last)
+            builder.couple(f"b{i}", to=f"a{i}", ratio=0.5)
+            parent = f"b{i}"
+        assert _refused(builder.build()) == (mass == 0.0)
+
+
+def test_inertias_that_are_no_numbers() -> None:
+    """At a generic configuration, or because squares overflow: refused as any other, and named."""
+
+    class Short(kt.Node):
+        """A mass whose formula holds below 0.2 only."""
+
+        def inertia(self, c: Any, q: Any) -> Any:
+            return np.eye(7) * np.sqrt(0.2 - q[0])
+
+    builder = kt.Builder("short").add_body("arm", mass=1.0, inertia=np.eye(3)).add_node("short", Short(), parent="arm")
+    with pytest.raises(SingularMechanismError, match="'short'"):
+        require_invertible(builder.build().mechanism)
+    huge = kt.Builder("huge").add_body("huge", mass=1e250, com=(1e200, 0.0, 0.0), inertia=1e250 * np.eye(3))
+    with pytest.raises(SingularMechanismError, match="'huge'"):
+        require_invertible(huge.build().mechanism)

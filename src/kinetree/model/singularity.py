@@ -1,62 +1,74 @@
 """Detects mechanisms whose mass matrix is singular in every configuration.
 
-A joint whose motion no inertia resists has a zero pivot D = HᵀPH + armature. Because of rounding, the computed pivot is
-seldom exactly zero, so it is compared with a bound on its rounding error. The bound is propagated along with each
-articulated inertia, in units of the machine precision: a running error analysis [H02].
+A motion that no inertia resists has a zero pivot D = HᵀPH + armature at some node. Rounding makes it small instead, so
+it is compared with what it is while all joints beyond the node are locked: the entry of M. For a regular mechanism, the
+ratio is at least the reciprocal condition of M, scaled to a unit diagonal.
 
-[H02] N. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, SIAM 2002, §3.3.
+P is kept as rows L with P = LᵀL, and joints are eliminated by orthogonal transformations: from tips to base, that is
+the QR factorisation of the Jacobian of all bodies, weighted by their inertias. Errors relative to its columns are those
+of rounding, whatever the masses and however long the chain [H02]. A ratio of pivots is the square of one of columns, so
+noise is far below what counts.
+
+[H02] N. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, SIAM 2002, §19.3.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 
 from kinetree.algorithms.center_of_mass_by_weights import center_of_mass_by_weights
-from kinetree.algorithms.mass_matrix_product import mass_matrix_product
-from kinetree.engines.native.kernels import bind
 from kinetree.engines.reference import run
 from kinetree.errors import SingularMechanismError
 from kinetree.model.node import INERTIA, JointedBody
+from kinetree.recursion.contract import components
 from kinetree.recursion.mechanism import Mechanism
+from kinetree.recursion.node import WORLD_PORT, NodeKind
+from kinetree.recursion.topology import WORLD
 from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.motion import Motion
 from kinetree.spatial.value import Array
 
-# A pivot this many times its error bound is significant. Bounds are pessimistic, but count each rounding only once.
 _EPS = float(np.finfo(np.float64).eps)
-_TRUSTED = 4.0 * _EPS
 
-# roundings per term of a congruence XᵀPX: two products of three factors and a sum
-_CONGRUENCE = 4.0
+# least pivot, relative to that with all joints beyond it locked
+_SIGNIFICANT = 1e-13
+
+# least eigenvalue of a scaled inertia that is not rounding, and one that is beyond doubt
+_ZERO, _SOLID = 16.0 * _EPS, 1e-10
 
 # matrices of 6×6 numbers that fit a second-level cache several times
 _BLOCK = 500
 
-# length scales of the generic configurations [m], for robots of any size
+# displacements of joints that slide, for robots of any size [m]
 _LENGTHS = (1.0, 1e-3, 1e3)
 
 
 def require_invertible(mechanism: Mechanism) -> None:
-    """Raise unless D = HᵀPH + armature is positive definite at every node of rigid bodies, at some configuration.
+    """Raise unless D is positive definite at every node, at a generic configuration.
 
-    If HᵀMH + armature of the body alone is positive definite, so is D, whatever the body carries. Articulated inertias
-    are therefore needed only at other nodes, such as the massless one inside a universal joint. They are computed at a
-    few generic configurations.
+    If HᵀMH + armature of a body alone is positive definite, so is D, whatever the body carries. Other nodes, such as
+    the massless one inside a universal joint, need what they carry, mostly only up to bodies with definite inertia.
 
     Args:
-        mechanism: The mechanism. Nodes other than rigid bodies are ignored.
+        mechanism: The mechanism.
 
     Raises:
         SingularMechanismError: The message names the body.
     """
     if mechanism in _invertible:
         return
-    if mechanism.first_general is not None:
-        _require_definite(mechanism)
-    else:
-        _require_pivots(mechanism)
+    with np.errstate(all="ignore"):
+        doubtful = _doubtful(mechanism)
+        for whole in (False, True):
+            for length in _LENGTHS:
+                doubtful = _unresisted(mechanism, doubtful, length, whole)
+    if doubtful:  # name one without others beyond it
+        end = mechanism.topology.subtree_end
+        raise SingularMechanismError(_message(mechanism, min(doubtful, key=lambda node: (end(node), -node))))
     _invertible.add(mechanism)
 
 
@@ -64,55 +76,8 @@ def require_invertible(mechanism: Mechanism) -> None:
 _invertible: WeakSet[Mechanism] = WeakSet()
 
 
-def _require_pivots(mechanism: Mechanism) -> None:
-    doubtful = _doubtful(mechanism)
-    topology = mechanism.topology
-    for node in doubtful:
-        if len(topology.subtree(node)) == 1:
-            raise SingularMechanismError(_message(mechanism, node))
-    needed = sorted({below for node in doubtful for below in topology.subtree(node)}, reverse=True)
-    if not needed:
-        return
-    rng = np.random.default_rng(1)
-    with np.errstate(all="ignore"):
-        found = [_singular(mechanism, needed, set(doubtful), _configuration(mechanism, rng, at)) for at in _LENGTHS]
-    if None not in found:
-        raise SingularMechanismError(_message(mechanism, next(node for node in found if node is not None)))
-
-
-def _require_definite(mechanism: Mechanism) -> None:
-    """The same for mechanisms with nodes that are not rigid bodies, from M at one configuration.
-
-    Scaled to a unit diagonal, M has eigenvalues that do not depend on units; those of a singular one are rounding.
-    """
-    q = _configuration(mechanism, np.random.default_rng(1), 1.0)
-    if mechanism.nv * len(mechanism.kinds) < _SMALL:
-        (M,) = run(mass_matrix_product, mechanism, (), (q, np.eye(mechanism.nv)))
-    else:
-        M = bind(mass_matrix_product, mechanism, (), "mass_matrix")(q, np.eye(mechanism.nv))
-    scale = np.sqrt(np.diagonal(M))
-    with np.errstate(all="ignore"):
-        scaled = M / scale / scale[:, None]
-    values, vectors = np.linalg.eigh((scaled + scaled.T) / 2.0) if np.isfinite(scaled).all() else ([0.0], -M)
-    if not values[0] > 64.0 * mechanism.nv * _EPS:
-        column = int(np.argmin(scale)) if not scale.all() else int(np.argmax(np.abs(vectors[:, 0])))
-        node = next(k for k in range(len(mechanism.kinds)) if mechanism.v_starts[k + 1] > column)
-        raise SingularMechanismError(_message(mechanism, node))
-
-
-# number of products of M with a node that take as long as compiling them
-_SMALL = 400
-
-
-class _Bounded(NamedTuple):
-    """Symmetric matrices and bounds on the errors of their entries, in units of machine precision."""
-
-    value: Array
-    error: Array
-
-
 def _doubtful(mechanism: Mechanism) -> list[int]:
-    """The rigid bodies whose own inertia and armature do not resist all motions of their joint."""
+    """The nodes whose own inertia and armature do not clearly resist all motions of their joint."""
     members: dict[int, list[int]] = {}
     for node, kind in enumerate(mechanism.kinds):
         members.setdefault(id(kind), []).append(node)
@@ -121,139 +86,126 @@ def _doubtful(mechanism: Mechanism) -> list[int]:
     for nodes in (every[i : i + _BLOCK] for every in members.values() for i in range(0, len(every), _BLOCK)):
         kind = mechanism.kinds[nodes[0]]
         if not isinstance(kind, JointedBody):
+            doubtful += nodes if kind.nv else []
             continue
         parameters = np.concatenate([mechanism.parameters[node] for node in nodes]).reshape(len(nodes), -1)
-        with np.errstate(all="ignore"):
-            M = _own(_matrices(parameters[:, INERTIA]))
-            definite = _definite(M, kind.joint_maps(parameters), kind.armatures(parameters))
-        doubtful += np.array(nodes)[~definite].tolist()
-    return sorted(doubtful)
+        M, H = np.tensordot(parameters[:, INERTIA], _OF_NUMBERS, axes=1), kind.joint_maps(parameters)
+        armature, own = kind.armatures(parameters), np.arange(kind.nv)
+        D = np.swapaxes(H, -1, -2) @ M @ H
+        D[:, own, own] += armature
+        scale = np.sqrt(np.einsum("bi,bij->bj", _sizes(M), H * H) + armature)
+        resisted = np.linalg.eigvalsh(_scaled(D, scale))[:, :1] > _SOLID
+        doubtful += np.array(nodes)[~resisted.all(axis=1)].tolist()
+    return doubtful
 
 
-def _singular(mechanism: Mechanism, needed: list[int], doubtful: set[int], q: Array) -> int | None:
-    """The first doubtful node, tips first, with a pivot that is not significant; None if there is none.
+def _unresisted(mechanism: Mechanism, doubtful: list[int], length: float, whole: bool) -> list[int]:
+    """Those of doubtful nodes of which some pivot is not significant at a generic configuration.
 
     Args:
         mechanism: The mechanism.
-        needed: The doubtful nodes with their subtrees, tips first.
-        doubtful: Nodes whose own inertia does not suffice.
-        q: Configuration, (nq,).
+        doubtful: The nodes.
+        length: Displacement of joints that slide [m].
+        whole: Whether to take in all that they carry, or what bodies with a definite inertia carry is left out. P is
+            then less than it is: a significant pivot remains so.
     """
-    carried: dict[int, _Bounded] = {}
-    for node in needed:
-        kind, parameters = mechanism.kinds[node], mechanism.parameters[node]
-        P = _own(_matrices(kind.inertia(parameters).data))
-        if node in carried:
-            P = _Bounded(P.value + carried[node].value, P.error + carried[node].error)
-        definite, P_plus = _hinge(P, _joint_map(mechanism, node), _armature(mechanism, node))
-        if node in doubtful and not definite:
-            return node
-        X = kind.weight(parameters, q[mechanism.q_starts[node] : mechanism.q_starts[node + 1]]).matrix()
-        error = P_plus.error + _CONGRUENCE * np.abs(P_plus.value)
-        seen = _Bounded(X.T @ P_plus.value @ X, np.abs(X).T @ error @ np.abs(X))
-        parent = mechanism.parents[node]
-        before = carried.get(parent, _Bounded(np.zeros((6, 6)), np.zeros((6, 6))))
-        carried[parent] = _Bounded(before.value + seen.value, before.error + seen.error)
-    return None
+    q = _generic(mechanism)
+    reached: dict[int, _Part] = {}
+    asked, pending = set(doubtful), list(doubtful)
+    while pending:
+        node = pending.pop()
+        if node not in reached:
+            part = reached[node] = _Part(mechanism, node, q, length)
+            part.gathers = whole or node in asked or not part.solid
+            pending += mechanism.topology.children[node] if part.gathers else ()
+    unresisted = []
+    for node in sorted(reached, reverse=True):
+        part, parent = reached[node], reached.get(mechanism.parents[node])
+        if not part.eliminate() and node in asked:
+            unresisted.append(node)
+        if parent is not None and parent.gathers:
+            parent.rows.append(part.rows[0] @ part.W)
+            parent.least += part.W.T @ part.least @ part.W
+    return unresisted
 
 
-def _own(M: Array) -> _Bounded:
-    """Rigid inertias, (…, 6, 6), with the error of rotating them from link axes to joint axes.
+class _Part:
+    """A node at a configuration, and what it gathers.
 
-    A needle that a joint rotates about its own axis has zero moment there, plus rounding errors of its other moments
-    and the square of the error in its distance from the axis.
+    Attributes:
+        W: Weight, (m, m_p).
+        H: Joint map, (m, n).
+        armature: (n,).
+        rows: Parts of L with P = LᵀL, (…, m) each.
+        least: D of which P is significant: that of the inertia of all that it gathers with joints locked, times what
+            counts, and errors of its own inertias, (m, m).
+        solid: Whether the node's own inertia is definite beyond doubt.
+        gathers: Whether it takes in what it carries.
     """
-    mass = M[..., 5, 5]
-    first_moment = M[..., [1, 0, 1], [5, 5, 3]]
+
+    gathers: bool
+
+    def __init__(self, mechanism: Mechanism, node: int, q: Array, length: float) -> None:
+        kind, c, parent = mechanism.kinds[node], mechanism.parameters[node], mechanism.parents[node]
+        m, carrier = kind.dimension, None if parent == WORLD else mechanism.kinds[parent]
+        own = kind.manifold(c).normalize(q[mechanism.q_starts[node] : mechanism.q_starts[node + 1]])
+        self.H, self.armature = _matrix(kind.joint_map(c, own), list(np.eye(kind.nv)), m), kind.armature(c)
+        if kind.rigid and not self.H[:3].any():
+            own = own * length
+        self.W = _matrix(kind.weight(c, own), _velocities(carrier), m)
+        M = _matrix(kind.inertia(c, own), _velocities(kind), m)
+        scale = np.sqrt(_sizes(M) if kind.port == WORLD_PORT else np.diagonal(M))
+        values, vectors = np.linalg.eigh(_scaled(M, scale))
+        self.solid = bool(values[0] > _SOLID)
+        self.rows = [np.sqrt(np.where(values > _ZERO, values, 0.0))[:, None] * vectors.T * scale]
+        self.least = _SIGNIFICANT * M + _ZERO * np.diag(scale**2)
+
+    def eliminate(self) -> bool:
+        """Replace P by P⁺ = P − PH D⁻¹ HᵀP; returns whether all pivots of D are significant."""
+        L, n = np.concatenate(self.rows), len(self.armature)
+        rotors = np.concatenate([np.diag(np.sqrt(self.armature)), np.zeros((n, L.shape[1]))], axis=1)
+        R = np.asarray(np.linalg.qr(np.concatenate([np.concatenate([L @ self.H, L], axis=1), rotors]), mode="r"))
+        self.rows = [R[n:, n:]]
+        least = np.diagonal(self.H.T @ self.least @ self.H) + _SIGNIFICANT * self.armature
+        return bool((np.diagonal(R)[:n] ** 2 > least).all())
+
+
+def _matrix(operator: Any, units: Sequence[Any], rows: int) -> Array:
+    """The matrix of a weight, joint map or inertia of a node."""
+    found: Array = np.array([components(operator @ unit) for unit in units]).reshape(len(units), rows).T
+    return found
+
+
+def _velocities(kind: NodeKind | None) -> Sequence[Any]:
+    """Unit velocities of a node, or of the world."""
+    if kind is None or kind.port == WORLD_PORT:
+        return [Motion(unit) for unit in np.eye(6)]
+    return list(np.eye(kind.dimension))
+
+
+def _sizes(M: Array) -> Array:
+    """Magnitudes with which to compare motions of bodies with given inertias, (…, 6, 6) to (…, 6).
+
+    Inertias are rotated from link axes to joint axes. A needle that a joint rotates about its own axis has zero moment
+    there, plus rounding errors of its other moments and the square of the error in its distance from the axis.
+    """
+    mass, first_moment = M[..., 5, 5], M[..., [1, 0, 1], [5, 5, 3]]
     around = (first_moment**2).sum(axis=-1) / np.where(mass > 0.0, mass, np.inf)
     moments = np.trace(M[..., :3, :3], axis1=-2, axis2=-1) - 2.0 * around
-    error = np.abs(M)
-    error[..., :3, :3] += (2.0 * np.maximum(moments, 0.0) + 8.0 * _EPS * around)[..., None, None] * np.eye(3)
-    return _Bounded(M, error)
+    sizes: Array = np.diagonal(M, axis1=-2, axis2=-1).copy()
+    sizes[..., :3] += (np.maximum(moments, 0.0) + 8.0 * _EPS * around)[..., None]
+    return sizes
 
 
-def _definite(P: _Bounded, H: Array, armature: Array) -> Array:
-    """Whether all pivots of D = HᵀPH + armature are significantly positive; arguments as of `_hinge`."""
-    return _eliminated(P, H, armature, H[..., :0])[0]
-
-
-def _eliminated(P: _Bounded, H: Array, armature: Array, others: Array) -> tuple[Array, Array, Array]:
-    """Eliminate degrees of freedom one by one from [HᵀPH + armature, HᵀPB; BᵀPH, BᵀPB] for other directions B.
-
-    Returns:
-        Whether all pivots are significantly positive, the matrix and its errors.
-    """
-    n = H.shape[-1]
-    left = np.concatenate([H, others], axis=-1)
-    turned = np.swapaxes(left, -1, -2)
-    S, E = turned @ P.value @ left, np.abs(turned) @ P.error @ np.abs(left)
-    own = np.arange(n)
-    S[..., own, own] += armature
-    E[..., own, own] += armature
-    definite = np.ones(S.shape[:-2], dtype=bool)
-    for i in range(n):
-        pivot, error = S[..., i, i], E[..., i, i]
-        definite &= pivot > _TRUSTED * error
-        safe = np.where(definite, pivot, 1.0)[..., None]
-        s, e = S[..., :, i], E[..., :, i]
-        g = s / safe
-        size = np.abs(g)
-        S = S - _outer(s, g)
-        spread = _outer(size, e + 0.5 * error[..., None] * size)
-        E = E + spread + np.swapaxes(spread, -1, -2) + _outer(np.abs(s), size)
-    return definite, S, E
-
-
-def _hinge(P: _Bounded, H: Array, armature: Array) -> tuple[Array, _Bounded]:
-    """Whether all pivots of D = HᵀPH + armature are significantly positive, and P⁺ = P − PH D⁻¹ HᵀP.
-
-    Args:
-        P: (…, 6, 6).
-        H: (…, 6, n).
-        armature: (…, n).
-    """
-    n = H.shape[-1]
-    definite, S, E = _eliminated(P, H, armature, np.broadcast_to(np.eye(6), (*H.shape[:-1], 6)))
-    P_plus = _Bounded(S[..., n:, n:].copy(), E[..., n:, n:].copy())
-    # along a unit vector without armature, P⁺ vanishes exactly
-    free = (np.abs(H).sum(axis=-2) == 1.0) & (armature == 0.0)
-    exact = ((H != 0.0) & free[..., None, :]).any(axis=-1)
-    for part in P_plus:
-        part[exact[..., :, None] | exact[..., None, :]] = 0.0
-    return definite, P_plus
-
-
-def _outer(a: Array, b: Array) -> Array:
-    product: Array = a[..., :, None] * b[..., None, :]
-    return product
-
-
-def _configuration(mechanism: Mechanism, rng: np.random.Generator, length: float) -> Array:
-    """Angles of about a radian and displacements of about a given length, (nq,)."""
-    q = rng.uniform(0.3, 1.3, mechanism.nq)
-    for node, kind in enumerate(mechanism.kinds):
-        if kind.rigid and not _joint_map(mechanism, node)[:3].any():
-            q[mechanism.q_starts[node] : mechanism.q_starts[node + 1]] *= length
-    return q
+def _scaled(M: Array, scale: Array) -> Array:
+    """M / (s sᵀ), with zeros where that is no number."""
+    inverse = 1.0 / np.where(scale > 0.0, scale, np.inf)
+    scaled = M * inverse[..., :, None] * inverse[..., None, :]
+    return np.where(np.isfinite(scaled), scaled, 0.0)
 
 
 # 6×6 matrices of the ten numbers of a rigid inertia; their entries are 0, 1 and −1
 _OF_NUMBERS = np.array([RigidInertia(unit).matrix() for unit in np.eye(RigidInertia.size)])
-
-
-def _matrices(numbers: Array) -> Array:
-    """Inertias as matrices, (…, 10) to (…, 6, 6)."""
-    return np.tensordot(numbers, _OF_NUMBERS, axes=1)
-
-
-def _joint_map(mechanism: Mechanism, node: int) -> Array:
-    """(6, n)."""
-    return np.asarray(mechanism.kinds[node].joint_map(mechanism.parameters[node]).matrix())
-
-
-def _armature(mechanism: Mechanism, node: int) -> Array:
-    """(n,)."""
-    return mechanism.kinds[node].armature(mechanism.parameters[node])
 
 
 def _message(mechanism: Mechanism, node: int) -> str:
@@ -279,7 +231,11 @@ def require_mass(mechanism: Mechanism) -> None:
 
 def _has_center(mechanism: Mechanism) -> bool:
     """Whether nodes that are not rigid bodies have mass."""
-    q = _configuration(mechanism, np.random.default_rng(1), 1.0)
     with np.errstate(all="ignore"):
-        (com,) = run(center_of_mass_by_weights, mechanism, (), (q,))
+        (com,) = run(center_of_mass_by_weights, mechanism, (), (_generic(mechanism),))
     return bool(np.isfinite(com).all())
+
+
+def _generic(mechanism: Mechanism) -> Array:
+    """Coordinates of no particular configuration, which may not be normalised, (nq,)."""
+    return np.random.default_rng(1).uniform(0.3, 1.3, mechanism.nq)
