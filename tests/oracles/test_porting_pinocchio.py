@@ -181,8 +181,13 @@ def _(r: Row) -> None:
     s = floating()
     (found,) = r.run(**given(s))
     kinematics(s)
-    theirs = pin.getFrameAcceleration(s.model, s.data, s.numbers["hand"], pin.LOCAL).vector
-    assert_close(s.o.to_spatial(found), theirs, 1e-12)
+    frame = s.numbers["hand"]
+    assert_close(s.o.to_spatial(found), pin.getFrameAcceleration(s.model, s.data, frame, pin.LOCAL).vector, 1e-12)
+    in_world = s.robot.acceleration(s.q, s.v, s.a, "hand", "world")
+    assert_close(s.o.to_spatial(in_world), pin.getFrameAcceleration(s.model, s.data, frame, pin.WORLD).vector, 1e-12)
+    aligned = s.robot.acceleration(s.q, s.v, s.a, "hand", LWA)
+    classical = pin.getFrameClassicalAcceleration(s.model, s.data, frame, pin.LOCAL_WORLD_ALIGNED).vector
+    assert_close(s.o.to_spatial(aligned), classical, 1e-12)
 
 
 @row("`pin.integrate`, `pin.difference`")
