@@ -162,6 +162,8 @@ def test_unphysical_parameters_are_kept_on_request() -> None:
         alone = robot.with_inertial_parameters(theta, strict=False)
     q = np.full(7, 0.3)
     np.testing.assert_allclose(kept.inverse_dynamics(q, q, q), alone.inverse_dynamics(q, q, q), rtol=1e-12)
+    again = alone.population(np.stack([theta, theta]))  # what a robot has was judged when it was made
+    np.testing.assert_array_equal(again.inverse_dynamics(q, q, q)[1], kept.inverse_dynamics(q, q, q))
 
 
 def test_all_random_bodies_are_judged_as_one_by_one() -> None:

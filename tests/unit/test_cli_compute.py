@@ -258,6 +258,8 @@ def test_a_damaged_chunk_is_named(robot: Path, data: Path, tmp_path: Path, how: 
     file.write_bytes({"cut": file.read_bytes()[:50], "empty": b"", "foreign": b"\x7fELF" * 100}[how])
     words = ("energy", robot, data, "--out", out, "--block", 300)
     refused(InputError, f"samples 600 to 899: {file} is damaged and cannot be read (", *words)
+    words = ("energy", robot, data, "--out", tmp_path / "other.zarr", "--block", 100)  # a part of the chunk
+    refused(InputError, f"samples 600 to 699: {file} is damaged and cannot be read (", *words)
 
 
 def test_a_damaged_chunk_ends_the_program_with_a_message(robot: Path, data: Path, tmp_path: Path) -> None:

@@ -175,6 +175,6 @@ def clearly_physical(parameters: Array) -> Array:
         least = 1e-9 * half
         second, between = d - b * b / a, e - b * c / a
         third = f - c * c / a - between * between / second
-        found: Array = (mass > 0.0) & (least > 0.0) & (a > least) & (second > least)
+        found: Array = (mass > 0.0) & (a > least) & (second > least)
         found &= (third > least) & (third < np.inf)
         return found
