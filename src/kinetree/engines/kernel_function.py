@@ -46,41 +46,49 @@ class KernelFunction(Function[..., Any]):
         return Source(self.name, self.mechanism, [run], told, []).write(directory)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        module, name, sizes = self.algorithm.run.__module__, self.name, Sizes.of(self.mechanism)
-        if getattr(sys.modules.get(module), name, None) is not self.algorithm:
+        module, name, kernel = self.algorithm.run.__module__, self.name, self.algorithm
+        if getattr(sys.modules.get(module), name, None) is not kernel or not isinstance(kernel, Kernel):
             raise TypeError(f"{name} cannot be pickled: it is no attribute {name!r} of {module}")
-        return _recalled, (module, name, self.mechanism.scalar, tuple(sizes.values()), self._engine)
+        sizes, every = tuple(Sizes.of(self.mechanism).values()), Sizes.lists_of(self.mechanism)
+        lists = tuple(tuple(every[one.key]) for one in kernel.lists if one.chosen is None)
+        return _recalled, (module, name, self.mechanism.scalar, sizes, lists, self._engine)
 
 
-def compiled(kernel: Kernel, dtype: Any = "float64", /, **sizes: int) -> KernelFunction:
+def compiled(kernel: Kernel, dtype: Any = "float64", /, **sizes: Any) -> KernelFunction:
     """A function of arrays from a kernel. Nothing is compiled before it is called, and all sizes share the code.
 
     Args:
         kernel: The kernel.
         dtype: "float64" or "float32".
-        **sizes: A number for each of the kernel's named sizes.
+        **sizes: A number for each of the kernel's named sizes; the indices of its lists.
 
     Raises:
-        InputError: If a size is missing, unknown, or no integer from zero on.
+        InputError: If a size is missing, unknown, or no integer from zero on; if a list has indices that do not exist.
     """
     if not isinstance(kernel, Kernel):
         raise InputError(f"{kernel!r} is no kernel; declare it with @kinetree.kernel(…)")
-    if set(sizes) != set(kernel.sizes_named):
-        wanted = ", ".join(f"{name}=…" for name in kernel.sizes_named) or "no sizes"
+    names = *kernel.sizes_named, *kernel.lists_given
+    if set(sizes) != set(names):
+        wanted = ", ".join(f"{name}=…" for name in names) or "no sizes"
         given = ", ".join(f"{name}={size!r}" for name, size in sizes.items()) or "none"
         raise InputError(f"compiled({kernel.name}, …) takes {wanted}; got {given}")
-    for name, size in sizes.items():
+    for name in kernel.sizes_named:
+        size = sizes[name]
         if isinstance(size, bool) or not hasattr(size, "__index__") or size < 0:
             raise InputError(f"compiled({kernel.name}, {name}={size!r}): a size is an integer from zero on")
-    return _made(kernel, format_named(dtype).name, tuple(int(sizes[name]) for name in kernel.sizes_named))
+    lists = tuple(tuple(map(tuple, sizes[name])) for name in kernel.lists_given)
+    return _made(kernel, format_named(dtype).name, tuple(int(sizes[name]) for name in kernel.sizes_named), lists)
 
 
-def _recalled(module: str, name: str, dtype: str, sizes: tuple[int, ...], engine: str) -> KernelFunction:
+def _recalled(module: str, name: str, dtype: str, sizes: tuple[int, ...], lists: Any, engine: str) -> KernelFunction:
     """Restore a pickled function."""
-    return _made(getattr(importlib.import_module(module), name), dtype, sizes).engine(engine)
+    return _made(getattr(importlib.import_module(module), name), dtype, sizes, lists).engine(engine)
 
 
 @lru_cache(maxsize=1024)
-def _made(kernel: Kernel, dtype: str, sizes: tuple[int, ...]) -> KernelFunction:
-    on = kernel.at(dict(zip(kernel.sizes_named, sizes, strict=True)), dtype)
+def _made(
+    kernel: Kernel, dtype: str, sizes: tuple[int, ...], lists: tuple[tuple[tuple[int, ...], ...], ...]
+) -> KernelFunction:
+    given = dict(zip(kernel.lists_given, lists, strict=True))
+    on = kernel.at(dict(zip(kernel.sizes_named, sizes, strict=True)), dtype, given)
     return KernelFunction(kernel.name, on, kernel, doc=kernel.run.__doc__)

@@ -107,7 +107,12 @@ def schedule(rows: int) -> list[int]:
 
 
 @kernel(
-    A=("n", "n"), values=("n",), vectors=("n", "n"), outputs=("values", "vectors"), lists={"steps": ("n", schedule)}
+    A=("n", "n"),
+    values=("n",),
+    vectors=("n", "n"),
+    outputs=("values", "vectors"),
+    lists={"steps": {"n": 1}},
+    chosen={"steps": schedule},
 )
 def diagonalize(k: Workspace, A: Indexed, values: Indexed, vectors: Indexed) -> None:
     """Eigenvalues and eigenvectors.

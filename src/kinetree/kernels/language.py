@@ -15,6 +15,7 @@
                                 k.n.blocks(4, since=i) begins with the block of i
     range(3)                    a loop of Python: its rounds are written out
     k.array("m", "n")           memory, which is set before it is read; k.zeros starts at zero, k.copy as an argument
+    k.name                      the groups of indices of a list, which is given when the kernel is compiled
     k.scalar(0.0)               one number, read and set as s[...]
     k.sum(… for j in k.n)       a sum, first term first
 
@@ -30,14 +31,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import FunctionType, MappingProxyType
 from typing import Any
 
-from kinetree.errors import ContractError
+from kinetree.errors import ContractError, InputError
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.contract import refuse
-from kinetree.recursion.entities import COLUMN, PLACE, Entity, Group, IndexEntity
+from kinetree.recursion.entities import COLUMN, PLACE, Entity, Group, IndexEntity, Number
 from kinetree.recursion.loops import Range, Table
 from kinetree.recursion.mechanism import Sizes
 from kinetree.recursion.roles import GroupRole, Index, RowRole
@@ -139,32 +140,44 @@ class _Loops:
 
 
 class _List:
-    """Some indices of a size, chosen before the kernel runs, from the size alone."""
+    """Groups of indices that are given when a kernel is compiled: some of each of one or several sizes."""
 
-    def __init__(self, name: str, dimension: str, chosen: Callable[[int], Sequence[int]]) -> None:
-        self._size, self._chosen = _loops(dimension).index.count, chosen
-        self.entity = Entity(name, lambda setup: len(self._values(setup)), {dimension: self._at})
-        group = Group("listed", self.entity, {dimension: dimension}, lambda *_: 1, lambda _: [1])
-        self.all: Table[GroupRole] = Table(group, rows=self._rows, name=name)
-        self.through = {
-            length: blocks.part(name, self.entity, self._part(blocks))
-            for length, blocks in _loops(dimension).blocks.items()
-        }
+    def __init__(self, name: str, over: Mapping[str, int]) -> None:
+        self._name, self.over = name, over
+        numbers: dict[str, Number] = {d: partial(self._start, place) for place, d in enumerate(over)}
+        self.entity = Entity(name, lambda setup: len(self._starts(setup)), numbers)
+        groups = [
+            Group(f"of {dimension}", self.entity, {dimension: dimension}, _constant(length), _only(length))
+            for dimension, length in over.items()
+        ]
+        self.all: Table[Any] = Table(*groups, rows=self._rows, name=name)
+        self.through: dict[int, Table[GroupRole]] = {}
+        if list(over.values()) == [1]:
+            (dimension,) = over
+            self.through = {
+                length: blocks.part(name, self.entity, self._part(blocks))
+                for length, blocks in _loops(dimension).blocks.items()
+            }
 
-    def _values(self, setup: Setup) -> Sequence[int]:
-        return setup.derived(self._made)
+    def _starts(self, setup: Setup) -> Sequence[tuple[int, ...]]:
+        return Sizes.lists_of(setup.mechanism)[self._name]
 
-    def _made(self, setup: Setup) -> Sequence[int]:
-        return self._chosen(self._size(setup))
+    def _start(self, place: int, setup: Setup, row: int) -> int:
+        return self._starts(setup)[row][place]
 
-    def _at(self, setup: Setup, place: int) -> int:
-        return self._values(setup)[place]
-
-    def _rows(self, setup: Setup) -> list[tuple[int]]:
-        return [(place,) for place in range(len(self._values(setup)))]
+    def _rows(self, setup: Setup) -> list[tuple[int, ...]]:
+        return [(row,) * len(self.over) for row in range(len(self._starts(setup)))]
 
     def _part(self, blocks: _Blocks) -> Callable[[Setup, int], range]:
-        return lambda setup, place: range(blocks.of(setup, self._at(setup, place)) + 1)
+        return lambda setup, row: range(blocks.of(setup, self._start(0, setup, row)) + 1)
+
+
+def _constant(length: int) -> Callable[..., int]:
+    return lambda *_: length
+
+
+def _only(length: int) -> Callable[..., list[Any]]:
+    return lambda _: [length]
 
 
 #: Dimensions of trees that kernels may run over.
@@ -178,9 +191,9 @@ def _loops(dimension: str) -> _Loops:
 
 
 @cache
-def _list(dimension: str, chosen: Callable[[int], Sequence[int]]) -> _List:
-    """A list of indices, named by what chooses them."""
-    return _List(f"{dimension}:{chosen.__module__}.{chosen.__qualname__}", dimension, chosen)
+def _list(name: str, over: tuple[tuple[str, int], ...]) -> _List:
+    """A list by name, made when the kernel is declared."""
+    return _List(name, {_inner(size): length for size, length in over})
 
 
 def _index(dimension: str) -> IndexEntity:
@@ -342,9 +355,14 @@ class Workspace:
     def __getattr__(self, name: str) -> Any:
         return self._listed(self._lists[name]) if name in self._lists else self.size(name)
 
-    def _listed(self, found: _List) -> Iterator[_Listed]:
-        for group in found.all(self._tree):
-            yield _Listed(group.rows[0].at, group.handle, found)
+    def _listed(self, found: _List) -> Iterator[Any]:
+        for groups in found.all(self._tree):
+            if found.through:
+                yield _Listed(groups.rows[0].at, groups.handle, found)
+            else:
+                several = groups if isinstance(groups, tuple) else (groups,)
+                blocks = tuple(Block(_Member(row.at) for row in group.rows) for group in several)
+                yield blocks if len(blocks) > 1 else blocks[0]
 
     def size(self, name: str) -> Size:
         """A size, by name."""
@@ -405,6 +423,47 @@ def columns(tree: Tree) -> Size:
 
 # Declaration
 
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A list of indices of a kernel.
+
+    Attributes:
+        name: Its name in the text.
+        key: Unique among lists.
+        over: Sizes, with the number of consecutive indices of each.
+        chosen: From the first size to the first indices; None if these are given when the kernel is compiled.
+    """
+
+    name: str
+    key: str
+    over: tuple[tuple[str, int], ...]
+    chosen: Callable[[int], Sequence[Any]] | None
+
+    @property
+    def list(self) -> _List:
+        """The loops over it."""
+        return _list(self.key, self.over)
+
+    def starts(self, sizes: Mapping[str, int], given: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+        """The first index of each group, along each size.
+
+        Raises:
+            InputError: Some indices do not exist.
+        """
+        if self.chosen is not None:
+            given = self.chosen(sizes[self.over[0][0]])
+        rows = tuple(tuple(map(int, row)) if isinstance(row, Sequence) else (int(row),) for row in given)
+        for row in rows:
+            if len(row) != len(self.over) or any(
+                not 0 <= start <= sizes[size] - length for start, (size, length) in zip(row, self.over, strict=True)
+            ):
+                told = ", ".join(f"{length} of {size}={sizes[size]}" for size, length in self.over)
+                raise InputError(f"list {self.name!r} has the first index of {told} in each entry; got {row}")
+        return rows
+
 
 @dataclass(frozen=True, eq=False)
 class Kernel(Algorithm):
@@ -412,24 +471,29 @@ class Kernel(Algorithm):
 
     #: Names of its sizes, in the order in which its arguments mention them.
     sizes_named: tuple[str, ...] = ()
-    #: The size of each list of indices, and what chooses them.
-    lists: tuple[tuple[str, str, Callable[[int], Sequence[int]]], ...] = ()
+    lists: tuple[Listing, ...] = ()
 
-    def at(self, sizes: Mapping[str, int], scalar: str = "float64") -> Sizes:
+    def at(
+        self, sizes: Mapping[str, int], scalar: str = "float64", lists: Mapping[str, Sequence[Any]] = _NONE
+    ) -> Sizes:
         """What engines run it on.
 
         Args:
             sizes: A number for each named size.
             scalar: The floating-point format.
+            lists: The indices of each list that does not follow from sizes.
         """
         for name in self.sizes_named:
             _loops(_inner(name))
-        self.listed()
-        return Sizes.made({_inner(name): sizes[name] for name in self.sizes_named}, scalar)
+        for one in self.lists:
+            _list(one.key, one.over)
+        found = {one.key: one.starts(sizes, lists.get(one.name, ())) for one in self.lists}
+        return Sizes.made({_inner(name): sizes[name] for name in self.sizes_named}, scalar, found)
 
-    def listed(self) -> dict[str, _List]:
-        """Its lists of indices."""
-        return {name: _list(_inner(size), chosen) for name, size, chosen in self.lists}
+    @property
+    def lists_given(self) -> tuple[str, ...]:
+        """Names of the lists that are given when it is compiled."""
+        return tuple(one.name for one in self.lists if one.chosen is None)
 
 
 def kernel(
@@ -437,7 +501,8 @@ def kernel(
     outputs: tuple[str, ...],
     symmetric: tuple[str, ...] = (),
     sparse: tuple[str, ...] = (),
-    lists: Mapping[str, tuple[str, Callable[[int], Sequence[int]]]] = MappingProxyType({}),
+    lists: Mapping[str, Mapping[str, int]] = _NONE,
+    chosen: Mapping[str, Callable[[int], Sequence[int]]] = _NONE,
     **axes: tuple[str | int, ...],
 ) -> Callable[[Any], Kernel]:
     """Declare the axes of a kernel's arguments.
@@ -446,7 +511,8 @@ def kernel(
         outputs: Names of the arguments that are filled; they come last.
         symmetric: Outputs of which only the upper triangle is filled.
         sparse: Outputs whose entries are zero until they are set, so that they may be read, too.
-        lists: Lists of indices, each with its size and a function from that to the indices: `for i in k.name`.
+        lists: Lists of indices, each with its sizes and the number of consecutive indices of each: `for i in k.name`.
+        chosen: Functions from the size of a list to its indices; all other lists are given when it is compiled.
         **axes: For each argument after `k`, the name of the size that each axis runs over, or a number.
 
     Raises:
@@ -471,18 +537,21 @@ def kernel(
             raise ContractError(f"{where}: {run.__name__} has {len(outputs)} outputs; a kernel has inputs and outputs")
         sizes = tuple(dict.fromkeys(d for name in names for d in axes[name] if isinstance(d, str)))
 
-        chosen = tuple((name, size, function) for name, (size, function) in lists.items())
+        key = f"{run.__module__}.{run.__qualname__}"
+        own = tuple(
+            Listing(name, f"{key}.{name}", tuple(over.items()), chosen.get(name)) for name, over in lists.items()
+        )
 
         def text(tree: Tree, *arguments: Any) -> None:
-            own = {name: Size(tree, _inner(name)) for name in sizes}
-            run(Workspace(tree, own, {name: _list(_inner(size), each) for name, size, each in chosen}), *arguments)
+            named = {name: Size(tree, _inner(name)) for name in sizes}
+            run(Workspace(tree, named, {one.name: one.list for one in own}), *arguments)
 
         text.__module__, text.__doc__ = run.__module__, run.__doc__
         inner: dict[str, Any] = {
             name: tuple(_inner(d) if isinstance(d, str) else d for d in axes[name]) for name in names
         }
         made = algorithm(outputs=outputs, symmetric=symmetric, sparse=sparse, any_node=True, **inner)(run)
-        return Kernel(run.__name__, text, made.inputs, made.outputs, any_node=True, sizes_named=sizes, lists=chosen)
+        return Kernel(run.__name__, text, made.inputs, made.outputs, any_node=True, sizes_named=sizes, lists=own)
 
     return declare
 

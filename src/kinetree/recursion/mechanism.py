@@ -159,13 +159,19 @@ class Sizes(Mechanism):
     """What a dense kernel runs on: no nodes, but named sizes (`kinetree.kernels.language`)."""
 
     sizes: Mapping[str, int] = field(default_factory=dict)
+    lists: Mapping[str, Sequence[tuple[int, ...]]] = field(default_factory=dict)
 
     @classmethod
-    def made(cls, sizes: Mapping[str, int], scalar: str = "float64") -> Sizes:
-        """From the length of each dimension, in a floating-point format."""
-        return cls((), (), (), (), np.zeros(3), scalar=scalar, sizes=dict(sizes))
+    def made(cls, sizes: Mapping[str, int], scalar: str, lists: Mapping[str, Sequence[tuple[int, ...]]]) -> Sizes:
+        """From the length of each dimension, in a floating-point format, with lists of indices."""
+        return cls((), (), (), (), np.zeros(3), scalar=scalar, sizes=dict(sizes), lists=dict(lists))
 
     @staticmethod
     def of(mechanism: Mechanism) -> Mapping[str, int]:
         """The named sizes of a mechanism; those with nodes have none."""
         return mechanism.sizes if isinstance(mechanism, Sizes) else {}
+
+    @staticmethod
+    def lists_of(mechanism: Mechanism) -> Mapping[str, Sequence[tuple[int, ...]]]:
+        """The lists of indices of a mechanism; those with nodes have none."""
+        return mechanism.lists if isinstance(mechanism, Sizes) else {}

@@ -153,8 +153,8 @@ def test_pairs_lists_and_blocks_up_to_an_index() -> None:
     names = ("pairs", "up_to", "covered", "since", "previous")
     axes: Any = {"one": (), "listed": ("n",)} | dict.fromkeys(names, ("n", "n"))
     outputs = ("pairs", "up_to", "listed", "covered", "since", "previous")
-    lists = {"some": ("n", backwards_by_threes)}
-    text = kt.kernel(**axes, outputs=outputs, sparse=outputs, lists=lists)(visited)
+    chosen = {"some": backwards_by_threes}
+    text = kt.kernel(**axes, outputs=outputs, sparse=outputs, lists={"some": {"n": 1}}, chosen=chosen)(visited)
     for n in (1, 2, 4, 9, 11):
         f, whole = kt.compiled(text, n=n), n - n % 4
         pairs, up_to, listed, covered, since, previous = f(1.0)
@@ -172,6 +172,67 @@ def test_pairs_lists_and_blocks_up_to_an_index() -> None:
         for one, other in zip(f(1.0), f.engine("reference")(1.0), strict=True):
             np.testing.assert_array_equal(one, other)
         assert f.count().additions == n - 1 + times.sum() + up_to.sum() + covered.sum()
+
+
+@kt.kernel(x=("r",), sums=("n",), outputs=("sums",), lists={"members": {"r": 3, "n": 2}})
+def gathered(k: Any, x: Any, sums: Any) -> None:
+    """Adds three numbers, and the last one, to two others, for each entry of a list."""
+    total = k.zeros("n")
+    for rows, (one, other) in k.members:
+        total[one] = total[one] + sum(x[row] for row in rows)
+        total[other] = total[other] + x[rows[2]]
+    for i in k.n:
+        sums[i] = total[i]
+
+
+def test_lists_that_are_given_when_a_kernel_is_compiled() -> None:
+    f = kt.compiled(gathered, r=9, n=4, members=[(0, 2), (6, 0), (3, 2)])
+    x = np.arange(1.0, 10.0)
+    expected = [7 + 8 + 9, 9, 1 + 2 + 3 + 4 + 5 + 6, 3 + 6]
+    np.testing.assert_array_equal(f(x), expected)
+    np.testing.assert_array_equal(f.engine("reference")(x), expected)
+    np.testing.assert_array_equal(f(np.tile(x, (5, 1))), np.tile(expected, (5, 1)))
+    assert pickle.loads(pickle.dumps(f)) is f
+    other = kt.compiled(gathered, r=9, n=4, members=[(0, 0)])
+    assert other.bound().library(1) is f.bound().library(1)  # tables differ, code does not
+    np.testing.assert_array_equal(other(x), [6.0, 3.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("members", [[(7, 0)], [(-1, 0)], [(0, 3)], [(0,)], [(0, 0, 0)]])
+def test_lists_of_indices_that_do_not_exist(members: Any) -> None:
+    with pytest.raises(kt.errors.InputError, match="'members' has the first index of 3 of r=9, 2 of n=4 in each entry"):
+        kt.compiled(gathered, r=9, n=4, members=members)
+    with pytest.raises(kt.errors.InputError, match="takes r=…, n=…, members=…; got r=9, n=4"):
+        kt.compiled(gathered, r=9, n=4)
+
+
+def test_blocks_that_differ_in_where_loops_end() -> None:
+    """Bodies of whole blocks and of single indices are not the same if only their loops end elsewhere."""
+
+    @kt.kernel(x=("n",), y=("n",), outputs=("y",))
+    def counted(k: Any, x: Any, y: Any) -> None:
+        total = k.zeros("n")
+        for block in k.n.blocks(2):
+            for j in k.n.through(block):
+                total[j] = total[j] + x[j]
+        for j in k.n:
+            y[j] = total[j]
+
+    np.testing.assert_array_equal(kt.compiled(counted, n=5)(np.ones(5)), [3.0, 3.0, 2.0, 2.0, 1.0])
+
+
+def test_arrays_of_bodies_are_the_same_when_these_are_traced_again() -> None:
+    def sums(k: Any, A: Any, x: Any) -> None:
+        for block in k.m.blocks(2):
+            for i in block:
+                x[i] = k.sum(A[i, j] for j in k.n)
+        total = k.sum(A[i, j] for i in k.m for j in k.n)
+        for i in k.m:
+            x[i] = total
+
+    once, twice = (trace(declared(sums), Variants((), ()), checked=checked).arrays for checked in (False, True))
+    assert once == twice
+    assert len(once) == 4  # of two indices, of a single one, of all
 
 
 def test_neighbours_that_both_store_run_one_after_another() -> None:
@@ -406,6 +467,19 @@ def test_state_outside_of_arrays_is_found() -> None:
 
     with pytest.raises(kt.errors.ContractError, match="carries state from one iteration to the next"):
         kt.compiled(declared(counting), m=2, n=2)(np.ones((2, 2)))
+
+
+def test_state_that_decides_where_a_loop_ends_is_found() -> None:
+    def remembering(k: Any, A: Any, x: Any) -> None:
+        seen = []
+        for i in k.m:
+            for j in k.m.before(i) if seen else k.m.through(i):
+                x[j] = 1.0
+            seen.append(i)
+        del A
+
+    with pytest.raises(kt.errors.ContractError, match="carries state from one iteration to the next"):
+        kt.compiled(declared(remembering), m=2, n=2)(np.ones((2, 2)))
 
 
 @pytest.mark.parametrize(
