@@ -11,12 +11,10 @@ import pytest
 
 import kinetree as kt
 from kinetree import simulation
-from kinetree.algorithms import contact_admm, contact_problem, contact_sweep
-from kinetree.engines.native.kernels import bind
-from kinetree.engines.reference import run
 from kinetree.errors import ConvergenceWarning, InputError
+from kinetree.kernels import contact_admm, contact_problem, contact_sweep
 from kinetree.simulation.results import CONVERGED
-from kinetree.simulation.shapes import contact_sites, touching_bodies
+from kinetree.simulation.solvers import of_bodies
 from tests.fuzz import contacts as fuzz
 from tests.tolerance import bound, condition
 
@@ -359,7 +357,6 @@ def test_engines_agree(name: str) -> None:
     """Compiled kernels, single and in lanes, and the reference engine on random problems of three contacts."""
     rng = np.random.default_rng(5)
     count, r = 9, 9
-    mechanism, sites = contact_sites(3)
     root = rng.standard_normal((count, r, r))
     G = root @ np.swapaxes(root, 1, 2)
     scale = np.repeat(np.einsum("bii->bi", G).reshape(count, 3, 3).mean(axis=-1), 3, axis=-1)
@@ -377,8 +374,8 @@ def test_engines_agree(name: str) -> None:
     }[name]
     module = {"admm_round": contact_admm, "contact_sweep": contact_sweep, "contact_sweeps": contact_sweep}
     one = getattr(module.get(name, contact_problem), name)
-    compiled = bind(one, mechanism, sites, name)
-    expected = run(one, mechanism, sites, inputs)
+    compiled = kt.compiled(one, r=r)
+    expected = compiled.engine("reference")(*inputs)
     together = compiled(*inputs)
     for ours, theirs in zip(together, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9 * float(np.abs(theirs).max()))
@@ -399,7 +396,7 @@ def test_the_problem_is_that_of_dense_matrices() -> None:
     n[2] = (0.0, 0.0, -1.0)
     height = np.zeros((3, 3))
     height[:, 2] = 0.02, -0.03, 0.0
-    prepare = bind(contact_problem.contact_problem, *touching_bodies(bodies), "contact_problem")
+    prepare = of_bodies(contact_problem.contact_problem, bodies)
     rows = [x.ravel() for x in (arm, velocity, n, height)]
     G, scale, g, axes = prepare(mobility, *rows, 0.01)
     basis = axes.reshape(3, 3, 3)

@@ -43,14 +43,19 @@ def _kernels() -> dict[str, Kernel]:
 KERNELS = _kernels()
 
 
-def sizes_of(kernel: Kernel) -> dict[str, int]:
-    """Odd sizes, so that blocks leave something over; rows of contacts come in threes."""
-    return {name: {"T": 2, "c": 3, "b": 2}.get(name, 7 + i) for i, name in enumerate(kernel.sizes_named)}
+def sizes_of(kernel: Kernel) -> dict[str, Any]:
+    """Odd sizes, so that blocks leave something over; rows of contacts, which come in threes, belong to two bodies."""
+    sizes: dict[str, Any] = {name: 2 if name == "T" else 7 + i for i, name in enumerate(kernel.sizes_named)}
+    if re.search("contact|admm", kernel.name):
+        sizes |= {name: 9 for name in sizes if name == "r"}
+    if kernel.lists_given:
+        sizes |= {"n": 12, "contacts": [(0, 6), (3, 0), (6, 6)]}
+    return sizes
 
 
 def samples(kernel: Kernel, count: int) -> list[Array]:
     """Inputs around one, square ones symmetric and positive definite."""
-    rng, sizes = np.random.default_rng(0), Sizes.of(kernel.at(sizes_of(kernel)))
+    rng, sizes = np.random.default_rng(0), Sizes.of(kt.compiled(kernel, **sizes_of(kernel)).mechanism)
     found = []
     for argument in kernel.inputs:
         shape = argument.lengths(sizes)

@@ -6,7 +6,6 @@ import gc
 import importlib
 import pickle
 import pkgutil
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,6 @@ from kinetree.model.follower import LinearFollower, PolynomialFollower
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task, sites_of
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.mechanism import Mechanism, Site
-from kinetree.simulation.shapes import touching_bodies
 
 ROBOT = kt.zoo.random_tree(7, kinds=("floating", "revolute", "prismatic", "universal"), seed=4)
 SITES = tuple(ROBOT.site(name) for name in list(ROBOT.frames)[-2:])
@@ -52,31 +50,12 @@ def _algorithms() -> dict[str, Algorithm]:
 
 
 ALGORITHMS = _algorithms()
-#: Recursions for tasks of three rows each.
-CONTACTS = (
-    "admm_round",
-    "contact_forces",
-    "contact_start",
-    "contact_sweep",
-    "contact_sweeps",
-    "joint_contact_sweep",
-    "response_to_contacts",
-)
-
-
-#: Recursions over free bodies, with contacts of three rows each.
-FREE_BODIES = ("contact_problem", "contact_wrenches")
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_every_algorithm_keeps_the_rules_and_every_stage_the_form(name: str) -> None:
     """The pipeline traces the package's own algorithms without the checks that are made here."""
-    sites = tuple(replace(site, rows=(3, 4, 5)) for site in SITES) if name in CONTACTS else SITES
-    if name in FREE_BODIES:
-        mechanism, contacts = touching_bodies((0, 1, 0))
-        _check(ALGORITHMS[name], tuple(contacts), mechanism)
-    else:
-        _check(ALGORITHMS[name], sites)
+    _check(ALGORITHMS[name], SITES)
 
 
 FRAMES = list(ROBOT.frames)

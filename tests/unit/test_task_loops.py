@@ -16,6 +16,7 @@ from kinetree.engines.count import count
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.trace import trace
 from kinetree.errors import ContractError
+from kinetree.kernels.language import task_rows
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.loops import LOOPS
 from kinetree.recursion.rows import Rows
@@ -245,14 +246,15 @@ def test_tasks_in_the_order_asked_for() -> None:
         for one in tree.task_rows():
             for other in tree.task_rows():
                 marks[one, other] = 0.0
-        for task, before, beyond in tree.tasks():
-            for i, one in enumerate(task.rows):
+        rows = task_rows(tree)
+        for task in rows.blocks():
+            for i, one in enumerate(task):
                 marks[one, one] = 7.0 + i
-            for other in before:
-                for i, one in enumerate(task.rows):
+            for other in rows.before(task):
+                for i, one in enumerate(task):
                     marks[other, one] = marks[other, one] + (1.0 + i)
-            for other in beyond:
-                for i, one in enumerate(task.rows):
+            for other in rows.after(task):
+                for i, one in enumerate(task):
                     marks[other, one] = marks[other, one] - (1.0 + i)
         for one in tree.task_rows():
             for other in tree.task_rows():

@@ -311,7 +311,7 @@ class _TaskRows(Size):
     """The rows of all tasks of a recursion. Their blocks are the tasks, of up to six rows."""
 
     def blocks(self, *_: Any, **__: Any) -> Iterator[Block]:
-        for task, _before, _after in self._tree.tasks():
+        for task in self._tree.tasks():
             yield Block(task.rows)
 
 

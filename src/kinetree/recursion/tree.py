@@ -220,16 +220,8 @@ class Tree(Engine):
         backwards=True,
         inner=(Inner(Range(ROW, NODE, stop=_carried_stop, name="beyond_group"), own=False, start="beyond"),),
     )
-    #: All tasks in the user's order, each with loops over the rows before it and the rows after it. Visits the rows of
-    #: `task_rows`, but all rows of a task at once.
-    tasks: Table[tuple[GroupRole, Iterator[RowRole], Iterator[RowRole]]] = Table(
-        _TASK,
-        rows=lambda setup: [(place,) for place in range(len(setup.rows.tasks))],
-        inner=(
-            Inner(Range(PLACE, TASK, stop=lambda setup, t: setup.rows.tasks[t].start, name="before_task")),
-            Inner(Range(PLACE, TASK, lambda setup, t: setup.rows.tasks[t].stop, name="beyond_task")),
-        ),
-    )
+    #: All tasks in the user's order. Visits the rows of `task_rows`, but all rows of a task at once.
+    tasks: Table[GroupRole] = Table(_TASK, rows=lambda setup: [(place,) for place in range(len(setup.rows.tasks))])
 
     @abstractmethod
     def array(self, *over: str, like: str = "") -> Indexed:

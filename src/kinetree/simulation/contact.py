@@ -10,10 +10,10 @@ not more, and a fraction β of any penetration is corrected in each step. Impuls
 
     λ ∈ K_μ,   u + (0, 0, μ‖u_t‖) ∈ K_μ*,   λ ⊥ u + (0, 0, μ‖u_t‖)                                (2)
 
-solved by a fixed number of Gauss–Seidel sweeps over contacts (`kinetree.algorithms.contact_sweep`), so that the bits of
+solved by a fixed number of Gauss–Seidel sweeps over contacts (`kinetree.kernels.contact_sweep`), so that the bits of
 a sample do not depend on others. The residual measures the violation of (2), relative to the fastest approach
-(`kinetree.algorithms.contact_problem`). With poor mass ratios, such as a light body under a heavy one, sweeps converge
-slowly and the residual is large; rounds of ADMM (`kinetree.algorithms.contact_admm`) cost more and do not mind.
+(`kinetree.kernels.contact_problem`). With poor mass ratios, such as a light body under a heavy one, sweeps converge
+slowly and the residual is large; rounds of ADMM (`kinetree.kernels.contact_admm`) cost more and do not mind.
 """
 
 from __future__ import annotations
@@ -25,18 +25,15 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from kinetree.algorithms.contact_points import (
-    after_impulses,
-    body_wrenches,
-    contact_bodies,
-    contact_points,
-    contact_wrenches,
-)
+from kinetree.algorithms.contact_points import after_impulses, body_wrenches, contact_bodies
 from kinetree.engines import arguments
+from kinetree.engines.kernel_function import compiled
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.errors import InputError
+from kinetree.kernels.contact_problem import contact_points, contact_wrenches
+from kinetree.kernels.language import Kernel
 from kinetree.model.model import Model
 from kinetree.operational_space.products import times
 from kinetree.operational_space.tasks import Task
@@ -44,8 +41,8 @@ from kinetree.recursion.algorithm import Algorithm, with_constants
 from kinetree.simulation.factored import Factored
 from kinetree.simulation.joint_rows import JointRows, joined
 from kinetree.simulation.results import Impulses
-from kinetree.simulation.shapes import Plane, Shape, contact_sites, measured, touching_bodies
-from kinetree.simulation.solvers import admm_solver, joint_solver, sweeps_solver
+from kinetree.simulation.shapes import Plane, Shape
+from kinetree.simulation.solvers import admm_solver, joint_solver, of_bodies, sweeps_solver
 from kinetree.spatial.value import Array
 
 _WORLD_AXES = "local_world_aligned"
@@ -134,11 +131,10 @@ class Contacts:
         elif joints is None:
             self._solve = sweeps_solver(touching, sweeps, frictions)
         else:
-            sites = self._points.sites * len(self._ground)
-            self._solve = joint_solver(robot, sites, touching, sweeps, frictions, joints)
-        self._place = bind(contact_points, *contact_sites(self._count), contact_points.name)
-        self._gather = bind(contact_wrenches, *touching_bodies(touching), contact_wrenches.name)
-        self.is_compiled = self._held is None and all(shape.algorithm for shape in self._ground)
+            self._solve = joint_solver(robot.nv, touching, sweeps, frictions, joints)
+        self._place = compiled(contact_points, c=self._count)
+        self._gather = of_bodies(contact_wrenches, touching)
+        self.is_compiled = self._held is None and all(shape.kernel for shape in self._ground)
 
     def factored(self, sequence: Sequence) -> Factored | None:
         """The factors of the mass matrix in a step; None for trees with nodes that are no rigid bodies."""
@@ -168,7 +164,7 @@ class Contacts:
         per_shape = [(3 * self._count * i, 3 * self._count) for i in range(many)]
         for shape, part in zip(self._ground, per_shape, strict=True):
             into = [normals.part(*part), heights.part(*part)]
-            call(measured(cast(Algorithm, shape.algorithm), self._count), points, shape.numbers, into=into)
+            call(compiled(cast(Kernel, shape.kernel), c=self._count), points, shape.numbers, into=into)
         arms, velocities = (_tiled(sequence, one, 1, many) for one in (arm, velocity))
         problem = [mobility, arms, velocities, normals, heights, self._dt]
         if self._joints is not None:
@@ -211,7 +207,7 @@ class Contacts:
             after, forces, residual, own, others = self._solve(*problem, *parts, *extra)
             return Impulses(after, forces, residual, rows[3], np.concatenate([own, others], axis=-1))
         forces, residual, impulses = self._solve(*problem, start)
-        wrench = self._gather(*(x.reshape(*x.shape[:-1], -1, 3) for x in (problem[1], forces)))
+        wrench = self._gather(problem[1], forces)
         if response is None:
             turned = self._recursion(body_wrenches)(place, wrench.reshape(*wrench.shape[:-1], -1, 6))
             after = self._recursion(after_impulses)(q, v, turned)

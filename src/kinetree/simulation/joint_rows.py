@@ -1,4 +1,4 @@
-"""Dry friction and stops of a robot's joints in simulations: see `kinetree.algorithms.joint_rows`."""
+"""Dry friction and stops of a robot's joints in simulations: see `kinetree.kernels.joint_rows`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kinetree.algorithms.joint_rows import joint_bounds, joint_residual, joint_start, joint_sweep
+from kinetree.algorithms.joint_bounds import joint_bounds
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
+from kinetree.engines.kernel_function import KernelFunction, compiled
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.sequence import Place, Sequence
+from kinetree.kernels.joint_rows import joint_residual, joint_start, joint_sweep
+from kinetree.kernels.language import Kernel
 from kinetree.model.model import Model
 from kinetree.recursion.algorithm import Algorithm, with_constants
 from kinetree.recursion.common_frame import in_view
@@ -56,6 +59,10 @@ class JointRows:
             self._recursions[algorithm] = bind(algorithm, self._robot.mechanism, (), "step")
         return self._recursions[algorithm]
 
+    def kernel(self, kernel: Kernel) -> KernelFunction:
+        """A kernel over the degrees of freedom."""
+        return compiled(kernel, n=self._robot.nv)
+
     def bounds(self, call: Any, q: Any) -> Any:
         """The velocities between which joints stay within their stops; `call` is that of a sequence, or calls."""
         return call(self.recursion(joint_bounds), q, self._origin, self._lower, self._upper, self._dt)
@@ -77,8 +84,8 @@ class JointRows:
         nv = self._robot.nv
         Minv, bounds = self.mobility(sequence.call, q), self.bounds(sequence.call, q)
         friction, stop = start.part(0, nv), start.part(nv, nv)
-        moved = sequence.call(self.recursion(joint_start), Minv, v, friction, stop)
-        sweep = sequence.prepare(self.recursion(joint_sweep))
+        moved = sequence.call(self.kernel(joint_start), Minv, v, friction, stop)
+        sweep = sequence.prepare(self.kernel(joint_sweep))
         inputs = (Minv, *bounds, sequence.constant(self.dry), moved, friction, stop)
         for source, place in zip(inputs, sweep.inputs, strict=True):
             sequence.copy(source, place)
@@ -87,7 +94,7 @@ class JointRows:
             for result, place in zip(results, sweep.inputs[4:], strict=True):
                 sequence.copy(result, place)
         found = Minv, *bounds, inputs[3], v, *results
-        _, residual = sequence.call(self.recursion(joint_residual), *found)
+        _, residual = sequence.call(self.kernel(joint_residual), *found)
         return Impulses(results[0], residual=residual, impulses=joined(sequence, results[1:]))
 
 

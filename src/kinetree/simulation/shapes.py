@@ -7,21 +7,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
-from kinetree.algorithms.contact_shapes import above_block, above_capsule, above_plane, above_sphere
 from kinetree.engines import arguments
-from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.kernels import bind
+from kinetree.engines.kernel_function import compiled
 from kinetree.errors import InputError
-from kinetree.model.builder import Builder
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.mechanism import Mechanism, Site
-from kinetree.recursion.topology import WORLD
-from kinetree.spatial.transform import Transform
+from kinetree.kernels.contact_shapes import above_block, above_capsule, above_plane, above_sphere
+from kinetree.kernels.language import Kernel
 from kinetree.spatial.value import Array
 
 
@@ -29,12 +23,12 @@ class Shape:
     """A fixed shape that points may touch."""
 
     friction: float
-    #: The recursion that measures heights (`kinetree.algorithms.contact_shapes`), for shapes that compiled steps know.
-    algorithm: ClassVar[Algorithm | None] = None
+    #: The kernel that measures heights (`kinetree.kernels.contact_shapes`), for shapes that compiled steps know.
+    kernel: ClassVar[Kernel | None] = None
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """What the recursion takes to describe the shape."""
+        """What the kernel takes to describe the shape."""
         return ()
 
     def gap(self, points: Any) -> tuple[Array, Array]:
@@ -42,36 +36,12 @@ class Shape:
 
         Shapes of your own override this; they are measured by Python code in each step.
         """
-        if self.algorithm is None:
+        if self.kernel is None:
             raise InputError(
                 f"{type(self).__name__} has no gap(points); define it, to return signed distances and outward normals"
             )
-        normals, heights = measured(self.algorithm, 1)(np.asarray(points)[..., None, :], self.numbers)
+        normals, heights = compiled(self.kernel, c=1)(np.asarray(points)[..., None, :], self.numbers)
         return heights[..., 0, 2], normals[..., 0, :]
-
-
-@lru_cache(maxsize=64)
-def measured(algorithm: Algorithm, points: int) -> Compiled:
-    """Heights and normals of a number of points, which belong to the world: all robots share the compiled code."""
-    return bind(algorithm, *contact_sites(points), algorithm.name)
-
-
-def contact_sites(contacts: int) -> tuple[Mechanism, list[Site]]:
-    """A mechanism with nothing but contacts, of three rows each."""
-    return Mechanism((), (), (), (), np.zeros(3)), [_site(i, WORLD) for i in range(contacts)]
-
-
-@lru_cache(maxsize=64)
-def touching_bodies(bodies: tuple[int, ...]) -> tuple[Mechanism, list[Site]]:
-    """Free bodies that carry contacts, of three rows each: those with these numbers."""
-    builder = Builder("contacts")
-    for i in range(max(bodies) + 1):
-        builder.add_body(str(i), joint="floating", mass=1.0, inertia=np.eye(3))
-    return builder.build().mechanism, [_site(i, body) for i, body in enumerate(bodies)]
-
-
-def _site(number: int, node: int) -> Site:
-    return Site(str(number), node, Transform.identity().data, (3, 4, 5))
 
 
 @dataclass(frozen=True)
@@ -88,7 +58,7 @@ class Plane(Shape):
     offset: float = 0.0
     friction: float = 0.7
 
-    algorithm: ClassVar[Algorithm | None] = above_plane
+    kernel: ClassVar[Kernel | None] = above_plane
 
     def __post_init__(self) -> None:
         normal = _vector("normal", self.normal)
@@ -122,7 +92,7 @@ class Sphere(Shape):
     radius: float
     friction: float = 0.7
 
-    algorithm: ClassVar[Algorithm | None] = above_sphere
+    kernel: ClassVar[Kernel | None] = above_sphere
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "center", _vector("center", self.center))
@@ -151,7 +121,7 @@ class Capsule(Shape):
     radius: float
     friction: float = 0.7
 
-    algorithm: ClassVar[Algorithm | None] = above_capsule
+    kernel: ClassVar[Kernel | None] = above_capsule
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "start", _vector("start", self.start))
@@ -181,7 +151,7 @@ class Block(Shape):
     size: tuple[float, float, float]
     friction: float = 0.7
 
-    algorithm: ClassVar[Algorithm | None] = above_block
+    kernel: ClassVar[Kernel | None] = above_block
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "center", _vector("center", self.center))

@@ -1,4 +1,4 @@
-"""Solvers of the contact problem (`kinetree.simulation.contact`) as sequences of recursions.
+"""Solvers of the contact problem (`kinetree.simulation.contact`) as sequences of kernels.
 
 They take the mobility Λ⁻¹ of all bodies that may touch something, in world axes, the arms, velocities, normals and
 heights of the contacts, the time step and the impulses to start from. They return impulses in world axes, the residual,
@@ -12,10 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.contact_admm import admm_adapt, admm_round, admm_weights
-from kinetree.algorithms.contact_problem import contact_forces, contact_problem, contact_start, contact_velocities
-from kinetree.algorithms.contact_sweep import SEVERAL, contact_sweep, contact_sweeps
-from kinetree.algorithms.joint_rows import (
+from kinetree.engines.kernel_function import KernelFunction, compiled
+from kinetree.engines.native.compiled import Compiled
+from kinetree.engines.native.operands import Operand
+from kinetree.engines.native.sequence import Place, Sequence
+from kinetree.kernels.contact_admm import admm_adapt, admm_round, admm_weights
+from kinetree.kernels.contact_problem import contact_forces, contact_problem, contact_start, contact_velocities
+from kinetree.kernels.contact_sweep import SEVERAL, contact_sweep, contact_sweeps
+from kinetree.kernels.eigen import diagonalize
+from kinetree.kernels.joint_rows import (
     joint_contact_start,
     joint_contact_sweep,
     joint_residual,
@@ -23,16 +28,8 @@ from kinetree.algorithms.joint_rows import (
     joint_start,
     response_to_contacts,
 )
-from kinetree.engines.kernel_function import compiled
-from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.kernels import bind
-from kinetree.engines.native.operands import Operand
-from kinetree.engines.native.sequence import Place, Sequence
-from kinetree.kernels.eigen import diagonalize
-from kinetree.model.model import Model
-from kinetree.recursion.algorithm import Algorithm
+from kinetree.kernels.language import Kernel
 from kinetree.simulation.joint_rows import JointRows
-from kinetree.simulation.shapes import contact_sites, touching_bodies
 
 #: Rounds of ADMM after which ρ is adapted.
 _ADAPTED = 5
@@ -40,21 +37,27 @@ _ADAPTED = 5
 _AFTER_ADMM = 11
 
 
-def _problem(bodies: tuple[int, ...]) -> tuple[Compiled, list[Operand]]:
-    """The recursion that states the problem of contacts of these bodies, and its inputs."""
+def of_bodies(kernel: Kernel, bodies: tuple[int, ...]) -> KernelFunction:
+    """A kernel of contacts that belong to bodies, given by their numbers."""
+    contacts = [(3 * i, 6 * body) for i, body in enumerate(bodies)]
+    return compiled(kernel, r=3 * len(bodies), n=6 * (max(bodies) + 1), contacts=contacts)
+
+
+def _problem(bodies: tuple[int, ...]) -> tuple[KernelFunction, list[Operand]]:
+    """The kernel that states the problem of contacts of these bodies, and its inputs."""
     moving, r = 6 * (max(bodies) + 1), 3 * len(bodies)
     inputs = [Operand("mobility", (moving, moving))]
     inputs += [Operand(name, (r,)) for name in ("arm", "velocity", "normal", "height")]
     inputs += [Operand("dt", ()), Operand("start", (r,))]
-    return bind(contact_problem, *touching_bodies(bodies), contact_problem.name), inputs
+    return of_bodies(contact_problem, bodies), inputs
 
 
 def _results(rows: int) -> list[Operand]:
     return [Operand("forces", (rows,)), Operand("residual", ()), Operand("impulses", (rows,))]
 
 
-def _bound(contacts: int, *algorithms: Algorithm) -> list[Compiled]:
-    return [bind(one, *contact_sites(contacts), one.name) for one in algorithms]
+def _bound(contacts: int, *kernels: Kernel) -> list[KernelFunction]:
+    return [compiled(one, r=3 * contacts) for one in kernels]
 
 
 @lru_cache(maxsize=32)
@@ -120,16 +123,15 @@ def _admm(sequence: Sequence, contacts: int, rounds: int, G: Place, mu: Place, f
 
 
 def joint_solver(
-    robot: Model, sites: Any, bodies: tuple[int, ...], sweeps: int, frictions: tuple[float, ...], joints: JointRows
+    nv: int, bodies: tuple[int, ...], sweeps: int, frictions: tuple[float, ...], joints: JointRows
 ) -> Compiled:
     """Joint velocities, impulses in world axes, the residual, λ, and impulses of joints."""
-    velocities, finish = _bound(len(sites), contact_velocities, contact_forces)
+    r, mu = 3 * len(bodies), np.repeat(frictions, 3)
+    velocities, finish = _bound(len(bodies), contact_velocities, contact_forces)
     prepare, inputs = _problem(bodies)
     turn, begin_joints, sweep = (
-        bind(one, robot.mechanism, sites, "contacts")
-        for one in (response_to_contacts, joint_contact_start, joint_contact_sweep)
+        compiled(one, r=r, n=nv) for one in (response_to_contacts, joint_contact_start, joint_contact_sweep)
     )
-    r, nv, mu = 3 * len(sites), robot.nv, np.repeat(frictions, 3)
     inputs += [Operand("joints", (2 * nv,)), Operand("Minv", (nv, nv))]
     inputs += [Operand("response", (nv, r)), *(Operand(name, (nv,)) for name in ("v", "slowest", "fastest"))]
     sequence = Sequence("contacts", inputs, [Operand("v", (nv,)), *_results(r), Operand("joints", (2 * nv,))])
@@ -139,7 +141,7 @@ def joint_solver(
 
     def moving(impulse: Place, friction: Place, stop: Place) -> Any:
         """Velocities of joints and rows with all impulses."""
-        w = sequence.call(joints.recursion(joint_start), Minv, v, friction, stop)
+        w = sequence.call(joints.kernel(joint_start), Minv, v, friction, stop)
         u = sequence.call(velocities, G, impulse, free)
         return sequence.call(begin_joints, response, w, u, impulse, friction, stop)
 
@@ -157,10 +159,10 @@ def joint_solver(
     found = results[2:]
     w, u = moving(*found)
     bounds = slowest, fastest, constants[1]
-    parts, _ = sequence.call(joints.recursion(joint_residual), Minv, *bounds, v, w, *found[1:])
+    parts, _ = sequence.call(joints.kernel(joint_residual), Minv, *bounds, v, w, *found[1:])
     after, forces, residual, impulses, others = sequence.outputs
     into = [forces, impulses, None, residual]
     *_, share, _ = sequence.call(finish, axes, found[0], free, u, mu, scale, parts, into=into)
     into = [after, others.part(0, nv), others.part(nv, nv)]
-    sequence.call(joints.recursion(joint_share), share, v, w, *found[1:], into=into)
+    sequence.call(joints.kernel(joint_share), share, v, w, *found[1:], into=into)
     return sequence.finish()

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from kinetree.algorithms import time_step
-from kinetree.algorithms.contact_problem import larger_residual
 from kinetree.algorithms.forward_dynamics import forward_dynamics
+from kinetree.engines.kernel_function import compiled
 from kinetree.engines.locks import Lock
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.operands import Operand
 from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.engines.native.tiered import ready_for
+from kinetree.kernels.contact_problem import larger_residual
 from kinetree.model.constraints import Constraints
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Site
@@ -234,7 +235,7 @@ class Steps:
                 if touched and self._warm:
                     sequence.copy(touched[-1].impulses, start)
                 if measured:
-                    sequence.copy(run(larger_residual, touched[-1].residual, worst), worst)
+                    sequence.copy(sequence.call(compiled(larger_residual), touched[-1].residual, worst), worst)
             for place, result in zip([*state, worst][: 2 + measured], sequence.outputs, strict=False):
                 sequence.copy(place, result.at(record, place.size))
         of_held = {} if held is None else {"constraint_forces": held.force, "doubts": held.doubts}

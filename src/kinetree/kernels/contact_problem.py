@@ -31,12 +31,13 @@ grows at most by what the correction of penetrations takes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from kinetree.recursion.algorithm import algorithm
-from kinetree.recursion.tree import Indexed, Tree
+from kinetree.kernels.language import Block, Size, Workspace, kernel
+from kinetree.recursion.tree import Indexed
 from kinetree.spatial.scalar import select, sqrt
 from kinetree.spatial.vector3 import cross
 
@@ -51,18 +52,20 @@ _EXCESS = 1.1
 _NEVER_ZERO, _ENDLESS = 2.0**-500, 2.0**1000
 
 
-@algorithm(
-    mobility=("v", "v"), arm=("rows",), velocity=("rows",), normal=("rows",), height=("rows",), dt=(),
-    G=("rows", "rows"), scale=("rows",), free=("rows",), axes=("rows", 3), outputs=("G", "scale", "free", "axes"),
+@kernel(
+    mobility=("n", "n"), arm=("r",), velocity=("r",), normal=("r",), height=("r",), dt=(),
+    G=("r", "r"), scale=("r",), free=("r",), axes=("r", 3), outputs=("G", "scale", "free", "axes"),
+    lists={"contacts": {"r": 3, "n": 6}},
 )  # fmt: skip
 def contact_problem(
-    tree: Tree, mobility: Indexed, arm: Indexed, velocity: Indexed, normal: Indexed, height: Indexed, dt: Indexed,
+    k: Workspace, mobility: Indexed, arm: Indexed, velocity: Indexed, normal: Indexed, height: Indexed, dt: Indexed,
     G: Indexed, scale: Indexed, free: Indexed, axes: Indexed,
 ) -> None:  # fmt: skip
     """The rows of all contacts along tangents and normal.
 
     Args:
-        tree: Free bodies that carry the contacts, of three rows each; nothing else of it is used.
+        k: Size r, three rows for each contact; size n, six columns for each body; `contacts`, the first row of each
+            contact and the first column of its body.
         mobility: Velocities of the bodies per unit impulse on each, in world axes, angular components first, (6b, 6b).
         arm: From the body of each contact to its point, in world axes, (r,).
         velocity: Velocities of the points without contacts, (r,).
@@ -74,10 +77,9 @@ def contact_problem(
         free: g: velocities in contact axes, normal ones with the gap over dt, (r,).
         axes: Tangents and normal of each contact, (r, 3).
     """
-    chi = [tree.array("rows") for _ in range(6)]
-    half_way = tree.array("v", "rows")
-    for contact, _, _ in tree.tasks():
-        rows = contact.rows
+    chi = [k.array("r") for _ in range(6)]
+    half_way = k.array("n", "r")
+    for rows in contacts(k.r):
         basis = _basis(*row_values(normal, rows))
         moving, away = row_values(velocity, rows), np.array(row_values(arm, rows))
         h = height[rows[2]][()]
@@ -88,80 +90,76 @@ def contact_problem(
             for part, x in zip(chi, (*cross(away, np.array(axis)), *axis), strict=True):
                 part[row] = x
 
-    for k, _ in tree.scatter():
-        own = list(k.columns())
-        for c in tree.columns():
+    for rows, own in k.contacts:
+        pushes = [np.array([part[row][()] for part in chi]) for row in rows]
+        for c in k.n:
             moved = [mobility[c, other] for other in own]
-            for row in tree.carried(k):
-                half_way[c, row] = sum(x * part[row] for x, part in zip(moved, chi, strict=True))
+            for row, push in zip(rows, pushes, strict=True):
+                half_way[c, row] = sum(x * y for x, y in zip(moved, push, strict=True))
 
-    for k, _ in tree.scatter():
-        own = list(k.columns())
-        for contact, _ in tree.carried_groups(k):
-            pushes = [np.array([part[row][()] for part in chi]) for row in contact.rows]
-            for other in tree.task_rows():
-                column = np.array([half_way[c, other] for c in own])
-                for row, push in zip(contact.rows, pushes, strict=True):
-                    G[row, other] = push @ column
-            xx, yy, nn = (
-                push @ np.array([half_way[c, row] for c in own]) for row, push in zip(contact.rows, pushes, strict=True)
-            )
-            for row in contact.rows:
-                scale[row] = (xx + yy + nn) / 3.0
+    for rows, own in k.contacts:
+        pushes = [np.array([part[row][()] for part in chi]) for row in rows]
+        for other in k.r:
+            column = np.array([half_way[c, other] for c in own])
+            for row, push in zip(rows, pushes, strict=True):
+                G[row, other] = push @ column
+        xx, yy, nn = (push @ np.array([half_way[c, row] for c in own]) for row, push in zip(rows, pushes, strict=True))
+        for row in rows:
+            scale[row] = (xx + yy + nn) / 3.0
 
 
-@algorithm(
-    G=("rows", "rows"), free=("rows",), start=("rows",), u=("rows",), impulse=("rows",), outputs=("u", "impulse")
+@kernel(
+    G=("r", "r"), free=("r",), start=("r",), u=("r",), impulse=("r",), outputs=("u", "impulse")
 )  # fmt: skip
 def contact_start(
-    tree: Tree, G: Indexed, free: Indexed, start: Indexed, u: Indexed, impulse: Indexed
+    k: Workspace, G: Indexed, free: Indexed, start: Indexed, u: Indexed, impulse: Indexed
 ) -> None:  # fmt: skip
     """Impulses that a solver starts from, and velocities with them; none if nothing approaches.
 
     Args:
-        tree: Has the rows.
+        k: Size r.
         G: As of `contact_problem`, (r, r).
         free: g, (r,).
         start: Impulses to start from, (r,).
         u: G λ + g, (r,).
         impulse: λ, (r,).
     """
-    nearest, pushed, moving = (tree.array("rows") for _ in range(3))
-    for row in tree.task_rows():
+    nearest, pushed, moving = (k.array("r") for _ in range(3))
+    for row in k.r:
         nearest[row] = 0.0
-    for contact, _, _ in tree.tasks():
-        for other in tree.task_rows():
-            nearest[other] = larger(nearest[other][()], -free[contact.rows[2]][()])
-    for row in tree.task_rows():
+    for rows in contacts(k.r):
+        for other in k.r:
+            nearest[other] = larger(nearest[other][()], -free[rows[2]][()])
+    for row in k.r:
         pushed[row] = select(-nearest[row][()], 0.0, start[row][()], 0.0)
         impulse[row] = pushed[row]
-    times(tree, G, pushed, free, moving)
-    for row in tree.task_rows():
+    times(k.r, G, pushed, free, moving)
+    for row in k.r:
         u[row] = moving[row]
 
 
-@algorithm(G=("rows", "rows"), impulse=("rows",), free=("rows",), u=("rows",), outputs=("u",))
-def contact_velocities(tree: Tree, G: Indexed, impulse: Indexed, free: Indexed, u: Indexed) -> None:
+@kernel(G=("r", "r"), impulse=("r",), free=("r",), u=("r",), outputs=("u",))
+def contact_velocities(k: Workspace, G: Indexed, impulse: Indexed, free: Indexed, u: Indexed) -> None:
     """u = G λ + g."""
-    moving = tree.array("rows")
-    times(tree, G, impulse, free, moving)
-    for row in tree.task_rows():
+    moving = k.array("r")
+    times(k.r, G, impulse, free, moving)
+    for row in k.r:
         u[row] = moving[row]
 
 
-@algorithm(
-    axes=("rows", 3), pushed=("rows",), free=("rows",), moving=("rows",), friction=("rows",), scale=("rows",),
-    others=(4,), force=("rows",), impulse=("rows",), share=(), residual=(),
+@kernel(
+    axes=("r", 3), pushed=("r",), free=("r",), moving=("r",), friction=("r",), scale=("r",),
+    others=(4,), force=("r",), impulse=("r",), share=(), residual=(),
     outputs=("force", "impulse", "share", "residual"),
 )  # fmt: skip
 def contact_forces(
-    tree: Tree, axes: Indexed, pushed: Indexed, free: Indexed, moving: Indexed, friction: Indexed, scale: Indexed,
+    k: Workspace, axes: Indexed, pushed: Indexed, free: Indexed, moving: Indexed, friction: Indexed, scale: Indexed,
     others: Indexed, force: Indexed, impulse: Indexed, share: Indexed, residual: Indexed,
 ) -> None:  # fmt: skip
     """See to it that impulses add no energy (3), turn them to world axes, and measure the violation of (1) by (2).
 
     Args:
-        tree: Has the rows.
+        k: Size r.
         axes: As of `contact_problem`, (r, 3).
         pushed: λ as found, (r,).
         free: g, (r,).
@@ -174,17 +172,16 @@ def contact_forces(
         share: The share of (3).
         residual: (2), together with the joints.
     """
-    work, kept, worst, size = (tree.array("rows") for _ in range(4))
-    for row in tree.task_rows():
+    work, kept, worst, size = (k.array("r") for _ in range(4))
+    for row in k.r:
         for part, value in zip((work, kept, worst, size), others[...], strict=True):
             part[row] = value
-    for row in tree.task_rows():
+    for row in k.r:
         along, against = pushed[row] * free[row], pushed[row] * (moving[row] - free[row])
-        for other in tree.task_rows():
+        for other in k.r:
             work[other], kept[other] = work[other] + along, kept[other] + against
 
-    for contact, _, _ in tree.tasks():
-        rows = contact.rows
+    for rows in contacts(k.r):
         (mu,), (m,) = row_values(friction, [rows[2]]), row_values(scale, [rows[2]])
         part = [_share(work[row][()], kept[row][()]) * pushed[row][()] for row in rows]
         for row, p, total in zip(rows, part, sum(axes[r] * p for r, p in zip(rows, part, strict=True)), strict=True):
@@ -198,27 +195,78 @@ def contact_forces(
         v = [p[0] - u[0], p[1] - u[1], p[2] - (u[2] + mu * sqrt(u[0] * u[0] + u[1] * u[1]))]
         off = _length([x - y for x, y in zip(p, in_cone(mu, v), strict=True)])
         large = larger(-g[2], ROUNDING * larger(_length(g), _length(p)))
-        for other in tree.task_rows():
+        for other in k.r:
             worst[other], size[other] = larger(worst[other][()], off), larger(size[other][()], large)
-    for row in tree.task_rows():
+    for row in k.r:
         share[...] = _share(work[row][()], kept[row][()])
         residual[...] = relative(worst[row][()], size[row][()], work[row][()])
 
 
-@algorithm(residual=(), before=(), after=(), outputs=("after",), any_node=True)
-def larger_residual(tree: Tree, residual: Indexed, before: Indexed, after: Indexed) -> None:
+@kernel(
+    place=("c", 15), twist=("c", 6), position=("c", 3), points=("c", 3), arm=("c", 3), velocity=("c", 3),
+    outputs=("points", "arm", "velocity"),
+)  # fmt: skip
+def contact_points(
+    k: Workspace, place: Indexed, twist: Indexed, position: Indexed, points: Indexed, arm: Indexed, velocity: Indexed
+) -> None:
+    """Positions and velocities of points.
+
+    Args:
+        k: Size c, the number of points.
+        place: Of the body of each point, as of `mass_factors`, (c, 15).
+        twist: Of the body of each point, in world axes, (c, 6).
+        position: In the body, (c, 3).
+        points: Positions in the world, (c, 3).
+        arm: From the body to the point, in world axes, (c, 3).
+        velocity: In world axes, (c, 3).
+    """
+    for i in k.c:
+        R, there = place[i][:9].reshape(3, 3), place[i][9:12]
+        away = R @ position[i]
+        points[i] = there + away
+        arm[i] = away
+        velocity[i] = twist[i][3:] + cross(twist[i][:3], away)
+
+
+@kernel(arm=("r",), force=("r",), wrench=("n",), outputs=("wrench",), lists={"contacts": {"r": 3, "n": 6}})
+def contact_wrenches(k: Workspace, arm: Indexed, force: Indexed, wrench: Indexed) -> None:
+    """What forces at all points are for their bodies.
+
+    Args:
+        k: As of `contact_problem`.
+        arm: As of `contact_points`, (r,).
+        force: In world axes, (r,).
+        wrench: On the bodies, in world axes, moments first, (n,).
+    """
+    total = k.zeros("n")
+    for rows, own in k.contacts:
+        push = np.array(row_values(force, rows))
+        for c, x in zip(own, (*cross(np.array(row_values(arm, rows)), push), *push), strict=True):
+            total[c] = total[c] + x
+    for c in k.n:
+        wrench[c] = total[c]
+
+
+@kernel(residual=(), before=(), after=(), outputs=("after",))
+def larger_residual(_k: Workspace, residual: Indexed, before: Indexed, after: Indexed) -> None:
     """The larger of two residuals; NaN if the first one is."""
-    del tree
     after[...] = larger(before[...][()], residual[...][()])
 
 
-def times(tree: Tree, G: Indexed, impulse: Any, free: Indexed, u: Any) -> None:
+def times(rows: Size, G: Indexed, impulse: Any, free: Indexed, u: Any) -> None:
     """u ← G λ + g."""
-    for row in tree.task_rows():
+    for row in rows:
         u[row] = free[row]
-    for row in tree.task_rows():
-        for other in tree.task_rows():
+    for row in rows:
+        for other in rows:
             u[other] = u[other] + G[row, other] * impulse[row]
+
+
+def contacts(rows: Size) -> Iterator[Block]:
+    """The three rows of each contact."""
+    for block in rows.blocks(3):
+        if len(block) == 3:
+            yield block
 
 
 def _share(work: Any, kept: Any) -> Any:

@@ -26,9 +26,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kinetree.algorithms.contact_problem import IMMOBILE, row_values
-from kinetree.recursion.algorithm import algorithm
-from kinetree.recursion.tree import Indexed, Tree
+from kinetree.kernels.contact_problem import IMMOBILE, contacts, row_values
+from kinetree.kernels.language import Size, Workspace, kernel
+from kinetree.recursion.tree import Indexed
 from kinetree.spatial.scalar import select, sqrt
 
 #: Sweeps of `contact_sweeps`.
@@ -43,21 +43,21 @@ _AT_THE_END = 1e-9
 _NO_FRICTION = 2.0**-60
 _NEVER_ZERO, _ENDLESS = 2.0**-500, 2.0**500
 
-_declare = algorithm(
-    G=("rows", "rows"), scale=("rows",), friction=("rows",), velocity=("rows",), impulse=("rows",),
-    after=("rows",), solved=("rows",), outputs=("after", "solved"),
+_declare = kernel(
+    G=("r", "r"), scale=("r",), friction=("r",), velocity=("r",), impulse=("r",),
+    after=("r",), solved=("r",), outputs=("after", "solved"),
 )  # fmt: skip
 
 
 @_declare
 def contact_sweep(
-    tree: Tree, G: Indexed, scale: Indexed, friction: Indexed, velocity: Indexed, impulse: Indexed,
+    k: Workspace, G: Indexed, scale: Indexed, friction: Indexed, velocity: Indexed, impulse: Indexed,
     after: Indexed, solved: Indexed,
 ) -> None:  # fmt: skip
     """Visit every contact once, with `MANY` rounds.
 
     Args:
-        tree: Has the rows, three for each contact; nothing else of it is used.
+        k: Size r, three rows for each contact.
         G: Velocity of each row per unit impulse along each row, (r, r).
         scale: As of `contact_problem`, (r,).
         friction: μ of each contact, at its normal row, (r,).
@@ -66,40 +66,40 @@ def contact_sweep(
         after: u after the sweep, (r,).
         solved: λ after the sweep, (r,).
     """
-    u = tree.array("rows")
-    for row in tree.task_rows():
+    u = k.array("r")
+    for row in k.r:
         u[row] = velocity[row]
 
-    visit_contacts(tree, G, scale, friction, u, impulse, solved, MANY)
-    for row in tree.task_rows():
+    visit_contacts(k.r, G, scale, friction, u, impulse, solved, MANY)
+    for row in k.r:
         after[row] = u[row]
 
 
 @_declare
 def contact_sweeps(
-    tree: Tree, G: Indexed, scale: Indexed, friction: Indexed, velocity: Indexed, impulse: Indexed,
+    k: Workspace, G: Indexed, scale: Indexed, friction: Indexed, velocity: Indexed, impulse: Indexed,
     after: Indexed, solved: Indexed,
 ) -> None:  # fmt: skip
     """Visit every contact `SEVERAL` times, with `FEW` rounds; arguments as for `contact_sweep`."""
-    u, pushed = tree.array("rows"), tree.array("rows")
-    for row in tree.task_rows():
+    u, pushed = k.array("r"), k.array("r")
+    for row in k.r:
         u[row] = velocity[row]
         pushed[row] = impulse[row]
 
     for _ in range(SEVERAL):
-        visit_contacts(tree, G, scale, friction, u, pushed, pushed, FEW)
-    for row in tree.task_rows():
+        visit_contacts(k.r, G, scale, friction, u, pushed, pushed, FEW)
+    for row in k.r:
         after[row] = u[row]
         solved[row] = pushed[row]
 
 
 def visit_contacts(
-    tree: Tree, G: Indexed, scale: Indexed, friction: Indexed, u: Indexed, impulse: Indexed, solved: Indexed,
+    every: Size, G: Indexed, scale: Indexed, friction: Indexed, u: Indexed, impulse: Indexed, solved: Indexed,
     rounds: int, pushed: Callable[[Any, Any], None] | None = None,
 ) -> None:  # fmt: skip
     """The visits, which keep `u` up to date; `pushed` is told the rows of each contact and what was added to them."""
-    for contact, _, _ in tree.tasks():
-        x, y, n = rows = contact.rows
+    for rows in contacts(every):
+        x, y, n = rows
         moving, was, (mu,), (size,) = (
             row_values(array, some) for array, some in ((u, rows), (impulse, rows), (friction, [n]), (scale, [n]))
         )
@@ -111,7 +111,7 @@ def visit_contacts(
         now = _coulomb((xx, xy, yy, nx, ny, nn), b, mu, _slowness(moving, was), size, rounds)
         along, across, change = (part - before for part, before in zip(now, was, strict=True))
         solved[x], solved[y], solved[n] = now  # may be the same array as impulse
-        for other in tree.task_rows():
+        for other in every:
             u[other] = u[other] + G[n, other] * change + G[x, other] * along + G[y, other] * across
         if pushed is not None:
             pushed((x, y, n), (along, across, change))

@@ -14,9 +14,9 @@ few rounds, which costs nothing once V is known. Cost O(r²) for a round of r ro
 
 from __future__ import annotations
 
-from kinetree.algorithms.contact_problem import in_cone, row_values
-from kinetree.recursion.algorithm import algorithm
-from kinetree.recursion.tree import Indexed, Tree
+from kinetree.kernels.contact_problem import contacts, in_cone, row_values
+from kinetree.kernels.language import Workspace, kernel
+from kinetree.recursion.tree import Indexed
 from kinetree.spatial.scalar import magnitude, select, sqrt
 
 #: Eigenvalues below this fraction of the largest are rounding.
@@ -29,49 +29,49 @@ _MUCH, _FACTOR = 10.0, 5.0
 _FAR = 1e4
 
 
-@algorithm(eigenvalues=("rows",), rho=("rows",), gain=("rows",), outputs=("rho", "gain"))
-def admm_weights(tree: Tree, eigenvalues: Indexed, rho: Indexed, gain: Indexed) -> None:
+@kernel(eigenvalues=("r",), rho=("r",), gain=("r",), outputs=("rho", "gain"))
+def admm_weights(k: Workspace, eigenvalues: Indexed, rho: Indexed, gain: Indexed) -> None:
     """ρ, and 1/(d + ρ) of each eigenvalue.
 
     Args:
-        tree: Has the rows.
+        k: Size r.
         eigenvalues: d, (r,).
         rho: The same for all rows, (r,).
         gain: (r,).
     """
-    largest, smallest = tree.array("rows"), tree.array("rows")
-    for row in tree.task_rows():
+    largest, smallest = k.array("r"), k.array("r")
+    for row in k.r:
         largest[row] = eigenvalues[row]
-    for row in tree.task_rows():
-        for other in tree.task_rows():
+    for row in k.r:
+        for other in k.r:
             d, most = eigenvalues[row][()], largest[other][()]
             largest[other] = select(most, d, d, most)
-    for row in tree.task_rows():
+    for row in k.r:
         smallest[row] = largest[row]
-    for row in tree.task_rows():
-        for other in tree.task_rows():
+    for row in k.r:
+        for other in k.r:
             d, least = eigenvalues[row][()], smallest[other][()]
             smaller = select(d, least, d, least)
             smallest[other] = select(_RANK * largest[other], d, smaller, least)
-    for row in tree.task_rows():
+    for row in k.r:
         mean = sqrt(largest[row] * smallest[row]) + _IMMOBILE
         rho[row] = mean
         gain[row] = 1.0 / (eigenvalues[row] + mean)
 
 
-@algorithm(
-    vectors=("rows", "rows"), gain=("rows",), rho=("rows",), friction=("rows",), free=("rows",),
-    impulse=("rows",), dual=("rows",), solved=("rows",), dual_after=("rows",), off=("rows",), step=("rows",),
+@kernel(
+    vectors=("r", "r"), gain=("r",), rho=("r",), friction=("r",), free=("r",),
+    impulse=("r",), dual=("r",), solved=("r",), dual_after=("r",), off=("r",), step=("r",),
     outputs=("solved", "dual_after", "off", "step"),
 )  # fmt: skip
 def admm_round(
-    tree: Tree, vectors: Indexed, gain: Indexed, rho: Indexed, friction: Indexed, free: Indexed,
+    k: Workspace, vectors: Indexed, gain: Indexed, rho: Indexed, friction: Indexed, free: Indexed,
     impulse: Indexed, dual: Indexed, solved: Indexed, dual_after: Indexed, off: Indexed, step: Indexed,
 ) -> None:  # fmt: skip
     """One round of (1).
 
     Args:
-        tree: Has the rows, three for each contact.
+        k: Size r, three rows for each contact.
         vectors: V, (r, r).
         gain: 1/(d + ρ), (r,).
         rho: ρ, (r,).
@@ -84,24 +84,22 @@ def admm_round(
         off: x − λ, (r,).
         step: By how much λ changed, (r,).
     """
-    wanted, along, x = (tree.array("rows") for _ in range(3))
-    for contact, _, _ in tree.tasks():
-        rows = contact.rows
+    wanted, along, x = (k.array("r") for _ in range(3))
+    for rows in contacts(k.r):
         moving = row_values(dual, rows)
         slip = friction[rows[2]] * sqrt(moving[0] * moving[0] + moving[1] * moving[1])
         for row, extra in zip(rows, (0.0, 0.0, slip), strict=True):
             wanted[row] = rho[row] * impulse[row] + dual[row] - free[row] - extra
-    for row in tree.task_rows():
-        along[row] = 0.0 * free[row]
-        x[row] = 0.0 * free[row]
-    for other in tree.task_rows():
-        for row in tree.task_rows():
+    for row in k.r:
+        along[row] = 0.0
+        x[row] = 0.0
+    for other in k.r:
+        for row in k.r:
             along[row] = along[row] + vectors[row, other] * wanted[other]
-    for row in tree.task_rows():
-        for other in tree.task_rows():
+    for row in k.r:
+        for other in k.r:
             x[other] = x[other] + vectors[row, other] * (gain[row] * along[row])
-    for contact, _, _ in tree.tasks():
-        rows = contact.rows
+    for rows in contacts(k.r):
         moved = [x[row] - dual[row] / rho[row] for row in rows]
         for row, value in zip(rows, in_cone(row_values(friction, rows)[2], moved), strict=True):
             solved[row] = value
@@ -110,18 +108,18 @@ def admm_round(
             step[row] = value - impulse[row]
 
 
-@algorithm(
-    eigenvalues=("rows",), G=("rows", "rows"), first=("rows",), rho=("rows",), off=("rows",), step=("rows",),
-    rho_after=("rows",), gain=("rows",), outputs=("rho_after", "gain"),
+@kernel(
+    eigenvalues=("r",), G=("r", "r"), first=("r",), rho=("r",), off=("r",), step=("r",),
+    rho_after=("r",), gain=("r",), outputs=("rho_after", "gain"),
 )  # fmt: skip
 def admm_adapt(
-    tree: Tree, eigenvalues: Indexed, G: Indexed, first: Indexed, rho: Indexed, off: Indexed, step: Indexed,
+    k: Workspace, eigenvalues: Indexed, G: Indexed, first: Indexed, rho: Indexed, off: Indexed, step: Indexed,
     rho_after: Indexed, gain: Indexed,
 ) -> None:  # fmt: skip
     """Change ρ if one residual of (1) is much larger than the other.
 
     Args:
-        tree: Has the rows.
+        k: Size r.
         eigenvalues: d, (r,).
         G: As of `contact_sweep`, (r, r).
         first: ρ at the start, (r,).
@@ -131,15 +129,15 @@ def admm_adapt(
         rho_after: ρ from now on, (r,).
         gain: 1/(d + ρ), (r,).
     """
-    furthest, fastest, scale = (tree.array("rows") for _ in range(3))
-    for row in tree.task_rows():
-        furthest[row], fastest[row], scale[row] = 0.0 * rho[row], 0.0 * rho[row], 0.0 * rho[row]
-    for row in tree.task_rows():
-        for other in tree.task_rows():
+    furthest, fastest, scale = (k.array("r") for _ in range(3))
+    for row in k.r:
+        furthest[row] = fastest[row] = scale[row] = 0.0
+    for row in k.r:
+        for other in k.r:
             for most, value in ((furthest, off[row]), (fastest, step[row]), (scale, G[row, row])):
                 largest, size = most[other][()], magnitude(value[()])
                 most[other] = select(largest, size, size, largest)
-    for row in tree.task_rows():
+    for row in k.r:
         primal, dual = scale[row] * furthest[row], rho[row] * fastest[row]
         factor = select(_MUCH * dual, primal, _FACTOR, select(_MUCH * primal, dual, 1.0 / _FACTOR, 1.0))
         changed, least, most = rho[row] * factor, first[row] / _FAR, first[row] * _FAR

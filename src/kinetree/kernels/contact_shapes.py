@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.recursion.algorithm import Algorithm, algorithm
-from kinetree.recursion.tree import Indexed, Tree
+from kinetree.kernels.language import Kernel, Workspace, kernel
+from kinetree.recursion.tree import Indexed
 from kinetree.spatial.scalar import magnitude, select, sqrt
 
 Vector = tuple[Any, Any, Any]
@@ -20,20 +20,20 @@ Vector = tuple[Any, Any, Any]
 Measure = Callable[[Vector, Any], tuple[Any, Vector]]
 
 
-def _shape(numbers: int) -> Callable[[Measure], Algorithm]:
-    """An algorithm that measures all points."""
+def _shape(numbers: int) -> Callable[[Measure], Kernel]:
+    """A kernel that measures all points."""
 
-    def declare(measure: Measure) -> Algorithm:
-        def run(tree: Tree, points: Indexed, shape: Indexed, normal: Indexed, height: Indexed) -> None:
-            for point, _ in tree.frames():
+    def declare(measure: Measure) -> Kernel:
+        def run(k: Workspace, points: Indexed, shape: Indexed, normal: Indexed, height: Indexed) -> None:
+            for point in k.c:
                 h, n = measure(tuple(points[point]), shape[...])
                 normal[point] = np.array(n)
                 height[point] = np.array([0.0, 0.0, h])
 
         run.__name__, run.__doc__ = measure.__name__, measure.__doc__
-        declared = algorithm(
-            points=("frames", 3), shape=(numbers,), normal=("frames", 3), height=("frames", 3),
-            outputs=("normal", "height"), any_node=True,
+        declared = kernel(
+            points=("c", 3), shape=(numbers,), normal=("c", 3), height=("c", 3),
+            outputs=("normal", "height"),
         )  # fmt: skip
         return declared(run)
 
