@@ -6,12 +6,13 @@ On a still parent, most terms of their derivatives vanish. Here every parent mov
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 import kinetree as kt
 from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.motion import Motion
 from kinetree.spatial.transform import Transform
 from tests.general_nodes import Bead, Cart, Two
 from tests.mechanisms import NEAR
@@ -37,7 +38,7 @@ def _stem(name: str, seed: int) -> tuple[kt.Builder, np.random.Generator]:
     builder = kt.Builder(name, gravity=(0.4, -0.7, -9.5))
     builder.add_body("base", joint="floating", **_solid(rng, 3.0))
     builder.add_body("elbow", parent="base", axis=unit(rng), placement=_place(rng), **_solid(rng))
-    builder.add_body("wrist", parent="elbow", axis=unit(rng), placement=_place(rng), **_solid(rng))
+    builder.add_body("wrist", parent="elbow", axis=unit(rng), placement=_place(rng), armature=0.2, **_solid(rng))
     return builder, rng
 
 
@@ -53,11 +54,42 @@ def _beams() -> kt.Model:
     return builder.build()
 
 
+class Turret(kt.Node):
+    """A rigid body on a slide and a hinge, with a Coriolis term in closed form, by its own velocity."""
+
+    nv = 2
+    dimension = 6
+    outlets: ClassVar = {"top": 0}
+
+    def __init__(self, mass: float, com: Any, inertia: Any) -> None:
+        self.constants = tuple(RigidInertia.of(mass, com, np.asarray(inertia)).data)
+
+    def weight(self, c: Any, q: Any) -> Any:
+        cos, sin = np.cos(q[0]), np.sin(q[0])
+        E = np.array([[cos, sin, 0.0], [-sin, cos, 0.0], [0.0, 0.0, 1.0]])
+        return Transform.of(E, np.array([q[1], 0.0, 0.0])).matrix()
+
+    def joint_map(self, c: Any, q: Any) -> Any:
+        slide = np.array([0.0, 0.0, 0.0, np.cos(q[0]), -np.sin(q[0]), 0.0])
+        return np.stack([np.eye(6)[2], slide], axis=1)
+
+    def coriolis(self, c: Any, q: Any, v: Any, V: Any, V_p: Any) -> Any:
+        turned = np.array([0.0, 0.0, 0.0, -np.sin(q[0]), -np.cos(q[0]), 0.0])
+        return Motion(V).cross(Motion(self.joint_map(c, q) @ v)).data + turned * (v[0] * v[1])
+
+    def inertia(self, c: Any, q: Any) -> Any:
+        return RigidInertia(c).matrix()
+
+    def gyroscopic(self, c: Any, q: Any, v: Any, V: Any) -> Any:
+        return Motion(V).cross(RigidInertia(c) @ Motion(V)).data
+
+
 def _nodes() -> kt.Model:
-    """A cart on a curved track, two bodies in one node, and beads on wires, each on the one before."""
+    """A turret, a cart on a curved track, two bodies in one node, and beads on wires, each on the one before."""
     builder, rng = _stem("nodes", 2)
     bead = Bead(0.5, 0.8, stiffness=20.0, damping=0.3)
-    builder.add_node("cart", Cart(0.8, **_solid(rng)), parent="wrist", placement=_place(rng))
+    builder.add_node("turret", Turret(**_solid(rng)), parent="wrist", placement=_place(rng))
+    builder.add_node("cart", Cart(0.8, **_solid(rng)), parent="turret/top", placement=_place(rng))
     builder.add_body("load", parent="cart/seat", axis=unit(rng), placement=_place(rng), **_solid(rng))
     rows = [(Transform.of(*_place(rng)), RigidInertia.of(*_solid(rng).values())) for _ in range(2)]
     builder.add_node("pair", Two(rows), parent="load", placement=_place(rng))
@@ -68,11 +100,11 @@ def _nodes() -> kt.Model:
 
 
 def _loops() -> kt.Model:
-    """A plate held by a crank and a rod with a ball joint, whose rotor is geared; an arm on the plate."""
+    """A plate on a ball joint, held by a rod with ball joints and a crank with a geared rotor; a tool on the plate."""
     builder, rng = _stem("loops", 3)
     at = _place(rng)
     builder.add_body("seat", parent="wrist", joint="fixed", placement=at, **_solid(rng))
-    builder.add_body("plate", parent="seat", axis=(0, 1, 0), placement=(np.eye(3), (0.0, 0.0, 0.4)), **_solid(rng))
+    builder.add_body("plate", parent="seat", joint="spherical", placement=(np.eye(3), (0.0, 0.0, 0.4)), **_solid(rng))
     builder.add_body("tool", parent="plate", axis=unit(rng), placement=_place(rng), **_solid(rng))
     builder.add_body("crank", parent="seat", axis=(0, 1, 0), armature=0.03, **_solid(rng))
     builder.add_body("rod", parent="crank", joint="spherical", placement=(np.eye(3), (0.1, 0.0, 0.0)), **_solid(rng))
@@ -80,7 +112,7 @@ def _loops() -> kt.Model:
     builder.add_frame("knob", body="plate", placement=(np.eye(3), (0.1, 0.0, 0.0)))
     builder.connect("top", "knob")
     builder.add_rotor("crank", ratio=9.0, mass=0.2, inertia=np.diag([1e-3, 2e-3, 3e-3]), axis=(0, 0, 1))
-    return builder.independent("crank", ("rod", 2)).build(near={"crank": 0.1})
+    return builder.independent("crank", ("rod", 2), ("plate", 0), ("plate", 2)).build(near={"crank": 0.1})
 
 
 def _bars() -> kt.Model:
@@ -114,7 +146,7 @@ _ROBOTS = {"beams": _beams, "nodes": _nodes, "loops": _loops, "bars": _bars, "co
 
 ROBOTS = tuple(_ROBOTS)
 
-#: Those with a coordinate for each velocity. One rate of the ball joint in "loops" is independent, which has none.
+#: Those with a coordinate for each velocity. Single rates of ball joints in "loops" are independent, which have none.
 CHARTED = tuple(name for name in ROBOTS if name != "loops")
 
 #: A frame behind the nodes of every robot.

@@ -134,6 +134,15 @@ def test_needle_in_a_gimbal() -> None:
     require_invertible(builder.build().mechanism)
 
 
+@pytest.mark.parametrize("along", [0.0, 0.3])
+def test_needle_about_its_own_axis(along: float) -> None:
+    """Its moment is zero but for rounding, of either sign."""
+    for seed in range(40):
+        axis = unit(np.random.default_rng(seed))
+        solid = {"mass": 3.0, "com": along * axis, "inertia": 0.06 * (np.eye(3) - np.outer(axis, axis))}
+        assert _refused(kt.Builder("needle").add_body("needle", axis=axis, **solid).build())
+
+
 def test_armature_resists() -> None:
     rng = np.random.default_rng(0)
     robot = _chain(rng, ["revolute"] * 7)
@@ -312,7 +321,7 @@ def test_singular_at_any_depth(behind: str, depth: int) -> None:
 
 def test_a_light_sibling_does_not_help_against_a_heavy_one() -> None:
     """What resists is lost in the rounding of what does not."""
-    for light, singular in ((1.0, False), (1e-6, False), (1e-20, True)):
+    for light, singular in ((1.0, False), (1e-6, False), (5e-14, True), (1e-20, True)):
         builder = kt.Builder("pair").add_body("ring")
         for name, mass, axis in (("heavy", 1.0, (0, 0, 1)), ("light", light, (1, 0, 0))):
             solid = {"mass": mass, "com": (0.1, 0.2, 0.3), "inertia": 0.1 * mass * np.eye(3)}
