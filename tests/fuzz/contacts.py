@@ -29,7 +29,7 @@ RECOVERY = 0.2
 #: Largest residual of a sample that says it converged; twice what is promised, for rounding of dense matrices.
 ALLOWED = 2e-6
 #: What may not happen.
-FAULTS = ("unreported", "misreported", "forces from nothing", "gains of energy")
+FAULTS = ("unreported", "misreported", "outside of the cone", "forces from nothing", "gains of energy")
 
 
 class Somewhere(simulation.Shape):
@@ -113,6 +113,8 @@ def checked(rng: np.random.Generator, states: int, **options: Any) -> dict[str, 
     assert reported == int((~info.converged).sum())
     assert np.isfinite(info.residual).all()
     assert np.isfinite(after).all()
+    along = (force * n).sum(axis=-1)
+    across = np.linalg.norm(force - along[..., None] * n, axis=-1) - 1e-12 * np.linalg.norm(force, axis=-1)
     nothing = (g * n).sum(axis=-1).min(axis=1) >= 0.0
     return {
         "states": states,
@@ -120,6 +122,7 @@ def checked(rng: np.random.Generator, states: int, **options: Any) -> dict[str, 
         "solved": int((info.converged & ~nothing).sum()),
         "unreported": int((info.converged & (excess > 1.0)).sum()),
         "misreported": int(told_wrong.sum()),
+        "outside of the cone": int((across > ground.friction * along * (1.0 + 1e-9)).any(axis=1).sum()),
         "forces from nothing": int((np.abs(force[nothing]).max(axis=(1, 2), initial=0.0) > 0.0).sum()),
         "gains of energy": int((gained > 1.0).sum()),
         "largest": float(np.where(info.converged, excess, 0.0).max()) * ALLOWED,

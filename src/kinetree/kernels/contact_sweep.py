@@ -39,8 +39,6 @@ MANY, FEW = 8, 2
 _PROXIMAL = 1e-8
 # rounding of a root at the end of its bracket
 _AT_THE_END = 1e-9
-# a friction that is none, for which (1) has a root all the same
-_NO_FRICTION = 2.0**-60
 _NEVER_ZERO, _ENDLESS = 2.0**-500, 2.0**500
 
 _declare = kernel(
@@ -142,15 +140,14 @@ def _coulomb(block: Any, b: Any, mu: Any, alpha: Any, size: Any, rounds: int) ->
         x, y = solve(alpha, free)
         return -x, -y, pressed + kx * x + ky * y, x * x + y * y
 
-    rough = mu + _NO_FRICTION
     low: Any = 0.0
     high: Any = _ENDLESS
     for _ in range(rounds):
         x, y, normal, square = at(alpha)
         dx, dy = solve(alpha, (x, y))  # −dλ_t/dα
-        beyond = sqrt(square) - rough * normal
+        beyond = sqrt(square) - mu * normal
         high, low = select(beyond, 0.0, alpha, high), select(beyond, 0.0, low, alpha)
-        slope = rough * ((kx * dx + ky * dy) * square + normal * (x * dx + y * dy))
+        slope = mu * ((kx * dx + ky * dy) * square + normal * (x * dx + y * dy))
         step = alpha + beyond * square / select(-slope, 0.0, slope, 1.0)
         halved = select(high, _ENDLESS, 0.5 * (low + high), 8.0 * alpha + size)
         step = select(step, low * (1.0 - _AT_THE_END), halved, select(-step, -high * (1.0 + _AT_THE_END), halved, step))
