@@ -190,6 +190,10 @@ def _loops(dimension: str) -> _Loops:
     return _Loops(_OF_TREES.get(dimension) or _index(dimension))
 
 
+for _dimension in _OF_TREES:  # no kernel need name them before a recursion over a tree is found in the cache
+    _loops(_dimension)
+
+
 @cache
 def _list(name: str, over: tuple[tuple[str, int], ...]) -> _List:
     """A list by name, made when the kernel is declared."""
