@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import kinetree as kt
 from kinetree.errors import InputError, LoadError
+from kinetree.loading.diagnostics import Diagnostics
 from kinetree.loading.directory import Directory
-from kinetree.loading.findings import Findings
 from kinetree.loading.mjcf_reduction import Reduction
 from kinetree.loading.source import Source
 from tests.fuzz.meshes import FORMATS, model, spoilt
@@ -428,6 +428,6 @@ def test_what_is_misspelt_is_refused(text: str) -> None:
 def test_mujoco_sees_no_file_names() -> None:
     """What a text names, other than meshes and models that are read here, does not reach MuJoCo."""
     source = Source.of(ARM)
-    reduced = Reduction(source, Directory(source, None), Findings(source.file)).content
+    reduced = Reduction(source, Directory(source, None), Diagnostics(source.file)).content
     for word in ("texture", "hfield", "absent", "material", "keyframe", "size ", "user", "sensor", "include"):
         assert word not in reduced

@@ -12,8 +12,8 @@ from kinetree import interop
 from kinetree.cli.check import Check
 from kinetree.cli.laws import States
 from kinetree.errors import KinetreeError, SingularMechanismError
+from kinetree.loading.diagnostics import Diagnostics
 from kinetree.loading.document import Document
-from kinetree.loading.findings import Findings
 from kinetree.loading.source import Source, usd_file
 from kinetree.spatial.value import Array
 
@@ -68,7 +68,7 @@ def _completed(source: Source, notes: dict[str, None]) -> str:
     """
     from lxml import etree
 
-    root = Document(source, Findings(source.file), {}).root
+    root = Document(source, Diagnostics(source.file), {}).root
     incomplete = []
     for inertia in root.iterfind("link/inertial/inertia"):
         if missing := [name for name in ("ixy", "ixz", "iyz") if name not in inertia.attrib]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from kinetree.errors import LoadError
-from kinetree.loading.findings import Findings
+from kinetree.loading.diagnostics import Diagnostics
 from kinetree.loading.options import Options
 from kinetree.loading.source import Source, clipped, usd_file
 from kinetree.model.model import Model
@@ -74,16 +74,16 @@ def load(
     if stage is not None:
         from kinetree.loading.usd import load_usd
 
-        findings = Findings(str(stage))
-        model = load_usd(stage, options, findings)
-        findings.warn(stacklevel=2)
+        diagnostics = Diagnostics(str(stage))
+        model = load_usd(stage, options, diagnostics)
+        diagnostics.warn(stacklevel=2)
         return model
     text = Source.of(source)
     if options.xacro is not None:
         from kinetree.loading.xacro import expanded
 
         text = expanded(text, options.xacro)
-    findings = Findings(text.file)
+    diagnostics = Diagnostics(text.file)
     read = _reader(text.root.rpartition(":")[2])
     if read is None:
         raise LoadError(
@@ -91,13 +91,13 @@ def load(
             "with <sdf>",
             text.file,
         )
-    model = read(text, options, findings)
-    findings.warn(stacklevel=2)
+    model = read(text, options, diagnostics)
+    diagnostics.warn(stacklevel=2)
     return model
 
 
 @lru_cache
-def _reader(root: str) -> Callable[[Source, Options, Findings], Model] | None:
+def _reader(root: str) -> Callable[[Source, Options, Diagnostics], Model] | None:
     """The function that reads files with this root element, imported when the first one is read; None if none does."""
     if root == "robot":
         from kinetree.loading.urdf import load_urdf

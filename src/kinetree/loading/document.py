@@ -11,7 +11,7 @@ from typing import Any
 from lxml import etree
 
 from kinetree.errors import LoadError
-from kinetree.loading.findings import Findings
+from kinetree.loading.diagnostics import Diagnostics
 from kinetree.loading.source import Source, clipped
 
 #: An element of lxml, which has no types.
@@ -51,7 +51,7 @@ class Document:
 
     Args:
         source: The file.
-        findings: Collects what is not read.
+        diagnostics: Collects what is not read.
         attributes: The attributes that are read, by element name.
         snap_angles: Whether angles that are rounded quarter turns are replaced by quarter turns.
     """
@@ -59,7 +59,7 @@ class Document:
     def __init__(
         self,
         source: Source,
-        findings: Findings,
+        diagnostics: Diagnostics,
         attributes: Mapping[str, frozenset[str]],
         snap_angles: bool = False,
     ) -> None:
@@ -70,7 +70,7 @@ class Document:
         #: Numbers by the strings that they were read from.
         self.vectors = _Vectors()
         self.file = source.file
-        self.findings = findings
+        self.diagnostics = diagnostics
         self.root = self._parsed(source.xml)
 
     def _parsed(self, data: bytes) -> Element:
@@ -130,7 +130,7 @@ class Document:
             if "xacro" in space or element.prefix == "xacro":
                 raise self.xacro(element.sourceline)
             tag = f"{element.prefix}:{tag}" if element.prefix else tag
-        self.findings.unread(f"<{tag[:60]}> in <{element.getparent().tag[:60]}>", element.sourceline)
+        self.diagnostics.unread(f"<{tag[:60]}> in <{element.getparent().tag[:60]}>", element.sourceline)
 
     def known(self, element: Element) -> None:
         """Report attributes of an element that are not read, since they may be misspelt."""
@@ -139,7 +139,7 @@ class Document:
         if not names.issuperset(given):
             for name in given:
                 if name not in names:
-                    self.findings.unread(f"{name[:60]}= of <{element.tag}>", element.sourceline)
+                    self.diagnostics.unread(f"{name[:60]}= of <{element.tag}>", element.sourceline)
 
     def text(self, element: Element, name: str) -> str:
         """A required attribute, which must not be empty."""

@@ -12,12 +12,12 @@ import numpy as np
 from kinetree.engines.locks import Lock
 from kinetree.errors import KinetreeError, LoadError, UnknownNameError
 from kinetree.interop.mujoco_model import converted
+from kinetree.loading.build import require_order
+from kinetree.loading.diagnostics import Diagnostics
 from kinetree.loading.directory import Directory, Origin
-from kinetree.loading.findings import Findings
 from kinetree.loading.mjcf_reduction import Reduction
 from kinetree.loading.options import Options
 from kinetree.loading.source import Source
-from kinetree.loading.tree import require_order
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
@@ -36,17 +36,19 @@ _SMALL = 1e60
 _HANDLER = Lock()
 
 
-def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
+def load_mjcf(source: Source, options: Options, diagnostics: Diagnostics) -> Model:
     """Load an MJCF file.
 
     Args:
         source: The file.
         options: The options of `load`. There are no mimic joints.
-        findings: Collects what Kinetree does not model.
+        diagnostics: Collects what Kinetree does not model.
     """
-    reduction = Reduction(source, Directory(source, options.directory), findings, equalities=options.loops != "ignore")
+    reduction = Reduction(
+        source, Directory(source, options.directory), diagnostics, equalities=options.loops != "ignore"
+    )
     try:
-        found = compiled(reduction, findings)
+        found = compiled(reduction, diagnostics)
         reduction.require_whole()
         model, notes = converted(found, reduction.unmodelled, loops=options.loops)
     except LoadError:
@@ -56,7 +58,7 @@ def load_mjcf(source: Source, options: Options, findings: Findings) -> Model:
     if not _is_small(found) and not np.isfinite(model.mechanism.total_parameters).all():
         raise LoadError("its numbers are too large; correct them", source.file)
     for note in notes:
-        findings.add("Kinetree does not model", note)
+        diagnostics.add("Kinetree does not model", note)
     if options.root is not None:
         model = _rooted(model, options.root)
     if options.floating_base:
@@ -81,18 +83,18 @@ def _is_small(compiled: Any) -> bool:
     return not compiled.neq and all(np.abs(numbers).max(initial=0.0) < _SMALL for numbers in given)
 
 
-def compiled(reduction: Reduction, findings: Findings) -> Any:
-    """Compile a reduced file with MuJoCo; its warnings become findings instead of lines in a log file.
+def compiled(reduction: Reduction, diagnostics: Diagnostics) -> Any:
+    """Compile a reduced file with MuJoCo; its warnings become diagnostics instead of lines in a log file.
 
     Args:
         reduction: The reduced file.
-        findings: Collects its warnings; its file is named in errors.
+        diagnostics: Collects its warnings; its file is named in errors.
     """
     try:
         import mujoco
     except ModuleNotFoundError:
         raise LoadError(
-            f"MJCF is read by MuJoCo, which is not installed. Install it with: {INSTALL}", findings.file
+            f"MJCF is read by MuJoCo, which is not installed. Install it with: {INSTALL}", diagnostics.file
         ) from None
     told: list[str] = []
     with _HANDLER:
@@ -106,7 +108,7 @@ def compiled(reduction: Reduction, findings: Findings) -> Any:
         finally:
             mujoco.set_mju_user_warning(before)
             for warning in told:
-                findings.add("MuJoCo warns", " ".join(warning.split()))
+                diagnostics.add("MuJoCo warns", " ".join(warning.split()))
 
 
 def _origin(problem: str, reduction: Reduction) -> Origin:

@@ -207,7 +207,7 @@ class Bodies:
         if kind == "hfield" or (kind == "sdf" and "mesh" not in known):
             if not weighs:
                 what = "height field" if kind == "hfield" else "SDF"
-                self.file.findings.add("geoms that cannot be drawn", what, origin.line)
+                self.file.diagnostics.add("geoms that cannot be drawn", what, origin.line)
                 return
             raise origin.error(
                 f"a shape of type {kind} gives its body inertia, which Kinetree does not read; give the body "

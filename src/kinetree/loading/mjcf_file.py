@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kinetree.errors import LoadError
+from kinetree.loading.diagnostics import Diagnostics
 from kinetree.loading.directory import Directory, Origin
 from kinetree.loading.document import Document, Element
-from kinetree.loading.findings import Findings
 from kinetree.loading.source import LARGEST, Source, clipped
 
 #: Largest number of files.
@@ -26,12 +26,12 @@ class MjcfFile:
     Args:
         source: The file.
         directory: Reads included files.
-        findings: Collects what is not read.
+        diagnostics: Collects what is not read.
     """
 
-    def __init__(self, source: Source, directory: Directory, findings: Findings) -> None:
+    def __init__(self, source: Source, directory: Directory, diagnostics: Diagnostics) -> None:
         self.source, self.directory = source, directory
-        self.findings = findings
+        self.diagnostics = diagnostics
         self._characters = self._tags = 0
         self._files: dict[Element, str] = {}
         self._included = {source.path.resolve()} if source.path is not None else set()
@@ -68,7 +68,7 @@ class MjcfFile:
                 "is it the right file?",
                 self.source.file,
             )
-        root = Document(source, self.findings, {}).root
+        root = Document(source, self.diagnostics, {}).root
         self._files[root] = source.file
         return root
 

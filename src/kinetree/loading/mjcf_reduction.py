@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kinetree.interop.mujoco_model import Unmodelled
+from kinetree.loading.diagnostics import Diagnostics
 from kinetree.loading.directory import Directory, Origin
 from kinetree.loading.document import Element
-from kinetree.loading.findings import Findings
 from kinetree.loading.mjcf_assets import MOST, MOST_TO_DRAW, Meshes
 from kinetree.loading.mjcf_bodies import ELSEWHERE, Bodies, kept
 from kinetree.loading.mjcf_file import MjcfFile
@@ -87,7 +87,7 @@ class Reduction:
     Args:
         source: The file.
         directory: Reads included and attached files, and meshes.
-        findings: Collects warnings.
+        diagnostics: Collects warnings.
         looks: Whether to keep all shapes and their colours, for the viewer.
         text: Where the reduced model is written.
         depth: Number of models that this one is attached to.
@@ -104,7 +104,7 @@ class Reduction:
         self,
         source: Source,
         directory: Directory,
-        findings: Findings,
+        diagnostics: Diagnostics,
         looks: bool = False,
         text: MjcfText | None = None,
         depth: int = 0,
@@ -114,7 +114,7 @@ class Reduction:
         self._equalities = equalities
         self.text, self._looks = MjcfText() if text is None else text, looks
         self.bodies: Bodies
-        self._file = file = MjcfFile(source, directory, findings)
+        self._file = file = MjcfFile(source, directory, diagnostics)
         self._root = Origin(source.file, file.root.sourceline)
         if file.root.tag != "mujoco":
             raise self._root.error(f"is <{file.root.tag}>, to be included by others; load the file that includes it")
@@ -157,9 +157,9 @@ class Reduction:
             raise origin.error(f"models are attached more than {_MOST_MODELS} deep; {ELSEWHERE}")
         path = self._file.directory.find([name], origin)
         source = Source.of(path)
-        directory, findings = self._file.directory.beside(path), self._file.findings
+        directory, diagnostics = self._file.directory.beside(path), self._file.diagnostics
         kept = {"equalities": self._equalities}
-        model = Reduction(source, directory, findings, self._looks, self.text, depth + 1, **kept)
+        model = Reduction(source, directory, diagnostics, self._looks, self.text, depth + 1, **kept)
         asset = f"{len(self.text.assets)}.xml"
         self.text.assets[asset] = model.content.encode()
         return model, asset

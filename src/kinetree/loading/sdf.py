@@ -12,13 +12,13 @@ import math
 from itertools import chain
 
 from kinetree.errors import LoadError
+from kinetree.loading.build import build
+from kinetree.loading.diagnostics import Diagnostics
 from kinetree.loading.document import Document, Element
-from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
 from kinetree.loading.poses import composed, inverted, report_snapped, turned, turned_inertia
 from kinetree.loading.sdf_frames import MODEL, Frames, read_pose
 from kinetree.loading.source import Source, clipped
-from kinetree.loading.tree import build
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
@@ -68,15 +68,15 @@ _PASSED_OVER = {
 _FLATTEN = "write it out with: gz sdf -p"
 
 
-def load_sdf(source: Source, options: Options, findings: Findings) -> Model:
+def load_sdf(source: Source, options: Options, diagnostics: Diagnostics) -> Model:
     """Load an SDF file, which must contain exactly one model.
 
     Args:
         source: The file.
         options: The options of `load`.
-        findings: Collects warnings.
+        diagnostics: Collects warnings.
     """
-    document = Document(source, findings, {}, options.snap_angles)
+    document = Document(source, diagnostics, {}, options.snap_angles)
     model, gravity = _only_model(document)
     if gravity is not None and options.gravity is None:
         options = options._replace(gravity=gravity)
@@ -84,7 +84,7 @@ def load_sdf(source: Source, options: Options, findings: Findings) -> Model:
     for nested in model.iterchildren("model", "include"):
         raise document.error(nested, f"<{nested.tag}> in <model> is not read; {_FLATTEN}")
     if (model.findtext("static") or "").strip() in ("true", "1"):
-        findings.add("not read", "<static>: joints of the model move", model.sourceline)
+        diagnostics.add("not read", "<static>: joints of the model move", model.sourceline)
     frames = Frames(document, model)
     if len(frames.links) > _MOST:
         raise document.error(model, f"has more than {_MOST} links; split the file")
@@ -96,7 +96,7 @@ def load_sdf(source: Source, options: Options, findings: Findings) -> Model:
         _add_frame(document, frame, frames, links, joints)
     _place_roots(document, model, frames, links, joints, options)
     report_snapped(document)
-    return build(model.get("name") or "robot", links, joints, options, findings)
+    return build(model.get("name") or "robot", links, joints, options, diagnostics)
 
 
 def _only_model(document: Document) -> tuple[Element, tuple[float, ...] | None]:
@@ -121,10 +121,10 @@ def _link(document: Document, element: Element) -> BodySpec:
     name = document.text(element, "name")
     parts = document.parts(element, _LINK_PARTS, _PASSED_OVER["link"])
     if "gravity" in parts and (parts["gravity"].text or "").strip() in ("false", "0"):
-        document.findings.add("not read", f"<gravity>: gravity acts on link {name!r}", parts["gravity"].sourceline)
+        document.diagnostics.add("not read", f"<gravity>: gravity acts on link {name!r}", parts["gravity"].sourceline)
     inertial = parts.get("inertial")
     if inertial is None:
-        document.findings.add(
+        document.diagnostics.add(
             "links without <inertial>, with 1 kg and unit inertia as the specification says", f"link {name!r}",
             element.sourceline,
         )  # fmt: skip
@@ -238,10 +238,10 @@ def _bounds(document: Document, axes: list[Element], given: str, name: str) -> t
                 raise document.error(dynamics, f"<{key}> is negative; write its magnitude")
             values.add(value)
         if dynamics is not None and document.number_inside(lost.get("spring_stiffness"), 0.0) != 0.0:
-            document.findings.add("Kinetree does not model", f"the spring of joint {name!r}", dynamics.sourceline)
+            document.diagnostics.add("Kinetree does not model", f"the spring of joint {name!r}", dynamics.sourceline)
     for key, values in losses.items():
         if len(values) > 1:
-            document.findings.add(
+            document.diagnostics.add(
                 "not read", f"<{key}> of joint {name!r}, which differs between axes", axes[0].sourceline
             )
             values.clear()

@@ -13,12 +13,12 @@ import math
 from collections.abc import Mapping
 
 from kinetree.errors import LoadError
+from kinetree.loading.build import build
+from kinetree.loading.diagnostics import Diagnostics
 from kinetree.loading.document import Document, Element
-from kinetree.loading.findings import Findings
 from kinetree.loading.options import Options
 from kinetree.loading.poses import origin, report_snapped, turned_inertia, unit_axis
 from kinetree.loading.source import Source, clipped
-from kinetree.loading.tree import build
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
@@ -67,15 +67,15 @@ _INERTIAL_PARTS = frozenset(("origin", "mass", "inertia"))
 _MOMENTS = {"ixx": None, "ixy": 0.0, "ixz": 0.0, "iyy": None, "iyz": 0.0, "izz": None}
 
 
-def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
+def load_urdf(source: Source, options: Options, diagnostics: Diagnostics) -> Model:
     """Load a URDF file.
 
     Args:
         source: The file.
         options: The options of `load`.
-        findings: Collects warnings.
+        diagnostics: Collects warnings.
     """
-    document = Document(source, findings, _ATTRIBUTES, options.snap_angles)
+    document = Document(source, diagnostics, _ATTRIBUTES, options.snap_angles)
     robot = document.root
     document.known(robot)
     links: dict[str, BodySpec] = {}
@@ -100,7 +100,7 @@ def load_urdf(source: Source, options: Options, findings: Findings) -> Model:
             raise document.error(element, f"more than {2 * _MOST} links and joints; split the file")
     name = robot.get("name") or (source.path.stem if source.path else "robot")
     report_snapped(document)
-    return build(name, links, joints, options, findings)
+    return build(name, links, joints, options, diagnostics)
 
 
 def _twice(document: Document, element: Element, name: str) -> LoadError:
@@ -153,7 +153,7 @@ def _joint(document: Document, element: Element, name: str) -> JointSpec:
         mimic = _mimic(document, parts["mimic"]) if "mimic" in parts else None
     for unread in ("limit", "mimic") if nv != 1 else ():
         if unread in parts:
-            document.findings.unread(f"<{unread}> of a {given} joint", parts[unread].sourceline)
+            document.diagnostics.unread(f"<{unread}> of a {given} joint", parts[unread].sourceline)
     losses = constant(damping, nv), constant(friction, nv), constant(0.0, nv)
     return JointSpec(name, kind, parent, child, placement, axes, limits, *losses, mimic=mimic, line=line)
 
@@ -170,7 +170,7 @@ def _limits(document: Document, element: Element | None, given: str, joint: Elem
     """Limits of a joint with one coordinate. Missing lower and upper limits are zero [URDF]."""
     if element is None:
         if given in ("revolute", "prismatic"):
-            document.findings.add(
+            document.diagnostics.add(
                 "joints without <limit>, taken as unlimited", f"{joint.get('name')!r}", joint.sourceline
             )
         return unlimited("revolute")

@@ -23,10 +23,10 @@ import numpy as np
 
 from kinetree.errors import LoadError
 from kinetree.loading import usd_reader
-from kinetree.loading.findings import Findings
+from kinetree.loading.build import build
+from kinetree.loading.diagnostics import Diagnostics
 from kinetree.loading.options import Options
 from kinetree.loading.source import clipped
-from kinetree.loading.tree import build
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
@@ -53,22 +53,22 @@ _BIGGEST = 1e100
 _AXES = {"X": (1.0, 0.0, 0.0), "Y": (0.0, 1.0, 0.0), "Z": (0.0, 0.0, 1.0)}
 
 
-def load_usd(path: Path, options: Options, findings: Findings) -> Model:
+def load_usd(path: Path, options: Options, diagnostics: Diagnostics) -> Model:
     """Load a USD file.
 
     Args:
         path: The file.
         options: The options of `load`.
-        findings: Collects warnings.
+        diagnostics: Collects warnings.
     """
     stage = _read(path, options)
-    reader = _Stage(stage, findings)
+    reader = _Stage(stage, diagnostics)
     if options.gravity is None:
         options = options._replace(gravity=reader.gravity())
     links = reader.links()
     joints = reader.joints(links)
     reader.place_roots(links, joints, options)
-    return build(stage["name"] or path.stem, links, joints, options, findings)
+    return build(stage["name"] or path.stem, links, joints, options, diagnostics)
 
 
 def _read(path: Path, options: Options) -> dict[str, Any]:
@@ -109,33 +109,33 @@ class _Stage:
 
     Args:
         stage: From the child process.
-        findings: Collects warnings; its file is named in errors.
+        diagnostics: Collects warnings; its file is named in errors.
     """
 
-    def __init__(self, stage: dict[str, Any], findings: Findings) -> None:
-        self.stage, self.findings = stage, findings
+    def __init__(self, stage: dict[str, Any], diagnostics: Diagnostics) -> None:
+        self.stage, self.diagnostics = stage, diagnostics
         self.metres, self.kilograms = float(stage["metres"]), float(stage["kilograms"])
         for what, unit in (("metersPerUnit", self.metres), ("kilogramsPerUnit", self.kilograms)):
             if not (math.isfinite(unit) and 1e-12 < unit < 1e12):
                 raise self.error("the stage", f"{what} is {unit:g}; give a positive number")
         bodies, joints = stage["bodies"], stage["joints"]
         if len(bodies) > _MOST:
-            raise LoadError(f"has more than {_MOST} rigid bodies; split the file", findings.file)
+            raise LoadError(f"has more than {_MOST} rigid bodies; split the file", diagnostics.file)
         if not bodies:
-            raise LoadError("has no prim with PhysicsRigidBodyAPI; is it only a picture of a robot?", findings.file)
+            raise LoadError("has no prim with PhysicsRigidBodyAPI; is it only a picture of a robot?", diagnostics.file)
         self.names = _names([body["path"] for body in bodies])
         self.joint_names = _names([joint["path"] for joint in joints])
         self.poses = {body["path"]: self._pose(body) for body in bodies}
 
     def error(self, prim: str, problem: str) -> LoadError:
         """An error that names a prim."""
-        return LoadError(f"{clipped(prim, 200)}: {problem}", self.findings.file)
+        return LoadError(f"{clipped(prim, 200)}: {problem}", self.diagnostics.file)
 
     def gravity(self) -> tuple[float, ...]:
         """Acceleration of free fall [m/s²]: of the scene, or 9.81 against the stage's up axis."""
         scenes = self.stage["gravity"]
         if len(scenes) > 1:
-            self.findings.add("not read", f"physics scenes after the first, of {len(scenes)}")
+            self.diagnostics.add("not read", f"physics scenes after the first, of {len(scenes)}")
         down = tuple(-x for x in _AXES[self.stage["up"]])
         if not scenes:
             return tuple(9.81 * x for x in down)
@@ -167,7 +167,9 @@ class _Stage:
     def _link(self, body: dict[str, Any]) -> BodySpec:
         path, name = body["path"], self.names[body["path"]]
         if body["enabled"] is False or body["kinematic"] is True:
-            self.findings.add("not read", f"rigidBodyEnabled or kinematicEnabled of {path}: it moves like the others")
+            self.diagnostics.add(
+                "not read", f"rigidBodyEnabled or kinematicEnabled of {path}: it moves like the others"
+            )
         missing = [each for each in ("mass", "centerOfMass", "diagonalInertia") if not self._given(body, each)]
         if missing:
             raise self.error(
@@ -199,10 +201,10 @@ class _Stage:
         for joint in self.stage["joints"]:
             path, name = joint["path"], self.joint_names[joint["path"]]
             if joint["jointEnabled"] is False:
-                self.findings.add("not read", f"joint {path}, which is not enabled")
+                self.diagnostics.add("not read", f"joint {path}, which is not enabled")
                 continue
             if joint["excludeFromArticulation"] is True:
-                self.findings.add("not read", f"joint {path}, which closes a loop (excludeFromArticulation)")
+                self.diagnostics.add("not read", f"joint {path}, which closes a loop (excludeFromArticulation)")
                 continue
             if joint["type"] not in TYPES:
                 raise self.error(path, f"is a {joint['type'] or 'joint'}; Kinetree reads {', '.join(TYPES)}")
@@ -236,7 +238,7 @@ class _Stage:
         limits, nv, rotor = self._limits(joint, path, kind), KINDS[kind].nv, 0.0
         friction = joint["physxJoint:jointFriction"]
         if friction:
-            self.findings.add("not read", f"physxJoint:jointFriction of joint {path}, which has no unit")
+            self.diagnostics.add("not read", f"physxJoint:jointFriction of joint {path}, which has no unit")
         if joint["physxJoint:armature"]:
             self._require_finite(path, "physxJoint:armature", [joint["physxJoint:armature"]])
             if joint["physxJoint:armature"] < 0.0:
@@ -245,7 +247,7 @@ class _Stage:
             rotor = joint["physxJoint:armature"] * factor
         for schema in joint["schemas"]:
             if "Mimic" in schema:
-                self.findings.add("not read, so the joint is independent", f"{schema} of joint {path}")
+                self.diagnostics.add("not read, so the joint is independent", f"{schema} of joint {path}")
         placement, none = product(first, inverse(second)), constant(0.0, nv)
         made = JointSpec(name, kind, parent, child, HERE, axes, limits, none, none, constant(rotor, nv))
         if kind in ("fixed", "prismatic") or not second[:3, 3].any():
@@ -289,7 +291,7 @@ class _Stage:
             return unlimited(kind)
         if kind == "spherical":
             if any(joint[f"coneAngle{i}Limit"] is not None and joint[f"coneAngle{i}Limit"] >= 0.0 for i in (0, 1)):
-                self.findings.add("not read", f"cone angle limits of joint {path}")
+                self.diagnostics.add("not read", f"cone angle limits of joint {path}")
             return unlimited(kind)
         unit = math.pi / 180.0 if kind == "revolute" else self.metres
         lower, upper = (joint[name] if joint[name] is not None else side for name, side in
@@ -316,7 +318,7 @@ class _Stage:
                 raise LoadError(
                     f"joint {clipped(attached[0].name)} holds the robot to the world, so it cannot float; load it "
                     "without floating_base=True",
-                    self.findings.file,
+                    self.diagnostics.file,
                 )
             return
         if options.root is not None and not attached:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from kinetree.interop.mujoco_names import Names
+from kinetree.loading.diagnostics import Diagnostics
 from kinetree.loading.directory import Directory
-from kinetree.loading.findings import Findings
 from kinetree.loading.mjcf import compiled
 from kinetree.loading.mjcf_reduction import Reduction
 from kinetree.loading.source import Source
@@ -31,21 +31,21 @@ _UNPAINTED = (0.5, 0.5, 0.5, 1.0)
 
 
 def mjcf_visuals(
-    source: Source, findings: Findings, package_roots: Sequence[str | os.PathLike[str]] = ()
+    source: Source, diagnostics: Diagnostics, package_roots: Sequence[str | os.PathLike[str]] = ()
 ) -> list[Visual]:
     """The visuals of the bodies of a file.
 
     Args:
         source: The MJCF source.
-        findings: Collects what cannot be drawn.
+        diagnostics: Collects what cannot be drawn.
         package_roots: Directories from which meshes may be read, besides that of the file itself.
     """
-    reduction = Reduction(source, Directory(source, None, package_roots), findings, looks=True)
+    reduction = Reduction(source, Directory(source, None, package_roots), diagnostics, looks=True)
     # MuJoCo's warnings were already reported when the robot itself was loaded
-    return visuals_of(compiled(reduction, Findings(source.file)), findings)
+    return visuals_of(compiled(reduction, Diagnostics(source.file)), diagnostics)
 
 
-def visuals_of(model: Any, findings: Findings) -> list[Visual]:
+def visuals_of(model: Any, diagnostics: Diagnostics) -> list[Visual]:
     """The visuals of the bodies of a `mujoco.MjModel`."""
     names = Names(model)
     visuals: list[Visual] = []
@@ -58,7 +58,7 @@ def visuals_of(model: Any, findings: Findings) -> list[Visual]:
             continue
         shape = _SHAPES.get(int(model.geom_type[geom]))
         if shape is None:
-            findings.add("geoms that cannot be drawn", f"height field or SDF of body {body!r}")
+            diagnostics.add("geoms that cannot be drawn", f"height field or SDF of body {body!r}")
             continue
         placement = pose(matrix_of(np.array(model.geom_quat[geom])), np.array(model.geom_pos[geom]))
         red, green, blue, opacity = (float(x) for x in rgba)

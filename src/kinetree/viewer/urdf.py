@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from kinetree.errors import LoadError
+from kinetree.loading.diagnostics import Diagnostics
 from kinetree.loading.document import Document, Element
-from kinetree.loading.findings import Findings
 from kinetree.loading.poses import origin
 from kinetree.loading.source import Source
 from kinetree.model.specs import matrix_of_pose
@@ -22,15 +22,15 @@ _LARGEST = 1e4
 _Parts = list[Mesh]
 
 
-def urdf_visuals(source: Source, roots: meshes.Roots, findings: Findings) -> Iterator[Visual]:
+def urdf_visuals(source: Source, roots: meshes.Roots, diagnostics: Diagnostics) -> Iterator[Visual]:
     """The visuals of the links of a file; meshes are read on demand.
 
     Args:
         source: The URDF source.
         roots: Directories from which meshes may be read.
-        findings: Collects what cannot be drawn.
+        diagnostics: Collects what cannot be drawn.
     """
-    document = Document(source, Findings(source.file), _ATTRIBUTES)
+    document = Document(source, Diagnostics(source.file), _ATTRIBUTES)
     loaded: dict[str, _Parts | LoadError] = {}
 
     def mesh(name: str) -> _Parts:
@@ -55,7 +55,7 @@ def urdf_visuals(source: Source, roots: meshes.Roots, findings: Findings) -> Ite
             return list(_visual(document, link, element, named, mesh))
         except LoadError as error:
             what = f"link {link[:60]!r}" if error.file == document.file else error.file
-            findings.add(f"not drawn, {error.problem}", what, element.sourceline)
+            diagnostics.add(f"not drawn, {error.problem}", what, element.sourceline)
             return []
 
     return (

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kinetree.errors import InputError, LoadError
-from kinetree.loading.findings import Findings
+from kinetree.loading.diagnostics import Diagnostics
 from kinetree.loading.source import Source, usd_file
 from kinetree.viewer.geometry import Visual
 from kinetree.viewer.meshes import Roots
@@ -35,16 +35,16 @@ def read(source: Any, package_roots: Sequence[str | os.PathLike[str]] = ()) -> l
         raise LoadError("visuals are read from URDF and MJCF, not from USD", str(stage))
     text = Source.of(source)
     roots = Roots(package_roots, None if text.path is None else text.path.absolute().parent)
-    findings = Findings(text.file)
+    diagnostics = Diagnostics(text.file)
     kind = text.root.rpartition(":")[2]
     if kind == "robot":
         from kinetree.viewer.urdf import urdf_visuals
 
-        found: Iterable[Visual] = urdf_visuals(text, roots, findings)
+        found: Iterable[Visual] = urdf_visuals(text, roots, diagnostics)
     elif kind in ("mujoco", "mujocoinclude"):
         from kinetree.viewer.mjcf import mjcf_visuals
 
-        found = mjcf_visuals(text, findings, package_roots)
+        found = mjcf_visuals(text, diagnostics, package_roots)
     else:
         raise LoadError(f"visuals are read from URDF and MJCF, not from <{kind[:60]}>", text.file)
     kept: list[Visual] = []
@@ -53,8 +53,8 @@ def read(source: Any, package_roots: Sequence[str | os.PathLike[str]] = ()) -> l
         faces += len(visual.mesh.faces)
         if faces > MOST_FACES:
             problem = f"more than {MOST_FACES} triangles in all; nothing more is read or drawn, from here on"
-            findings.add(problem, repr(visual.body))
+            diagnostics.add(problem, repr(visual.body))
             break
         kept.append(visual)
-    findings.warn(stacklevel=3)
+    diagnostics.warn(stacklevel=3)
     return kept

@@ -10,7 +10,7 @@ from kinetree.errors import ModelWarning
 _LISTED = 40
 
 
-class Findings:
+class Diagnostics:
     """Collects findings about one file and reports them as one `ModelWarning` for each kind.
 
     Args:
