@@ -208,6 +208,10 @@ def _index(dimension: str) -> IndexEntity:
     return IndexEntity(dimension, size, {"index": lambda _, i: i}, dimension=dimension, role=_Index)
 
 
+for _dimension in _OF_TREES:  # texts name them when they are traced, but their code may come from the cache
+    _loops(_dimension)
+
+
 def _inner(name: str) -> str:
     """The dimension of a named size; no tree has one of this name."""
     return f"size {name}"
