@@ -38,8 +38,10 @@ def coriolis_matrix(tree: Tree, q: Indexed, v: Indexed, C: Indexed) -> None:
     for k, parent in tree.scatter():
         k.X = k.weight(q[k])
         V_p, rest_p = parent.V, parent.rest
-        k.V, k.rest = k.X @ V_p + k.H @ v[k], k.H @ Zeros()[k]
-        here = Here(k.X, k.V, k.rest, v[k], Zeros()[k], V_p, rest_p)
-        columns.vary_speed(tree, k, here, gyroscopic(k, k.V, v[k], scale=0.5), k.brackets(q[k], v[k]))
+        V_plus = k.X @ V_p
+        k.V, k.rest = V_plus + k.H @ v[k], k.H @ Zeros()[k]
+        gyroscopic(k, k.V, v[k])
+        here = Here(k.X, k.V, k.rest, v[k], Zeros()[k], V_p, rest_p, V_plus)
+        columns.vary_speed(tree, k, here, k.brackets(q[k], v[k]))
 
     columns.gather(tree, C)

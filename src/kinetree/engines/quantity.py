@@ -145,14 +145,12 @@ def differentiable_quantity(
     gradients: type[tuple[Any, ...]],
     *,
     guard: Guard | None = None,
-    any_node: Mapping[str, Algorithm] | None = None,
 ) -> Callable[[Declared[P, R]], Quantity[DifferentiableFunction[P, R]]]:
     """Declare a function with external wrenches and derivatives; see `DifferentiableFunction` for the arguments."""
 
     def declare(declared: Declared[P, R]) -> Quantity[DifferentiableFunction[P, R]]:
         def make(o: Any) -> DifferentiableFunction[P, R]:
-            chosen = derivatives if o.mechanism.first_general is None else {**derivatives, **(any_node or {})}
-            given = {"site": o.site, "guard": guard, "derivatives": chosen, "gradients": gradients}
+            given = {"site": o.site, "guard": guard, "derivatives": derivatives, "gradients": gradients}
             return DifferentiableFunction(declared.__name__, o.mechanism, algorithm, **given, **_described(declared))
 
         return _quantity(declared, make)

@@ -23,24 +23,11 @@ from kinetree.algorithms.coriolis_matrix import coriolis_matrix
 from kinetree.algorithms.energy import energy
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.inverse_dynamics import bias_forces, gravity_forces, inverse_dynamics
-from kinetree.algorithms.linearized.by_weights.gradients import (
-    forward_dynamics_vjp_by_weights,
-    inverse_dynamics_vjp_by_weights,
-)
 from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
 from kinetree.algorithms.linearized.forward_dynamics_vjp import forward_dynamics_vjp
-from kinetree.algorithms.linearized.hvp import (
-    forward_dynamics_hvp,
-    forward_dynamics_hvp_by_weights,
-    inverse_dynamics_hvp,
-    inverse_dynamics_hvp_by_weights,
-)
+from kinetree.algorithms.linearized.hvp import forward_dynamics_hvp, inverse_dynamics_hvp
 from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
 from kinetree.algorithms.linearized.inverse_dynamics_vjp import inverse_dynamics_vjp
-from kinetree.algorithms.linearized.jvp_by_weights import (
-    forward_dynamics_jvp_by_weights,
-    inverse_dynamics_jvp_by_weights,
-)
 from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.algorithms.mass_matrix_solve import (
@@ -70,16 +57,6 @@ if TYPE_CHECKING:
 
 _INVERSE_DERIVATIVES = {"jvp": inverse_dynamics_jvp, "vjp": inverse_dynamics_vjp, "hvp": inverse_dynamics_hvp}
 _FORWARD_DERIVATIVES = {"jvp": forward_dynamics_jvp, "vjp": forward_dynamics_vjp, "hvp": forward_dynamics_hvp}
-_INVERSE_BY_WEIGHTS = {
-    "jvp": inverse_dynamics_jvp_by_weights,
-    "vjp": inverse_dynamics_vjp_by_weights,
-    "hvp": inverse_dynamics_hvp_by_weights,
-}
-_FORWARD_BY_WEIGHTS = {
-    "jvp": forward_dynamics_jvp_by_weights,
-    "vjp": forward_dynamics_vjp_by_weights,
-    "hvp": forward_dynamics_hvp_by_weights,
-}
 
 
 class Dynamics(Manifold, Kinematics, Derivatives):
@@ -99,7 +76,6 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         inverse_dynamics,
         _INVERSE_DERIVATIVES,
         InverseGradients,
-        any_node=_INVERSE_BY_WEIGHTS,
     )
     def inverse_dynamics(
         self,
@@ -131,7 +107,6 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         _FORWARD_DERIVATIVES,
         ForwardGradients,
         guard=require_invertible,
-        any_node=_FORWARD_BY_WEIGHTS,
     )
     def forward_dynamics(
         self,

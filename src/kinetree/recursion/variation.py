@@ -63,6 +63,7 @@ class Here(NamedTuple):
         a: Joint accelerations.
         V_p: Velocity of the parent.
         alpha_p: Acceleration of the parent.
+        V_plus: Velocity of the parent where the node is, W V_p.
     """
 
     X: Any
@@ -72,6 +73,7 @@ class Here(NamedTuple):
     a: Array
     V_p: Any
     alpha_p: Any
+    V_plus: Any
 
 
 def variation(k: Any, here: Here) -> Variation:
@@ -87,7 +89,7 @@ def variation(k: Any, here: Here) -> Variation:
 
 def _rigid(k: Any, here: Here) -> Variation:
     """[JR] Eq. 3.3, with Ḣ and Ḧ split as in `algorithms.linearized`."""
-    V_plus, alpha_plus = here.X @ here.V_p, here.X @ here.alpha_p
+    V_plus, alpha_plus = here.V_plus, here.X @ here.alpha_p
     own = [k.H @ unit for unit in np.eye(len(here.v))]
     theta = [V_plus.cross(h) for h in own]
     zeta_q = [alpha_plus.cross(h) + V_plus.cross(turned) for h, turned in zip(own, theta, strict=True)]
@@ -125,33 +127,46 @@ def _by_duals(k: Any, here: Here) -> Variation:
     return Variation(*moved, *forces, _rows(weights), _rows(maps), *springs)
 
 
-class Gyroscopic(NamedTuple):
-    """The inertial force of a node at zero acceleration, and how it changes with velocities.
-
-    Attributes:
-        force: b, the force.
-        M_hat: The inertial force per unit ϑ at given ζ; has `@` and `transposed`.
-    """
-
-    force: Any
-    M_hat: CoriolisInertia | DenseCoriolis
-
-
-def gyroscopic(k: Any, V: Any, v: Array, scale: float = 1.0) -> Gyroscopic:
-    """For a node with velocity V and joint velocities v. For rigid bodies, b = ½ M̂ V ([JR] Eqs. 2.7, 2.8).
+def gyroscopic(k: Any, V: Any, v: Array) -> Any:
+    """b(k), and for rigid bodies B = ½ M̂ in a hidden field, for this loop and later ones: b = B V ([JR] Eq. 2.7).
 
     Args:
         k: The node.
         V: Its velocity.
         v: Its joint velocities.
-        scale: Factor of M̂.
+    """
+    kind, _ = k.formulas()
+    if kind.moving:
+        return k.gyroscopic(V, v)
+    B = CoriolisInertia.of(k.M, V)
+    k.keep("B", B)
+    return B @ V
+
+
+def coriolis_inertia(k: Any, V: Any, v: Array, scale: float = 1.0) -> CoriolisInertia | DenseCoriolis:
+    """M̂, the inertial force of a node per unit ϑ at given ζ; after `gyroscopic`, with the same arguments.
+
+    Args:
+        k: The node.
+        V: Its velocity.
+        v: Its joint velocities.
+        scale: Factor of the result.
     """
     kind, c = k.formulas()
     if not kind.moving:
-        B = CoriolisInertia.of(k.M, V)
-        return Gyroscopic(B @ V, B * (2.0 * scale))
+        B: CoriolisInertia = k.kept("B")
+        return B * (2.0 * scale)
     M_hat = kind.coriolis_inertia(c, k.kept("q"), v, V) if kind.rigid_multibody else _coriolis_inertia(k, V, v)
-    return Gyroscopic(k.gyroscopic(V, v), DenseCoriolis.of(M_hat * scale))
+    dense: DenseCoriolis = DenseCoriolis.of(M_hat * scale)
+    return dense
+
+
+def coriolis_momentum(k: Any, V: Any, v: Array, omega: Any) -> Any:
+    """M̂ᵀ ω for a virtual velocity ω; otherwise as `coriolis_inertia`."""
+    kind, _ = k.formulas()
+    if not kind.moving:
+        return k.kept("B").transposed(omega) * 2.0
+    return coriolis_inertia(k, V, v).transposed(omega)
 
 
 def _coriolis_inertia(k: Any, V: Any, v: Array) -> Array:
@@ -198,6 +213,92 @@ def cross(twists: Sequence[int], V: Array, x: Array) -> Array:
         at = slice(start, start + 6)
         found[at] = Motion(V[at]).cross(Motion(x[at])).data
     return np.array(found)
+
+
+class Direction(NamedTuple):
+    """A direction of change: of a node's configuration (a tangent), velocities and, if they change, accelerations."""
+
+    q: Array
+    v: Array
+    a: Array | None = None
+
+
+class Change(NamedTuple):
+    """Changes of a node along a direction.
+
+    Attributes:
+        theta: ϑ.
+        zeta: ζ.
+        force: Change of its inertial force, in coordinates that move along.
+        spring: Change of the forces of its springs and dampers, (n,).
+    """
+
+    theta: Any
+    zeta: Any
+    force: Any
+    spring: Array
+
+
+def change(k: Any, here: Here, along: Direction, theta_p: Any, zeta_p: Any) -> Change:
+    """The change of a node along a direction; after `gyroscopic`.
+
+    Args:
+        k: The node.
+        here: Its state.
+        along: The direction.
+        theta_p: ϑ of its parent.
+        zeta_p: ζ of its parent.
+    """
+    kind, c = k.formulas()
+    if not kind.moving:
+        return _rigid_change(k, here, along, theta_p, zeta_p)
+    q, (_, V, alpha, v, a, V_p, alpha_p, _) = k.kept("q"), here
+    x, faster = joined(q, k.manifold.rates(q, along.q), OF_NODE), joined(v, along.v, OF_NODE)
+    W, H, M = kind.weight(c, x), kind.joint_map(c, x), kind.inertia(c, x)
+    k.keep("W along", _rate(W))
+    k.keep("H along", _rate(H))
+    pushed = a if along.a is None else joined(a, along.a, OF_NODE)
+    turned_p = zeta_p - V_p.cross(theta_p) if isinstance(V_p, Motion) else zeta_p
+    moving_p = joined(V_p, theta_p, OF_NODE)
+    theta = _rate(W @ moving_p + H @ faster)
+    moving = joined(V, theta, OF_NODE)
+    rate = _rate(W @ joined(alpha_p, turned_p, OF_NODE) + H @ pushed + kind.coriolis(c, x, faster, moving, moving_p))
+    force = _rate(M @ joined(alpha, rate, OF_NODE) + kind.gyroscopic(c, x, faster, moving))
+    return Change(theta, rate + cross(kind.twists, V, theta), force, _rate(kind.resistance(c, x, faster)))
+
+
+def _rigid_change(k: Any, here: Here, along: Direction, theta_p: Any, zeta_p: Any) -> Change:
+    """[JR] Eq. 3.3."""
+    V_plus, alpha_plus = here.V_plus, here.X @ here.alpha_p
+    turn, push = k.H @ along.q, k.H @ along.v
+    psi_rate = V_plus.cross(turn)  # Ψ̇ dq
+    theta = here.X @ theta_p + push + psi_rate
+    zeta = here.X @ zeta_p + (here.V + V_plus).cross(push) + alpha_plus.cross(turn) + V_plus.cross(psi_rate)
+    zeta = zeta if along.a is None else zeta + k.H @ along.a
+    return Change(theta, zeta, k.M @ zeta + (k.kept("B") @ theta) * 2.0, np.zeros(len(here.v)))
+
+
+def change_back(k: Any, X: Any, dq: Array, force: Any, change: Any) -> Any:
+    """The change of Wᵀ f along a tangent dq, given f and its change; after `change` with this tangent.
+
+    Args:
+        k: The node.
+        X: Its weight.
+        dq: The tangent.
+        force: f.
+        change: Change of f.
+    """
+    kind, _ = k.formulas()
+    if not kind.moving:
+        return X.T @ (change + (k.H @ dq).cross(force))  # H̃* f δθ, for the ancestors only
+    return X.T @ change + _rate(joined(X, k.kept("W along"), OF_NODE).T @ force)
+
+
+def change_of_joint(k: Any, force: Any, change: Any) -> Array:
+    """The change of Hᵀ f, (n,), given f and its change; after `change`."""
+    kind, _ = k.formulas()
+    projected: Array = k.H.T @ change
+    return projected + _rate(joined(k.H, k.kept("H along"), OF_NODE).T @ force) if kind.moving else projected
 
 
 def turned_velocities(k: Any, X: Any, V_p: Any, v: Array) -> list[Any]:

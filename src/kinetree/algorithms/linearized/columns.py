@@ -12,7 +12,7 @@ import numpy as np
 from kinetree.algorithms import composite_inertia
 from kinetree.recursion.contract import components, describe, rebuild
 from kinetree.recursion.tree import Tree
-from kinetree.recursion.variation import Gyroscopic, Here, columns, drag, swung, variation
+from kinetree.recursion.variation import Here, columns, coriolis_inertia, drag, swung, variation
 from kinetree.spatial.dense import DenseCoriolis
 from kinetree.spatial.inertia import CoriolisInertia
 from kinetree.spatial.value import Array
@@ -24,35 +24,36 @@ def start(tree: Tree) -> None:
     tree.world.R_hat = CoriolisInertia.zero() if tree.rigid_bodies else DenseCoriolis.of(np.zeros((6, 6)))
 
 
-def vary(tree: Tree, k: Any, here: Here, turning: Gyroscopic) -> None:
-    """Set what `gather` needs of a node, in the loop that computes its state."""
+def vary(tree: Tree, k: Any, here: Here) -> None:
+    """Set what `gather` needs of a node, in the loop that computes its state; after `gyroscopic`."""
     change = variation(k, here)
-    _inertias(tree, k, here, turning)
+    _inertias(tree, k, here, 1.0)
     k.theta, k.zeta_q, k.zeta_v = change.theta, change.zeta_q, change.zeta_v
     k.force_q, k.force_v, k.drag = change.force_q, change.force_v, drag(k, here.X, here.V, here.v, here.V_p)
     k.weights, k.maps, k.spring_q, k.spring_v = change.weights, change.maps, change.spring_q, change.spring_v
 
 
-def vary_speed(tree: Tree, k: Any, here: Here, turning: Gyroscopic, brackets: Array) -> None:
+def vary_speed(tree: Tree, k: Any, here: Here, brackets: Array) -> None:
     """Set what `gather` needs to give the Coriolis matrix for ∂τ/∂v: all of it halved, and without dampers.
+
+    After `gyroscopic`.
 
     Args:
         tree: The mechanism.
         k: The node.
         here: Its state, at rest except for velocities.
-        turning: Its gyroscopic force, with half of M̂.
         brackets: Matrix of the Lie brackets with its joint velocities, (n, n).
     """
     change, n = variation(k, here), len(here.v)
-    _inertias(tree, k, here, turning)
+    _inertias(tree, k, here, 0.5)
     turned = columns([k.H @ column for column in brackets.T], k.dimension)
     k.zeta_v, k.force_v = (change.zeta_v + turned) * 0.5, change.force_v * 0.5
     k.drag = drag(k, here.X, here.V, here.v, here.V_p) * 0.5
     k.spring_v = np.zeros((n, n))
 
 
-def _inertias(tree: Tree, k: Any, here: Here, turning: Gyroscopic) -> None:
-    M_hat = turning.M_hat
+def _inertias(tree: Tree, k: Any, here: Here, scale: float) -> None:
+    M_hat = coriolis_inertia(k, here.V, here.v, scale)
     k.R = composite_inertia.own(tree, k)
     k.R_hat = M_hat if tree.rigid_bodies else DenseCoriolis.of(M_hat.matrix())
     k.none = k.M @ (k.H @ np.zeros(len(here.v)))  # the type of forces

@@ -23,16 +23,16 @@ from __future__ import annotations
 from typing import Any
 
 from kinetree.algorithms import articulated_inertia
-from kinetree.algorithms.linearized.inverse_dynamics_jvp import tangent
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.inertia import CoriolisInertia
+from kinetree.recursion.variation import Direction, Here, change, change_back, change_of_joint, gyroscopic
 from kinetree.spatial.motion import Force, Motion
 
 
 @algorithm(
-    q=("q",), v=("v",), tau=("v",), dq=("v",), dv=("v",), dtau=("v",), wrench=("frames", 6), da=("v",), outputs=("da",)
-)
+    q=("q",), v=("v",), tau=("v",), dq=("v",), dv=("v",), dtau=("v",), wrench=("frames", 6), da=("v",),
+    outputs=("da",), any_node=True,
+)  # fmt: skip
 def forward_dynamics_jvp(
     tree: Tree,
     q: Indexed,
@@ -68,8 +68,7 @@ def forward_dynamics_jvp(
     articulated_inertia.start(tree)
 
     for k, parent in tree.scatter():
-        k.X = k.weight(q[k])
-        motion(k, k.X @ parent.V, v[k])
+        motion(k, parent, q[k], v[k])
 
     for frame, carrier in tree.frames():
         push(carrier, frame.X.T @ Force(wrench[frame]))
@@ -77,44 +76,48 @@ def forward_dynamics_jvp(
     for k, parent in tree.gather():
         z = k.z + k.P @ k.a
         articulated_inertia.hinge(k, parent)
-        epsilon = tau[k] - k.H.T @ z
+        epsilon = tau[k] - k.resistance(q[k], v[k]) - k.H.T @ z
         k.nu = k.D.solve(epsilon)
         parent.z += k.X.T @ (z + k.G @ epsilon)
 
     for k, parent in tree.scatter():
-        V_plus, alpha_plus = k.X @ parent.V, k.X @ parent.alpha
-        k.alpha = alpha_plus + k.H @ (k.nu - k.G.T @ alpha_plus) + k.a
-        turn = tangent(k, parent, V_plus, alpha_plus, dq[k], dv[k])
-        k.theta, k.zeta = turn.theta, turn.zeta
+        V_p, alpha_p = parent.V, parent.alpha
+        alpha_plus = k.X @ alpha_p
+        acceleration = k.nu - k.G.T @ alpha_plus
+        k.alpha = alpha_plus + k.H @ acceleration + k.a
         k.f = k.f + k.M @ k.alpha
-        k.dz = k.M @ k.zeta + (k.M_hat @ k.theta) * 2.0
+        here = Here(k.X, k.V, k.alpha, v[k], acceleration, V_p, alpha_p, k.V_plus)
+        moved = change(k, here, Direction(dq[k], dv[k]), parent.theta, parent.zeta)
+        k.theta, k.zeta, k.dz, k.spring = moved
 
     for k, parent in tree.gather():
-        epsilon = dtau[k] - k.H.T @ k.dz
+        epsilon = dtau[k] - k.spring - change_of_joint(k, k.f, k.dz)
         k.dnu = k.D.solve(epsilon)
-        turned = (k.H @ dq[k]).cross(k.f)  # H̃* f δθ, for the ancestors only
-        parent.dz += k.X.T @ (k.dz + turned + k.G @ epsilon)
+        parent.dz += change_back(k, k.X, dq[k], k.f, k.dz + k.G @ epsilon)
         parent.f += k.X.T @ k.f
 
     for k, parent in tree.scatter():
         response_plus = k.X @ parent.response
-        change = k.dnu - k.G.T @ response_plus
-        k.response = response_plus + k.H @ change
-        da[k] = change
+        response = k.dnu - k.G.T @ response_plus
+        k.response = response_plus + k.H @ response
+        da[k] = response
 
 
-def motion(k: Any, V_plus: Motion, v: Any) -> None:
-    """Set V, the Coriolis acceleration a, M̂, the gyroscopic force z, and the initial values of f and P.
+def motion(k: Any, parent: Any, q: Any, v: Any) -> None:
+    """Set X, V, the Coriolis acceleration a, the gyroscopic force z, and the initial values of f and P.
 
     Args:
-        k: A node with X.
-        V_plus: The parent's velocity, in the node's coordinates.
-        v: The node's joint velocities.
+        k: The node.
+        parent: Its parent, with V.
+        q: The node's configuration.
+        v: Its joint velocities.
     """
-    k.V = V_plus + k.H @ v
-    k.a = k.coriolis(k.V, v)
-    k.M_hat = CoriolisInertia.of(k.M, k.V)
-    k.z = k.f = k.M_hat @ k.V  # Eq. 2.7
+    k.X = k.weight(q)
+    V_p = parent.V
+    k.V_plus = k.X @ V_p
+    k.V = k.V_plus + k.H @ v
+    k.a = k.coriolis(k.V, v, V_p)
+    k.z = k.f = gyroscopic(k, k.V, v)  # Eq. 2.7
     k.P = k.M.articulated()
 
 

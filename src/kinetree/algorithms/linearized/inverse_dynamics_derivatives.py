@@ -53,11 +53,11 @@ def inverse_dynamics_derivatives(
     for k, parent in tree.scatter():
         k.X = k.weight(q[k])
         V_p, alpha_p = parent.V, parent.alpha
-        k.V = k.X @ V_p + k.H @ v[k]
+        V_plus = k.X @ V_p
+        k.V = V_plus + k.H @ v[k]
         k.alpha = k.X @ alpha_p + k.H @ a[k] + k.coriolis(k.V, v[k], V_p)
-        turning = gyroscopic(k, k.V, v[k])
-        k.f = k.M @ k.alpha + turning.force  # Eq. 2.9
-        columns.vary(tree, k, Here(k.X, k.V, k.alpha, v[k], a[k], V_p, alpha_p), turning)
+        k.f = k.M @ k.alpha + gyroscopic(k, k.V, v[k])  # Eq. 2.9
+        columns.vary(tree, k, Here(k.X, k.V, k.alpha, v[k], a[k], V_p, alpha_p, V_plus))
 
     for frame, carrier in tree.frames():
         carrier.f -= frame.X.T @ Force(wrench[frame])

@@ -6,7 +6,8 @@
     force      gather     force f, its change ν, δτ                                           Eq. 3.5
 
 Everything is in body coordinates, in which vectors that merely rotate with a body are constant: ϑ and ζ are δV and δα
-without this rotation, and a wrench that is constant in its frame's coordinates contributes to f only.
+without this rotation, and a wrench that is constant in its frame's coordinates contributes to f only. Changes of rigid
+bodies have closed forms; other nodes evaluate their formulas once on dual numbers (`recursion.variation`).
 
 Corrections to the paper: 2 M̂ ϑ for M̂ ϑ, H̃* f δθ for H̃ f; see the package for joints with several degrees of freedom.
 
@@ -16,17 +17,16 @@ Corrections to the paper: 2 M̂ ϑ for M̂ ϑ, H̃* f δθ for H̃ f; see the pa
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.inertia import CoriolisInertia
+from kinetree.recursion.variation import Direction, Here, change, change_back, change_of_joint, gyroscopic
 from kinetree.spatial.motion import Force, Motion
 
 
 @algorithm(
-    q=("q",), v=("v",), a=("v",), dq=("v",), dv=("v",), da=("v",), wrench=("frames", 6), dtau=("v",), outputs=("dtau",)
-)
+    q=("q",), v=("v",), a=("v",), dq=("v",), dv=("v",), da=("v",), wrench=("frames", 6), dtau=("v",),
+    outputs=("dtau",), any_node=True,
+)  # fmt: skip
 def inverse_dynamics_jvp(
     tree: Tree,
     q: Indexed,
@@ -60,45 +60,19 @@ def inverse_dynamics_jvp(
 
     for k, parent in tree.scatter():
         k.X = k.weight(q[k])
-        V_plus, alpha_plus = k.X @ parent.V, k.X @ parent.alpha
+        V_p, alpha_p = parent.V, parent.alpha
+        V_plus = k.X @ V_p
         k.V = V_plus + k.H @ v[k]
-        k.alpha = alpha_plus + k.H @ a[k] + k.coriolis(k.V, v[k])
-        turn = tangent(k, parent, V_plus, alpha_plus, dq[k], dv[k])
-        k.theta = turn.theta
-        k.zeta = turn.zeta + k.H @ da[k]
-        M_hat = CoriolisInertia.of(k.M, k.V)
-        k.f = k.M @ k.alpha + M_hat @ k.V  # Eq. 2.9
-        k.nu = k.M @ k.zeta + (M_hat @ k.theta) * 2.0
+        k.alpha = k.X @ alpha_p + k.H @ a[k] + k.coriolis(k.V, v[k], V_p)
+        k.f = k.M @ k.alpha + gyroscopic(k, k.V, v[k])  # Eq. 2.9
+        here = Here(k.X, k.V, k.alpha, v[k], a[k], V_p, alpha_p, V_plus)
+        moved = change(k, here, Direction(dq[k], dv[k], da[k]), parent.theta, parent.zeta)
+        k.theta, k.zeta, k.nu, k.spring = moved
 
     for frame, carrier in tree.frames():
         carrier.f -= frame.X.T @ Force(wrench[frame])
 
     for k, parent in tree.gather():
-        dtau[k] = k.H.T @ k.nu + k.armature * da[k]
-        parent.nu += k.X.T @ (k.nu + (k.H @ dq[k]).cross(k.f))  # H̃* f δθ, for the ancestors only
+        dtau[k] = change_of_joint(k, k.f, k.nu) + k.spring + k.armature * da[k]
+        parent.nu += change_back(k, k.X, dq[k], k.f, k.nu)
         parent.f += k.X.T @ k.f
-
-
-class Tangent(NamedTuple):
-    """The changes of a node's motion due to dq and dv, net of its rotation."""
-
-    theta: Motion
-    zeta: Motion
-
-
-def tangent(k: Any, parent: Any, V_plus: Motion, alpha_plus: Motion, dq: Any, dv: Any) -> Tangent:
-    """[JR] Eq. 3.3: ϑ, and ζ without the contribution of da.
-
-    Args:
-        k: A node with X and V.
-        parent: Its parent, with theta and zeta.
-        V_plus: The parent's velocity, in the node's coordinates.
-        alpha_plus: The parent's acceleration, in the node's coordinates.
-        dq: The node's part of the direction of q.
-        dv: The node's part of the direction of v.
-    """
-    turn, push = k.H @ dq, k.H @ dv
-    psi_rate = V_plus.cross(turn)  # Ψ̇ dq
-    theta = k.X @ parent.theta + push + psi_rate
-    zeta = k.X @ parent.zeta + (k.V + V_plus).cross(push) + alpha_plus.cross(turn) + V_plus.cross(psi_rate)
-    return Tangent(theta, zeta)

@@ -1,12 +1,12 @@
 """Gradients of wᵀτ: wᵀ ∂τ/∂q, wᵀ ∂τ/∂v and wᵀ M. Cost O(n), twice inverse dynamics.
 
     pass       loop       computes                                                 source
-    motion     scatter    V, α; virtual velocity W of joint velocities w             transpose of Lemma 3.1
+    motion     scatter    V, α, force f; virtual velocity ω of joint velocities w    transpose of Lemma 3.1
     wrenches   frames     external forces on the bodies
-    gradient   gather     forces f; momenta g = Σ M W and ĝ = Σ 2 M̂ᵀ W; gradients
+    gradient   gather     forces f; momenta g = Σ M ω and ĝ = Σ M̂ᵀ ω; gradients
 
-Transposed, the operators of Lemma 3.1 are again one scatter and one gather. With (V × h)ᵀ f = −hᵀ (V ×* f), every
-gradient is the component along H of a single force. Everything is in body coordinates.
+Transposed, the operators of Lemma 3.1 are again one scatter and one gather. With ϑ and ζ per degree of freedom
+(`recursion.variation`), the gradients are products of g with ζ, of ĝ with ϑ, and of f with the change of ω.
 
 [JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
      Systems, Man and Cybernetics 23, 1993.
@@ -14,17 +14,26 @@ gradient is the component along H of a single force. Everything is in body coord
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.contract import components, describe, rebuild
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.inertia import CoriolisInertia
+from kinetree.recursion.variation import (
+    Here,
+    columns,
+    coriolis_momentum,
+    drag,
+    gyroscopic,
+    turned_velocities,
+    variation,
+)
 from kinetree.spatial.motion import Force, Motion
 
 
 @algorithm(
     q=("q",), v=("v",), a=("v",), w=("v",), wrench=("frames", 6), dq=("v",), dv=("v",), da=("v",),
-    outputs=("dq", "dv", "da"),
+    outputs=("dq", "dv", "da"), any_node=True,
 )  # fmt: skip
 def inverse_dynamics_vjp(
     tree: Tree,
@@ -50,54 +59,71 @@ def inverse_dynamics_vjp(
         dv: wᵀ ∂τ/∂v, (nv,).
         da: wᵀ M, (nv,).
     """
-    tree.world.V = Motion.zero()
-    tree.world.alpha = -tree.gravity
-    tree.world.W = Motion.zero()
-    tree.world.f = Force.zero()
-    tree.world.g = Force.zero()
-    tree.world.g_hat = Force.zero()
+    start(tree)
 
     for k, parent in tree.scatter():
         k.X = k.weight(q[k])
-        k.V_plus, k.alpha_plus, k.W_plus = k.X @ parent.V, k.X @ parent.alpha, k.X @ parent.W
-        k.V = k.V_plus + k.H @ v[k]
-        k.alpha = k.alpha_plus + k.H @ a[k] + k.coriolis(k.V, v[k])
-        k.W = k.W_plus + k.H @ w[k]
-        M_hat = CoriolisInertia.of(k.M, k.V)
-        k.f = k.M @ k.alpha + M_hat @ k.V
-        k.g = k.M @ k.W
-        k.g_hat = M_hat.transposed(k.W) * 2.0
+        V_p, alpha_p = parent.V, parent.alpha
+        V_plus = k.X @ V_p
+        k.V = V_plus + k.H @ v[k]
+        k.alpha = k.X @ alpha_p + k.H @ a[k] + k.coriolis(k.V, v[k], V_p)
+        k.f = k.M @ k.alpha + gyroscopic(k, k.V, v[k])
+        vary(k, Here(k.X, k.V, k.alpha, v[k], a[k], V_p, alpha_p, V_plus), parent.omega, w[k])
 
     for frame, carrier in tree.frames():
         carrier.f -= frame.X.T @ Force(wrench[frame])
 
     for k, parent in tree.gather():
-        pull = gradient(k)
-        dq[k], dv[k] = k.H.T @ pull.q, k.H.T @ pull.v
+        dq[k], dv[k] = gradient(k)
         da[k] = k.H.T @ k.g + k.armature * w[k]
         hand_down(k, parent)
 
 
-class Gradient(NamedTuple):
-    """Forces whose components along H are the gradients with respect to q and v."""
+def start(tree: Tree) -> None:
+    """Initialise what the other functions here read and add to on the world."""
+    tree.world.V = Motion.zero()
+    tree.world.alpha = -tree.gravity
+    tree.world.omega = Motion.zero()
+    tree.world.f = Force.zero()
+    tree.world.g = Force.zero()
+    tree.world.g_hat = Force.zero()
 
-    q: Force
-    v: Force
 
-
-def gradient(k: Any) -> Gradient:
-    """Rows of Lemma 3.1, transposed: Ψ̈ᵀ g + Ψ̇ᵀ ĝ + (H̃*f)ᵀ W⁺ and (Ṡ + Ψ̇)ᵀ g + Hᵀ ĝ, each before Hᵀ.
+def vary(k: Any, here: Here, omega_p: Any, w: Any) -> None:
+    """Set ω, its momenta, and what the gradients need of a node.
 
     Args:
-        k: A node with V, V_plus, alpha_plus, W_plus and the gathered f, g and g_hat.
+        k: The node; after `gyroscopic`.
+        here: Its state.
+        omega_p: ω of its parent.
+        w: Its virtual joint velocities.
     """
-    by_q = k.V_plus.cross(k.V_plus.cross(k.g) - k.g_hat) - k.alpha_plus.cross(k.g) - k.W_plus.cross(k.f)
-    by_v = k.g_hat - (k.V + k.V_plus).cross(k.g)
-    return Gradient(by_q, by_v)
+    change = variation(k, here)
+    k.omega = here.X @ omega_p + k.H @ w
+    k.g = k.M @ k.omega
+    k.g_hat = coriolis_momentum(k, here.V, here.v, k.omega)
+    k.theta, k.zeta_q, k.zeta_v = change.theta, change.zeta_q, change.zeta_v
+    k.drag = drag(k, here.X, here.V, here.v, here.V_p)
+    k.omega_q = columns(turned_velocities(k, here.X, omega_p, w), k.dimension)
+    omega = components(k.omega)
+    k.own_q = change.force_q.T @ omega + change.spring_q.T @ w
+    k.own_v = change.force_v.T @ omega + change.spring_v.T @ w
+
+
+def gradient(k: Any) -> tuple[Any, Any]:
+    """Gradients with respect to a node's q and v: rows of Lemma 3.1, transposed.
+
+    Args:
+        k: A node with the fields of `vary` and the gathered f, g and g_hat.
+    """
+    f, g, g_hat = components(k.f), components(k.g), components(k.g_hat)
+    by_q = k.theta.T @ g_hat + k.zeta_q.T @ g + k.omega_q.T @ f + k.own_q
+    return by_q, k.H.T @ k.g_hat + k.zeta_v.T @ g + k.own_v
 
 
 def hand_down(k: Any, parent: Any) -> None:
     """Add f, g and ĝ to the parent's."""
+    g, back = k.g, k.X.T @ k.g_hat
     parent.f += k.X.T @ k.f
-    parent.g += k.X.T @ k.g
-    parent.g_hat += k.X.T @ k.g_hat
+    parent.g += k.X.T @ g
+    parent.g_hat += back + rebuild(describe(back), k.drag.T @ components(g))

@@ -90,8 +90,9 @@ def forward_dynamics_derivatives_by_weights(
         inverse_rows_outward(tree, k, parent, A, Minv)
         for c in tree.onward(k):
             Minv[c, k] = Minv[k, c]
-        here = Here(k.X, k.V, k.alpha, v[k], k.acceleration, V_p, alpha_p)
-        columns.vary(tree, k, here, gyroscopic(k, k.V, v[k]))
+        here = Here(k.X, k.V, k.alpha, v[k], k.acceleration, V_p, alpha_p, k.X @ V_p)
+        gyroscopic(k, k.V, v[k])
+        columns.vary(tree, k, here)
 
     columns.gather(tree, _Entries(tau_v), dq=_Entries(tau_q))
 
