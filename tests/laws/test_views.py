@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree.algorithms.center_of_mass import center_of_mass
 from kinetree.algorithms.coriolis_matrix import coriolis_matrix
 from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES, VELOCITY_DERIVATIVES
 from kinetree.algorithms.kinematics import (
@@ -17,7 +18,12 @@ from kinetree.algorithms.kinematics import (
     JACOBIANS_DOT_V,
     VELOCITIES,
 )
+from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
+from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
+from kinetree.algorithms.linearized.forward_dynamics_vjp import forward_dynamics_vjp
 from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
+from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
+from kinetree.algorithms.linearized.inverse_dynamics_vjp import inverse_dynamics_vjp
 from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.algorithms.regressor import regressor
@@ -43,7 +49,8 @@ TEXTS: dict[str, Algorithm] = {
         mass_matrix,
         mass_matrix_inverse,
         coriolis_matrix,
-        inverse_dynamics_derivatives,
+        *(inverse_dynamics_derivatives, forward_dynamics_derivatives),
+        *(inverse_dynamics_jvp, inverse_dynamics_vjp, forward_dynamics_jvp, forward_dynamics_vjp),
         regressor,
         *(text for by_reference in FRAMES for text in by_reference.values()),
     )
@@ -176,6 +183,12 @@ def test_the_parent_does_not_reveal_its_motions(engine: str) -> None:
 
     with pytest.raises(ContractError, match="available only from a loop's own node k"):
         ENGINES[engine](in_common_frame(of_parent))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_gathered_on_the_world_is_not_read(engine: str) -> None:
+    with pytest.raises(ContractError, match=r"center_of_mass\.py:\d+|composite_inertia\.py:\d+: `world\.R` is read"):
+        ENGINES[engine](in_common_frame(center_of_mass))
 
 
 @pytest.mark.parametrize("of_view", [True, False])

@@ -1,6 +1,11 @@
 """Centre of mass, its Jacobian, and the centroidal momentum matrix. Cost O(n) each.
 
-Momenta are formed in the frame of each tree. For momenta about the centre of mass, it is computed first.
+With locked joints, all that a node carries is one body: its momentum per unit velocity of the node's joint is R H with
+the composite inertia R. For momenta about the centre of mass, the centre is computed first.
+
+Far from the world's origin, the coordinates of the centre of mass are rounded to fewer digits than the robot's size
+needs. So poses are relative to a point that moves with the robot (see `recursion.common_frame`), and the first moment
+that remains about the rounded centre corrects it.
 
 [OGL13] D. Orin, A. Goswami, S.-H. Lee, "Centroidal dynamics of a humanoid robot", Autonomous Robots 35, 2013.
 """
@@ -11,16 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms import tree_frame
+from kinetree.algorithms import composite_inertia
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
-from kinetree.spatial.vector3 import cross, stack
+from kinetree.spatial.vector3 import cross, stack, sum_with_error
 
 
-@algorithm(q=("q",), com=(3,), outputs=("com",))
+@algorithm(q=("q",), com=(3,), outputs=("com",), any_node=True)
 def center_of_mass(tree: Tree, q: Indexed, com: Indexed) -> None:
     """Centre of mass of all bodies in the world frame.
 
@@ -29,11 +35,20 @@ def center_of_mass(tree: Tree, q: Indexed, com: Indexed) -> None:
         q: Configuration, (nq,).
         com: Centre of mass, (3,) [m].
     """
-    _composite_momenta(tree, q, None)
-    com[...] = tree.world.moment / tree.world.R.mass
+    composite_inertia.start(tree)
+
+    for k, _ in tree.scatter():
+        k.X = k.weight(q[k])
+        k.R = composite_inertia.own(tree, k)
+
+    for k, parent in tree.gather():
+        parent.R += k.X.congruence(k.R)
+
+    total = composite_inertia.total(tree)
+    com[...] = total.first_moment / total.mass
 
 
-@algorithm(q=("q",), J=(3, "v"), outputs=("J",))
+@algorithm(q=("q",), J=(3, "v"), outputs=("J",), any_node=True)
 def center_of_mass_jacobian(tree: Tree, q: Indexed, J: Indexed) -> None:
     """Jacobian of the centre of mass.
 
@@ -43,44 +58,59 @@ def center_of_mass_jacobian(tree: Tree, q: Indexed, J: Indexed) -> None:
         J: Jacobian, (3, nv).
     """
     F = tree.array("v")
-    _composite_momenta(tree, q, F)
-    share = 1.0 / tree.world.R.mass
+    composite_inertia.start(tree)
+    tree.world.C = Transform.identity()
+
+    for k, parent in tree.scatter():
+        k.X = k.weight(q[k])
+        k.C = k.X @ parent.C
+        k.R = composite_inertia.own(tree, k)
+
+    for k, parent in tree.gather():
+        for c, motion in _motions(k):
+            F[c] = (k.C.T @ (k.R @ motion)).linear
+        parent.R += k.X.congruence(k.R)
+
+    share = 1.0 / composite_inertia.total(tree).mass
     for c in tree.columns():
-        J[c] = F[c].linear * share
+        J[c] = F[c] * share
 
 
-@algorithm(q=("q",), A=(6, "v"), outputs=("A",))
+@algorithm(q=("q",), A=(6, "v"), outputs=("A",), any_node=True)
 def centroidal_momentum_matrix(tree: Tree, q: Indexed, A: Indexed) -> None:
     """Maps joint velocities to momentum about the centre of mass, in world axes, angular part first. [OGL13] Eq. 6.
-
-    Far from the world's origin, the coordinates of the centre of mass are rounded to fewer digits than the robot's size
-    needs. The remaining first moment about the rounded centre corrects it.
 
     Args:
         tree: The mechanism.
         q: Configuration, (nq,).
         A: Centroidal momentum matrix, (6, nv).
     """
-    tree_frame.start(tree)
-    tree.world.total = np.zeros(4)
-    tree.world.left = np.zeros(3)
-    tree.world.about = np.zeros(3)
-    tree.world.R = RigidInertia.zero()
+    composite_inertia.start(tree)
+    tree.world.C = Transform.identity()
+    tree.world.origin = tree.world.origin_error = tree.world.left = np.zeros(3)
+    tree.world.slides = np.ones(1)
+    tree.world.total = tree.world.about = np.zeros(4)
 
     for k, parent in tree.scatter():
-        tree_frame.place(k, parent, q)
-        k.R = k.C.congruence(k.M)
-        k.moment = k.R.first_moment
-        k.total = stack(k.R.mass, k.moment + k.origin * k.R.mass)
+        k.X = k.weight(q[k])
+        slides = parent.slides[0]
+        k.C, shift = (k.X @ parent.C).referred(slides)
+        origin, error = sum_with_error(parent.origin, shift)
+        k.origin, k.origin_error = origin, parent.origin_error + error
+        k.slides = np.array([slides * k.H.translates])
+        k.R = composite_inertia.own(tree, k)
+        k.moment, mass = k.C.moment_of(k.M), k.C.mass_of(k.M)
+        k.mass = np.array([mass])
+        k.total = stack(k.moment + origin * mass, mass)
 
     for k, parent in tree.gather():
         parent.total += k.total
-    share = 1.0 / tree.world.total[0]
-    rounded = tree.world.total[1:] * share
+    share = 1.0 / tree.world.total[3]
+    rounded = tree.world.total[:3] * share
 
     for k, _ in tree.scatter():
         k.offset = (k.origin - rounded) + k.origin_error
-        k.left = k.moment + k.offset * k.M.mass
+        k.left = k.moment + k.offset * k.mass[0]
 
     for k, parent in tree.gather():
         parent.left += k.left
@@ -88,55 +118,41 @@ def centroidal_momentum_matrix(tree: Tree, q: Indexed, A: Indexed) -> None:
 
     for k, _ in tree.scatter():
         k.offset = k.offset - correction
-        k.about = k.moment + k.offset * k.M.mass
+        k.about = stack(k.moment + k.offset * k.mass[0], k.mass)
 
     for k, parent in tree.gather():
-        momenta = k.S.map(lambda s, R=k.R, about=k.about, offset=k.offset: _momentum(s, R, about, offset))
-        for c in k.columns():
-            A[c] = c.of(momenta).data
-        parent.R += k.R
+        for c, motion in _motions(k):
+            A[c] = _momentum(motion, k.R, k.C, k.offset, k.about).data
+        parent.R += k.X.congruence(k.R)
         parent.about += k.about
 
 
-def _momentum(s: Motion, R: RigidInertia, about: Array, offset: Array) -> Force:
-    """Momentum per unit velocity of one degree of freedom, about the centre of mass.
+def _motions(k: Any) -> Any:
+    """A node's own degrees of freedom, each with its motion of the node."""
+    return zip(k.columns(), [k.H @ unit for unit in np.eye(len(k.armature))], strict=True)
 
-    This is R s, shifted by the offset d from the centre to the reference point of `tree_frame`. With first moments h
-    about the reference point and h + m d about the centre,
-    J ω + h × u + d × (m u − h × ω) = J ω − d × (h × ω) + (h + m d) × u.
 
-    Prismatic joints may move inertias about several points; since ω = 0, only their masses are used.
+def _momentum(motion: Any, R: Any, C: Any, offset: Array, about: Array) -> Force:
+    """Momentum about the centre of mass of what a node carries, in world axes.
+
+    A rigid body turns by ω and moves by u. With first moments h about its origin, at d from the centre, and h + m d
+    about the centre: J ω + h × u + d × (m u − h × ω) = J ω − d × (h × ω) + (h + m d) × u. The last term is exact where
+    the body and what it carries are far apart, behind prismatic joints.
 
     Args:
-        s: Motion of the degree of freedom, at the reference point.
-        R: Inertia of the bodies that it moves, about the reference point.
-        about: First moment of these bodies about the centre.
+        motion: Motion of the node.
+        R: Inertia of all that it carries.
+        C: Its pose, relative to a reference point.
         offset: Vector from the centre to the reference point.
+        about: First moment of all that it carries, about the centre, and its mass, (4,).
     """
-    turned = cross(R.first_moment, s.angular)
-    angular = R.rotational @ s.angular - cross(offset, turned) + cross(about, s.linear)
-    return Force.of(angular, s.linear * R.mass - turned)
-
-
-def _composite_momenta(tree: Tree, q: Indexed, F: Indexed | None) -> None:
-    """Total mass and first moment on the world; in F, the momentum per unit velocity of each degree of freedom.
-
-    Only its linear part is meaningful: moments are about the reference points of `tree_frame`, which may differ.
-    """
-    tree_frame.start(tree)
-    tree.world.R = RigidInertia.zero()
-    tree.world.moment = np.zeros(3)
-
-    for k, parent in tree.scatter():
-        tree_frame.place(k, parent, q)
-        k.R = k.C.congruence(k.M)
-        k.moment = k.R.first_moment + k.origin * k.R.mass
-
-    for k, parent in tree.gather():
-        if F is not None:
-            _put_momenta(k, F)
-        parent.R += k.R
-        parent.moment += k.moment
+    moved = np.zeros(3)
+    if isinstance(motion, Motion):
+        moved = C.E.T @ motion.linear
+        motion = Motion.of(motion.angular, np.zeros(3))
+    turning = C.T @ (R @ motion)
+    angular = turning.angular + cross(offset, turning.linear) + cross(about[:3], moved)
+    return Force.of(angular, turning.linear + moved * about[3])
 
 
 def column_momenta(tree: Tree, F: Indexed) -> Any:

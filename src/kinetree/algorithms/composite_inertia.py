@@ -22,3 +22,10 @@ def start(tree: Tree) -> None:
 def own(tree: Tree, k: Any) -> Any:
     """A node's own inertia; [J11] Eq. 20 adds those of its children, through their weights."""
     return k.M.composite() if tree.rigid_multibody else k.M.articulated()
+
+
+def total(tree: Tree) -> RigidInertia:
+    """The inertia of the whole mechanism with locked joints, gathered on the world."""
+    R: Any = tree.world.R
+    whole: RigidInertia = R if tree.rigid_multibody else R.rigid()
+    return whole

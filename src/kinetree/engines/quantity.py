@@ -68,7 +68,6 @@ def quantity(
     *,
     guard: Guard | None = None,
     bundle: type[tuple[Any, ...]] = tuple,
-    any_node: Algorithm | None = None,
     view: View = "own",
 ) -> Callable[[Declared[P, R]], Quantity[Function[P, R]]]:
     """Declare a function of arrays; see `Function` for the arguments.
@@ -77,15 +76,12 @@ def quantity(
         algorithm: The recursion.
         guard: Refuses mechanisms.
         bundle: What several results come in.
-        any_node: The recursion used where there are nodes that are not rigid bodies.
         view: In which coordinates the recursion runs.
     """
 
     def declare(declared: Declared[P, R]) -> Quantity[Function[P, R]]:
         def make(o: Any) -> Function[P, R]:
             chosen = in_view(algorithm, o.mechanism, view)
-            if any_node is not None and o.mechanism.first_general is not None:
-                chosen = any_node
             return Function(declared.__name__, o.mechanism, chosen, guard=guard, bundle=bundle, **_described(declared))
 
         return _quantity(declared, make)
@@ -111,7 +107,6 @@ def forced_quantity(
     guard: Guard | None = None,
     bundle: type[tuple[Any, ...]] = tuple,
     kind: Callable[..., ForcedFunction[..., Any]] = ForcedFunction,
-    by_weights: Algorithm | None = None,
     view: View = "own",
 ) -> Callable[[Declared[P, R]], Quantity[ForcedFunction[P, R]]]:
     """Declare a function with external wrenches.
@@ -121,15 +116,12 @@ def forced_quantity(
         guard: Refuses mechanisms.
         bundle: Named tuple for several results.
         kind: Class of the function.
-        by_weights: The recursion used where there are nodes that are not rigid bodies.
         view: In which coordinates the recursion runs.
     """
 
     def declare(declared: Declared[P, R]) -> Quantity[ForcedFunction[P, R]]:
         def make(o: Any) -> ForcedFunction[P, R]:
             chosen = in_view(algorithm, o.mechanism, view)
-            if by_weights is not None and o.mechanism.first_general is not None:
-                chosen = by_weights
             given = {"site": o.site, "guard": guard, "bundle": bundle, **_described(declared)}
             made: Any = kind(declared.__name__, o.mechanism, chosen, **given)
             return cast("ForcedFunction[P, R]", made)
@@ -162,7 +154,6 @@ def frame_quantity(
     algorithms: Algorithm | Mapping[str, Algorithm],
     frames: Callable[[Any], tuple[str, ...]] | None = None,
     *,
-    any_node: Mapping[str, Algorithm] | None = None,
     classical: Mapping[str, Algorithm] = MappingProxyType({}),
     view: View = "own",
 ) -> Callable[[Declared[P, R]], Quantity[FrameFunction[P, R]]]:
@@ -171,7 +162,6 @@ def frame_quantity(
     Args:
         algorithms: The recursion, or one for each reference.
         frames: Gives the owner's default frames, used when none are named; by default all.
-        any_node: The recursions used where there are nodes that are not rigid bodies.
         classical: The recursions used with `classical=True`.
         view: In which coordinates the recursions run.
     """
@@ -181,8 +171,9 @@ def frame_quantity(
         def make(o: Any) -> FrameFunction[P, R]:
             names = o.frames if frames is None else frames(o)
             given = {"site": o.site, "frames": names, **_described(declared)}
-            chosen = by_reference if any_node is None or o.mechanism.first_general is None else any_node
-            seen, of_points = ({r: in_view(a, o.mechanism, view) for r, a in x.items()} for x in (chosen, classical))
+            seen, of_points = (
+                {r: in_view(a, o.mechanism, view) for r, a in texts.items()} for texts in (by_reference, classical)
+            )
             return FrameFunction(declared.__name__, o.mechanism, seen, classical=of_points, **given)
 
         return _quantity(declared, make)

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinetree.algorithms.linearized.by_weights.forward_dynamics import forward_dynamics_derivatives_by_weights
 from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
-from kinetree.algorithms.linearized.time_step_derivatives import step_derivatives, step_derivatives_by_weights
+from kinetree.algorithms.linearized.time_step_derivatives import step_derivatives
 from kinetree.algorithms.regressor import regressor
 from kinetree.algorithms.time_step import semi_implicit_euler
 from kinetree.engines.forced_function import ForcedFunction
@@ -26,7 +25,7 @@ from kinetree.errors import InputError
 from kinetree.model.body import Body
 from kinetree.model.results import Discretized, LinearizedForward, LinearizedInverse
 from kinetree.model.singularity import require_invertible
-from kinetree.model.stepping import StepFunction, discretize_function
+from kinetree.model.stepping import DiscretizeFunction, StepFunction
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.value import Array
@@ -84,7 +83,6 @@ class Derivatives:
         forward_dynamics_derivatives,
         guard=require_invertible,
         bundle=LinearizedForward,
-        by_weights=forward_dynamics_derivatives_by_weights,
     )
     def forward_dynamics_derivatives(
         self,
@@ -205,8 +203,7 @@ class Derivatives:
         step_derivatives,
         guard=require_invertible,
         bundle=Discretized,
-        by_weights=step_derivatives_by_weights,
-        kind=discretize_function,
+        kind=DiscretizeFunction,
     )
     def discretize(
         self,

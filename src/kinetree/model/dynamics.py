@@ -14,11 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 from numpy.typing import ArrayLike
 
 from kinetree.algorithms.center_of_mass import center_of_mass, center_of_mass_jacobian, centroidal_momentum_matrix
-from kinetree.algorithms.center_of_mass_by_weights import (
-    center_of_mass_by_weights,
-    center_of_mass_jacobian_by_weights,
-    centroidal_momentum_matrix_by_weights,
-)
 from kinetree.algorithms.coriolis_matrix import coriolis_matrix
 from kinetree.algorithms.energy import energy
 from kinetree.algorithms.forward_dynamics import forward_dynamics
@@ -219,7 +214,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
     # The robot as a whole
 
-    @quantity(center_of_mass, guard=require_mass, any_node=center_of_mass_by_weights)
+    @quantity(center_of_mass, guard=require_mass)
     def center_of_mass(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """Centre of mass of all moving bodies, in the world frame, (…, 3) [m].
 
@@ -228,7 +223,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: Array for the result.
         """
 
-    @quantity(center_of_mass_jacobian, guard=require_mass, any_node=center_of_mass_jacobian_by_weights)
+    @quantity(center_of_mass_jacobian, guard=require_mass)
     def center_of_mass_jacobian(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """Jacobian of the centre of mass, which maps v to its velocity, (…, 3, nv).
 
@@ -237,7 +232,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: Array for the result.
         """
 
-    @quantity(centroidal_momentum_matrix, guard=require_mass, any_node=centroidal_momentum_matrix_by_weights)
+    @quantity(centroidal_momentum_matrix, guard=require_mass)
     def centroidal_momentum_matrix(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """Centroidal momentum matrix, which maps v to momentum about the centre of mass, (…, 6, nv).
 

@@ -20,7 +20,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from kinetree.algorithms.center_of_mass_by_weights import center_of_mass_by_weights
+from kinetree.algorithms.center_of_mass import center_of_mass
 from kinetree.engines.reference import run
 from kinetree.errors import SingularMechanismError
 from kinetree.model.node import INERTIA, JointedBody
@@ -232,7 +232,7 @@ def require_mass(mechanism: Mechanism) -> None:
 def _has_center(mechanism: Mechanism) -> bool:
     """Whether nodes that are not rigid bodies have mass."""
     with np.errstate(all="ignore"):
-        (com,) = run(center_of_mass_by_weights, mechanism, (), (_generic(mechanism),))
+        (com,) = run(center_of_mass, mechanism, (), (_generic(mechanism),))
     return bool(np.isfinite(com).all())
 
 

@@ -9,13 +9,11 @@ import numpy as np
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.linearized.time_step_derivatives import (
     linearization_ahead,
-    linearization_ahead_by_weights,
     midpoint_derivatives,
     rk4_derivatives,
     second_stage_derivatives,
     stage_derivatives,
     step_derivatives,
-    step_derivatives_by_weights,
 )
 from kinetree.algorithms.time_step import STAGES, midpoint, rk4_end, rk4_stage, semi_implicit_euler
 from kinetree.engines.count import Count, count
@@ -27,7 +25,7 @@ from kinetree.engines.native.sequence import Call, Sequence
 from kinetree.errors import UnknownNameError
 from kinetree.model.integrators import Run, rk4
 from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.recursion.mechanism import Site
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -132,22 +130,16 @@ class DiscretizeFunction(StepFunction[P, R]):
     """The derivatives of a `StepFunction`."""
 
     whole: ClassVar[dict[str, Algorithm]] = {"semi_implicit_euler": step_derivatives}
-    ahead: ClassVar[Algorithm] = linearization_ahead
 
-    @property
-    def parts(self) -> dict[str, dict[Algorithm, int]]:  # type: ignore[override]
-        """The recursions of methods that need several, with how often each runs.
-
-        The one that takes longest to trace comes last: meanwhile, other threads compile the others.
-        """
-        return {
-            "midpoint": {midpoint_derivatives: 1, self.ahead: 2},
-            "rk4": {rk4_derivatives: 1, second_stage_derivatives: 1, stage_derivatives: 2, self.ahead: 4},
-        }
+    #: The one that takes longest to trace comes last: meanwhile, other threads compile the others.
+    parts: ClassVar[dict[str, dict[Algorithm, int]]] = {
+        "midpoint": {midpoint_derivatives: 1, linearization_ahead: 2},
+        "rk4": {rk4_derivatives: 1, second_stage_derivatives: 1, stage_derivatives: 2, linearization_ahead: 4},
+    }
 
     def _compose(self, method: str, run: Run, q: Any, v: Any, tau: Any, dt: Any, *wrenches: Any) -> Any:
         def linearized(xi_rate: Any, a: Any, ahead: float, into: Algorithm | None = None) -> Any:
-            return run(self.ahead, q, v, tau, xi_rate, a, dt, ahead, *wrenches, into=into)
+            return run(linearization_ahead, q, v, tau, xi_rate, a, dt, ahead, *wrenches, into=into)
 
         n = self.mechanism.nv
         still = np.zeros(n)
@@ -168,19 +160,6 @@ class DiscretizeFunction(StepFunction[P, R]):
             stages.append(run(stage_derivatives, v, xi_rate, a, dt, ahead, by_there, *derivatives)[:3])
         xi_rates, *both = zip(*stages, strict=True)
         return run(rk4_derivatives, dt, *xi_rates, *both[0], *both[1])
-
-
-class GeneralDiscretizeFunction(DiscretizeFunction[P, R]):
-    """The same on nodes of any kind."""
-
-    whole: ClassVar[dict[str, Algorithm]] = {"semi_implicit_euler": step_derivatives_by_weights}
-    ahead: ClassVar[Algorithm] = linearization_ahead_by_weights
-
-
-def discretize_function(name: str, mechanism: Mechanism, *given: Any, **options: Any) -> DiscretizeFunction[..., Any]:
-    """The function for a mechanism's kinds of nodes."""
-    kind = DiscretizeFunction if mechanism.first_general is None else GeneralDiscretizeFunction
-    return kind(name, mechanism, *given, **options)
 
 
 def _sites(algorithm: Algorithm, sites: tuple[Site, ...]) -> tuple[Site, ...]:

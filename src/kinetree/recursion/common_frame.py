@@ -100,9 +100,8 @@ class CommonNode(NodeRole):
         """
         parent, H = self._parent, super().H
         slides = parent.kept("slides")[0]
-        seen = super().weight(q) @ parent.kept("C")
-        C = Transform.of(seen.E, seen.r * (1.0 - slides))
-        origin, error = sum_with_error(parent.kept("origin"), seen.r * slides)
+        C, shift = (super().weight(q) @ parent.kept("C")).referred(slides)
+        origin, error = sum_with_error(parent.kept("origin"), shift)
         self.keep("C", C)
         self.keep("origin", origin)
         self.keep("origin_error", parent.kept("origin_error") + error)
@@ -131,6 +130,15 @@ class CommonNode(NodeRole):
         return velocity.cross(self.M @ velocity)
 
 
+class _CommonWorld(NodeRole):
+    """The world. What nodes add up there is about several points, so that nothing is read."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        refuse(f"`world.{name}` is read, but in the common frame it is about several points: use own coordinates")
+
+
 class _Unchanged:
     """Entries that are set at a column's own node, and that weights do not change on the way to the tips."""
 
@@ -153,7 +161,9 @@ class CommonTree(Tree):
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self.world, self.gravity = tree.world, tree.gravity
+        world = tree.world
+        self.world = _CommonWorld(world._cell, world._role, world._right, world._ledger)
+        self.gravity = tree.gravity
         self.rigid_bodies = self.rigid_multibody = True
         for name, value in (("C", Transform.identity()), ("slides", np.ones(1))):
             tree.world.keep(name, value)

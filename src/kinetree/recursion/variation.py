@@ -371,8 +371,22 @@ class Rates(NamedTuple):
         return of_weight + self.X @ rate
 
 
-def swung(k: Any, X: Any, weights: Array, maps: Array, force: Any) -> tuple[list[Any], Array]:
-    """Changes of Wᵀ f and Hᵀ f per coordinate, for a given force f: a list of forces on the parent, and (n, n).
+class Swing(NamedTuple):
+    """Changes of what a given force f on a node means for its parent and its joint, per coordinate of the node.
+
+    Attributes:
+        at_node: A force at the node whose Wᵀ is the change of Wᵀ f, (m, n): H̃* f, for rigid bodies.
+        on_parent: What else changes on the parent, (m_p, n).
+        of_joint: Change of Hᵀ f, (n, n).
+    """
+
+    at_node: Array
+    on_parent: Array
+    of_joint: Array
+
+
+def swung(k: Any, X: Any, weights: Array, maps: Array, force: Any) -> Swing:
+    """Differentiate Wᵀ f and Hᵀ f for a given force f.
 
     Args:
         k: The node.
@@ -382,14 +396,15 @@ def swung(k: Any, X: Any, weights: Array, maps: Array, force: Any) -> tuple[list
         force: f.
     """
     kind, _ = k.formulas()
-    n = kind.nv
+    n, m, m_p = kind.nv, kind.dimension, len(components(X.T @ force))
     if not kind.moving:
-        return [X.T @ (k.H @ unit).cross(force) for unit in np.eye(n)], np.zeros((n, n))
+        at_node = columns([(k.H @ unit).cross(force) for unit in np.eye(n)], m)
+        return Swing(at_node, np.zeros((m_p, n)), np.zeros((n, n)))
     on_parent, along = [], []
     for weight, joint_map in zip(weights, maps, strict=True):
         on_parent.append(_rate(joined(X, rebuild(describe(X), weight), OF_NODE).T @ force))
         along.append(_rate(joined(k.H, rebuild(describe(k.H), joint_map), OF_NODE).T @ force))
-    return on_parent, columns(along, n)
+    return Swing(np.zeros((m, n)), columns(on_parent, m_p), columns(along, n))
 
 
 def columns(vectors: Sequence[Any], length: int) -> Array:

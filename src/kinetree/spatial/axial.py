@@ -18,12 +18,13 @@ from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 
-from kinetree.spatial.inertia import ArticulatedInertia, CoriolisInertia, RigidInertia
+from kinetree.spatial.inertia import ArticulatedCoriolis, ArticulatedInertia, CoriolisInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.transform import (
     RigidTransform,
     Transform,
     shifted_articulated,
+    shifted_articulated_coriolis,
     shifted_coriolis,
     shifted_rigid,
 )
@@ -179,6 +180,15 @@ class AxialTransform(RigidTransform):
         for turn in reversed(turns):
             block, lever = turn.matrix(block), turn.back(lever)
         return shifted_coriolis(CoriolisInertia(stack(block, lever)), r)
+
+    def _articulated_coriolis_congruence(self, inertia: ArticulatedCoriolis) -> ArticulatedCoriolis:
+        slide, r, turns = self._steps()
+        if self.form.slides:
+            inertia = shifted_articulated_coriolis(inertia.moments, inertia.forces, _along_z(slide))
+        moments, forces = inertia.moments, inertia.forces
+        for turn in reversed(turns):
+            moments, forces = turn.matrix(moments), turn.matrix(forces)
+        return shifted_articulated_coriolis(moments, forces, r)
 
     def moment_of(self, inertia: RigidInertia) -> Array:
         """First mass moment of a body with frame B, about A's origin and in A's axes, (3,) [kg m]."""

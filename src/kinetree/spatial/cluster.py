@@ -129,12 +129,32 @@ class ClusterPose(_Sized):
         """The pose of an outlet; the last one is the carrier's."""
         return Transform(self.data[12 * i : 12 * i + 12])
 
+    @property
+    def T(self) -> Transposed[Array, Force]:
+        """Maps forces on the cluster to the pose's source frame."""
+        return Transposed(self._force_back)
+
+    def _force_back(self, force: Array) -> Force:
+        parts = [self.outlet(i).T @ Force(force[6 * i : 6 * i + 6]) for i in range(self.outlets + 1)]
+        return sum(parts[1:], parts[0])
+
     def moment_of(self, inertia: ClusterInertia) -> Array:
         """First mass moment of all bodies in the pose's source frame, (3,) [kg m]."""
         moment = self.outlet(self.outlets).moment_of(inertia.carried)
         for i in range(self.outlets):
             moment = moment + self.outlet(i).moment_of(inertia.outlet(i).rigid())
         return moment
+
+    def mass_of(self, inertia: ClusterInertia) -> Any:
+        """Mass of all bodies [kg]."""
+        mass = inertia.carried.mass
+        for i in range(self.outlets):
+            mass = mass + inertia.outlet(i).rigid().mass
+        return mass
+
+    def referred(self, _slides: Any) -> tuple[ClusterPose, Array]:
+        """This pose itself, whose source stays where it is."""
+        return self, np.zeros(3)
 
 
 class Slot(Value):
@@ -286,6 +306,9 @@ class ClusterMap(_Sized):
     def size_of(cls, *_: int) -> int:
         outlets, n = _
         return 6 * outlets * n
+
+    #: Whether it can be told that no motion turns; see `JointMap`.
+    translates = 0.0
 
     def outlet(self, i: int) -> Array:
         """The rows of an outlet, (6, n)."""

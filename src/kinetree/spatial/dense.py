@@ -55,10 +55,28 @@ class Pose(Matrix):
 
     __slots__ = ()
 
+    @property
+    def T(self) -> Transposed[Array, Force]:
+        """Maps forces on the node to the pose's source frame."""
+        return Transposed(lambda force: Force(self.matrix().T @ force))
+
     def moment_of(self, inertia: DenseInertia) -> Array:
         """First mass moment of the node in the pose's source frame, (3,) [kg m]."""
-        felt = self.matrix().T @ (inertia.matrix() @ self.matrix())  # rigid-body inertia, joints locked
+        felt = self._felt(inertia)
         return np.array([felt[2, 4], felt[0, 5], felt[1, 3]])
+
+    def mass_of(self, inertia: DenseInertia) -> Any:
+        """Mass of the node [kg]."""
+        return self._felt(inertia)[3, 3]
+
+    def _felt(self, inertia: DenseInertia) -> Array:
+        """Rigid-body inertia, joints locked."""
+        felt: Array = self.matrix().T @ (inertia.matrix() @ self.matrix())
+        return felt
+
+    def referred(self, _slides: Any) -> tuple[Pose, Array]:
+        """This pose itself, whose source stays where it is."""
+        return self, np.zeros(3)
 
 
 class DenseWeight(Matrix):
@@ -156,6 +174,9 @@ class DenseMap(Matrix):
     """H, mapping joint velocities to a node's velocity; also G, mapping joint forces to a node's force."""
 
     __slots__ = ()
+
+    #: Whether it can be told that no motion turns; see `JointMap`.
+    translates = 0.0
 
     def __matmul__(self, x: Array) -> Array:
         return self.matrix() @ x

@@ -158,9 +158,32 @@ class CoriolisInertia(Linear):
         """Bᵀ m."""
         return Force.of(self.block.T @ motion.angular + cross(self.lever, motion.linear), np.zeros(3))
 
+    def articulated(self) -> ArticulatedCoriolis:
+        """The same in 18 numbers, for what joints pass on."""
+        return ArticulatedCoriolis(stack(self.block, -skew(self.lever)))
+
     def matrix(self) -> Array:
         """The dense 6×6 matrix."""
         return np.concatenate([self.angular_columns(), np.zeros((6, 3))], axis=1)
+
+
+class ArticulatedCoriolis(Linear):
+    """Forces per unit angular velocity, as B of bodies with joints between them: the 18 numbers of three columns."""
+
+    __slots__ = ()
+    size = 18
+
+    @property
+    def moments(self) -> Array:
+        return self.data[:9].reshape(3, 3)
+
+    @property
+    def forces(self) -> Array:
+        return self.data[9:].reshape(3, 3)
+
+    def matrix(self) -> Array:
+        """The three columns, (6, 3)."""
+        return self.data.reshape(6, 3)
 
 
 class Compliance(Linear):

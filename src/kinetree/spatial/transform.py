@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 
 from kinetree.spatial.fixed import apply, product
-from kinetree.spatial.inertia import ArticulatedInertia, CoriolisInertia, RigidInertia
+from kinetree.spatial.inertia import ArticulatedCoriolis, ArticulatedInertia, CoriolisInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.value import Array, Transposed, Value
 from kinetree.spatial.vector3 import cross, pack3, rotate_symmetric, skew, stack, symmetric_product, unpack3
@@ -30,14 +30,18 @@ class RigidTransform(Value):
     def congruence(self, inertia: ArticulatedInertia) -> ArticulatedInertia: ...
     @overload
     def congruence(self, inertia: CoriolisInertia) -> CoriolisInertia: ...
+    @overload
+    def congruence(self, inertia: ArticulatedCoriolis) -> ArticulatedCoriolis: ...
     def congruence(
-        self, inertia: RigidInertia | ArticulatedInertia | CoriolisInertia
-    ) -> RigidInertia | ArticulatedInertia | CoriolisInertia:
+        self, inertia: RigidInertia | ArticulatedInertia | CoriolisInertia | ArticulatedCoriolis
+    ) -> RigidInertia | ArticulatedInertia | CoriolisInertia | ArticulatedCoriolis:
         """Xᵀ I X: an inertia given in frame B, expressed in frame A."""
         if isinstance(inertia, RigidInertia):
             return self._rigid_congruence(inertia)
         if isinstance(inertia, CoriolisInertia):
             return self._coriolis_congruence(inertia)
+        if isinstance(inertia, ArticulatedCoriolis):
+            return self._articulated_coriolis_congruence(inertia)
         return self._articulated_congruence(inertia)
 
     @abstractmethod
@@ -51,6 +55,9 @@ class RigidTransform(Value):
 
     @abstractmethod
     def _coriolis_congruence(self, inertia: CoriolisInertia) -> CoriolisInertia: ...
+
+    @abstractmethod
+    def _articulated_coriolis_congruence(self, inertia: ArticulatedCoriolis) -> ArticulatedCoriolis: ...
 
 
 class Transform(RigidTransform):
@@ -129,10 +136,23 @@ class Transform(RigidTransform):
         turned = stack(self.E.T @ (inertia.block @ self.E), self.E.T @ inertia.lever)
         return shifted_coriolis(CoriolisInertia(turned), self.r)
 
+    def _articulated_coriolis_congruence(self, inertia: ArticulatedCoriolis) -> ArticulatedCoriolis:
+        moments, forces = (self.E.T @ (block @ self.E) for block in (inertia.moments, inertia.forces))
+        return shifted_articulated_coriolis(moments, forces, self.r)
+
     def moment_of(self, inertia: RigidInertia) -> Array:
         """First mass moment of a body with frame B, about A's origin and in A's axes, (3,) [kg m]."""
         moment: Array = self.E.T @ inertia.first_moment + self.r * inertia.mass
         return moment
+
+    @staticmethod
+    def mass_of(inertia: RigidInertia) -> Any:
+        """Mass of a body [kg]."""
+        return inertia.mass
+
+    def referred(self, slides: Any) -> tuple[Transform, Array]:
+        """The transform from B's origin if `slides` is 1, from A's if it is 0; and how far A's origin then moves."""
+        return Transform.of(self.E, self.r * (1.0 - slides)), self.r * slides
 
     def matrix(self) -> Array:
         """The dense 6×6 motion transform, for inspection."""
@@ -161,6 +181,11 @@ def shifted_articulated(inertia: ArticulatedInertia, r: Array) -> ArticulatedIne
 def shifted_coriolis(inertia: CoriolisInertia, r: Array) -> CoriolisInertia:
     """Forces per unit angular velocity with moments about the point r, with moments about the origin instead."""
     return CoriolisInertia(stack(inertia.block - skew(r) @ skew(inertia.lever), inertia.lever))
+
+
+def shifted_articulated_coriolis(moments: Array, forces: Array, r: Array) -> ArticulatedCoriolis:
+    """The same for an `ArticulatedCoriolis`, given its blocks."""
+    return ArticulatedCoriolis(stack(moments + skew(r) @ forces, forces))
 
 
 # -- poses as 4×4 arrays ----------------------------------------------------------------------------------------------

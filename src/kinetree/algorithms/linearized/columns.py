@@ -87,11 +87,12 @@ def gather(tree: Tree, dv: Any, M: Any | None = None, dq: Any | None = None) -> 
             f = k.f
             zeta, theta = _typed(motion, k.zeta_q), _typed(motion, k.theta)
             x_B = _forces(R, R_hat, zeta, theta, _typed(describe(k.none), k.force_q))
-            back, along = swung(k, W, k.weights, k.maps, f)
-            dq[k, k] = _projected(k, x_B) + along + k.spring_q
+            swing, back = swung(k, W, k.weights, k.maps, f), W.T @ f
+            dq[k, k] = _projected(k, x_B) + swing.of_joint + k.spring_q
+            at_node, on_parent = _typed(describe(f), swing.at_node), _typed(describe(back), swing.on_parent)
             for i, c in enumerate(k.columns()):
-                X_B[parent, c] = W.T @ x_B[i] + back[i]
-            parent.f += W.T @ f
+                X_B[parent, c] = W.T @ (x_B[i] + at_node[i]) + on_parent[i]
+            parent.f += back
         for c in tree.descendants(k):
             column, hat, by_v = X[k, c], X_hat[k, c], X_A[k, c]
             dv[k, c] = k.H.T @ by_v

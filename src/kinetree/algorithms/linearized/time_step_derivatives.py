@@ -6,10 +6,10 @@ Of the semi-implicit Euler method, v′ = v + a dt, q′ = q ⊕ v′ dt, in O(n
     dynamics    as of the source    ∂a/∂q, ∂a/∂v and M⁻¹, in the lower half of A and B
     step        scatter, columns    rows of v′, scaled; rows of q′: those of v′ times the right Jacobian of ⊕
 
-Source of the first pass: `forward_dynamics_derivatives.py`, and `by_weights/` for nodes of any kind. The other methods
-are stages of the chain rule and an end. First stages look ahead along v itself, so that derivatives of their
-configurations are block-diagonal, in O(n²). Products of full matrices, in O(n³), take them from stage to stage: one for
-the midpoint method, five for rk4. All stages linearise with the same recursion.
+Source of the first pass: `forward_dynamics_derivatives.py`. The other methods are stages of the chain rule and an end.
+First stages look ahead along v itself, so that derivatives of their configurations are block-diagonal, in O(n²).
+Products of full matrices, in O(n³), take them from stage to stage: one for the midpoint method, five for rk4. All
+stages linearise with the same recursion.
 """
 
 from __future__ import annotations
@@ -19,23 +19,20 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.linearized.by_weights.forward_dynamics import forward_dynamics_derivatives_by_weights
 from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.time_step import Field
 from kinetree.kernels.language import columns
 from kinetree.kernels.products import View, add_products
-from kinetree.recursion.algorithm import Algorithm, Entries, algorithm
+from kinetree.recursion.algorithm import Entries, algorithm
 from kinetree.recursion.roles import ColumnRole, NodeRole
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.value import Array
 
-_STEP: Any = {
-    "q": ("q",), "v": ("v",), "tau": ("v",), "dt": (), "wrench": ("frames", 6),
-    "A": (2, "v", 2, "v"), "B": (2, "v", "v"), "outputs": ("A", "B"), "sparse": ("A", "B"), "stacked": ("A", "B"),
-}  # fmt: skip
 
-
-@algorithm(**_STEP)
+@algorithm(
+    q=("q",), v=("v",), tau=("v",), dt=(), wrench=("frames", 6), A=(2, "v", 2, "v"), B=(2, "v", "v"),
+    outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"), any_node=True,
+)  # fmt: skip
 def step_derivatives(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, dt: Indexed, wrench: Indexed, A: Entries, B: Entries
 ) -> None:
@@ -51,23 +48,9 @@ def step_derivatives(
         A: (2 nv, 2 nv).
         B: (2 nv, nv).
     """
-    _step(forward_dynamics_derivatives, tree, q, v, tau, dt, wrench, A, B)
-
-
-@algorithm(**_STEP, any_node=True)
-def step_derivatives_by_weights(
-    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, dt: Indexed, wrench: Indexed, A: Entries, B: Entries
-) -> None:
-    """The same for nodes of any kind."""
-    _step(forward_dynamics_derivatives_by_weights, tree, q, v, tau, dt, wrench, A, B)
-
-
-def _step(
-    linearized: Algorithm, tree: Tree, q: Any, v: Any, tau: Any, dt: Any, wrench: Any, A: Entries, B: Entries
-) -> None:
     lower = A.block(1, 0), A.block(1, 1), B.block(1)
     upper = A.block(0, 0), A.block(0, 1), B.block(0)
-    linearized(tree, q, v, tau, wrench, *lower)
+    forward_dynamics_derivatives(tree, q, v, tau, wrench, *lower)
     for k, _ in tree.scatter():
         step = (v[k] + k.acceleration * dt[...]) * dt[...]
         end = k.manifold.right_jacobian(step) * dt[...]
@@ -81,14 +64,10 @@ def _step(
         upper[1][k, k] = upper[1][k, k] + end
 
 
-_AHEAD: Any = {
-    "q": ("q",), "v": ("v",), "tau": ("v",), "xi_rate": ("v",), "a": ("v",), "dt": (), "ahead": (),
-    "wrench": ("frames", 6), "a_there": ("v",), "by_there": ("v", 3, "v"),
-    "outputs": ("a_there", "by_there"), "sparse": ("by_there",),
-}  # fmt: skip
-
-
-@algorithm(**_AHEAD)
+@algorithm(
+    q=("q",), v=("v",), tau=("v",), xi_rate=("v",), a=("v",), dt=(), ahead=(), wrench=("frames", 6),
+    a_there=("v",), by_there=("v", 3, "v"), outputs=("a_there", "by_there"), sparse=("by_there",), any_node=True,
+)  # fmt: skip
 def linearization_ahead(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
     wrench: Indexed, a_there: Indexed, by_there: Entries,
@@ -108,28 +87,11 @@ def linearization_ahead(
         a_there: Joint accelerations there, (nv,).
         by_there: Their derivatives with respect to q and v there, and to τ, (nv, 3, nv).
     """
-    _ahead(forward_dynamics_derivatives, tree, q, v, tau, xi_rate, a, dt, ahead, wrench, a_there, by_there)
-
-
-@algorithm(**_AHEAD, any_node=True)
-def linearization_ahead_by_weights(
-    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
-    wrench: Indexed, a_there: Indexed, by_there: Entries,
-) -> None:  # fmt: skip
-    """The same for nodes of any kind."""
-    _ahead(forward_dynamics_derivatives_by_weights, tree, q, v, tau, xi_rate, a, dt, ahead, wrench, a_there, by_there)
-
-
-def _ahead(
-    linearized: Algorithm,
-    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
-    wrench: Indexed, a_there: Indexed, by_there: Entries,
-) -> None:  # fmt: skip
     seconds = dt[...] * ahead[...]
     for k, _ in tree.scatter():
         k.q_there, k.v_there = k.manifold.integrate(q[k], xi_rate[k] * seconds), v[k] + a[k] * seconds
 
-    linearized(tree, Field("q_there"), Field("v_there"), tau, wrench, *_blocks(by_there))
+    forward_dynamics_derivatives(tree, Field("q_there"), Field("v_there"), tau, wrench, *_blocks(by_there))
 
     for k, _ in tree.scatter():
         a_there[k] = k.acceleration

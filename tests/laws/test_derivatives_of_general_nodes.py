@@ -1,4 +1,4 @@
-"""Derivatives by weights: on rigid bodies they equal the recursions in the tree's frame; elsewhere, laws hold."""
+"""Derivatives of robots with nodes that are no rigid bodies: laws, bits in batches, and how many operations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.linearized.by_weights.forward_dynamics import forward_dynamics_derivatives_by_weights
 from kinetree.engines.native.gate_layout import SMALLEST_BATCH
-from kinetree.engines.reference import run
 from tests.laws.test_tasks_with_loops import robot
 from tests.mechanisms import gripper
 from tests.tolerance import assert_close, bound, condition
-from tests.trees import mixed, random_mechanism
 from tests.unit.test_closed_loops import suspended
 from tests.unit.test_general_nodes import with_a_bead
 
@@ -42,17 +39,6 @@ ROBOTS = {
 def state(of: kt.Model) -> tuple[Any, Any, Any, Any]:
     rng = np.random.default_rng(4)
     return of.random_configuration(4), *rng.uniform(-1, 1, (3, of.nv))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_rigid_bodies(seed: int) -> None:
-    of = random_mechanism("rigid", mixed(8, seed), seed, armature=0.5).kinetree()
-    q, v, x, _ = state(of)
-    frame, push = of.bodies[-1].name, np.random.default_rng(seed).normal(size=(1, 6))
-    expected = of.forward_dynamics_derivatives.engine("reference")(q, v, x, {frame: push[0]})
-    found = run(forward_dynamics_derivatives_by_weights, of.mechanism, [of.site(frame)], (q, v, x, push))
-    for one, other in zip(found, expected, strict=True):
-        assert_close(one, other, bound(of.nv, condition(of.mass_matrix(q))))
 
 
 @pytest.mark.parametrize("name", ROBOTS)
