@@ -376,3 +376,19 @@ def test_inertias_that_are_no_numbers() -> None:
     huge = kt.Builder("huge").add_body("huge", mass=1e250, com=(1e200, 0.0, 0.0), inertia=1e250 * np.eye(3))
     with pytest.raises(SingularMechanismError, match="'huge'"):
         require_invertible(huge.build().mechanism)
+
+
+def test_one_of_several_rates() -> None:
+    """A point mass on a ball joint spins freely, and so does a floating needle."""
+    point = kt.Builder("point").add_body("point", joint="spherical", mass=1.0, com=(0.1, 0.2, 0.3))
+    needle = kt.Builder("needle").add_body("needle", joint="floating", mass=1.0, inertia=np.diag([1.0, 1.0, 0.0]))
+    assert _refused(point.build())
+    assert _refused(needle.build())
+
+
+def test_armature_of_a_joint_beyond_on_the_same_axis() -> None:
+    """It couples the ring to the wheel; without it, the ring turns alone."""
+    for armature in (0.3, 0.0):
+        builder = kt.Builder("wheel").add_body("ring")
+        builder.add_body("wheel", parent="ring", mass=1.0, inertia=np.eye(3), armature=armature)
+        assert _refused(builder.build()) == (armature == 0.0)
