@@ -262,7 +262,7 @@ def test_a_floating_base_is_carried_by_its_feet() -> None:
     assert float(forces[5] + forces[11]) == pytest.approx(robot.mass * (9.81 + wanted[2]), rel=1e-9)
 
 
-def test_limits_are_those_of_the_quadratic_programme() -> None:
+def test_limits_are_those_of_the_quadratic_program() -> None:
     """The motion is optimal: goals met, bounds kept, and the bounds' multipliers push, never pull."""
     robot = model("humanoid24")
     bounds, hand = control.Bounds(position=15.0, velocity=20.0), [kt.Task("left_hand", "position")]
@@ -319,7 +319,7 @@ def test_torque_limits_scale_and_keep_the_direction() -> None:
 def test_a_force_pushes_along_its_row() -> None:
     """Against a wall in the row's direction, the wall feels the force; integrals are passed on."""
     robot = model("humanoid24")
-    press = control.Force(kt.Task("right_hand", (3,)), kp=0.5, ki=2.0, name="press")
+    press = control.ForceGoal(kt.Task("right_hand", (3,)), kp=0.5, ki=2.0, name="press")
     arm = control.OperationalSpace(
         robot, [control.Goal(kt.Task("right_hand", (4, 5))), press], posture=control.Posture(standing())
     )

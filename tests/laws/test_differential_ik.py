@@ -48,11 +48,11 @@ def parts(q: Array, targets: dict[str, Array]) -> tuple[Array, Array, Array, Arr
 
 
 @pytest.mark.parametrize("engine", ["native", "reference"])
-def test_the_programme_has_the_terms_of_the_least_squares(engine: str) -> None:
+def test_the_program_has_the_terms_of_the_least_squares(engine: str) -> None:
     q, targets = state(2)
     J, e, w, way = parts(q, targets)
     recursions = model("humanoid24").tasks(list(HANDS), reference=LWA).core.recursions
-    H, g = recursions.differential_programme.engine(engine)(J, e, way, w, np.array([0.7, 0.01, 0.011]))
+    H, g = recursions.differential_program.engine(engine)(J, e, way, w, np.array([0.7, 0.01, 0.011]))
     assert_close(H, (J.T * w) @ J + 0.011 * np.eye(len(q)), bound(len(q)))
     assert_close(g, -(J.T * w) @ (0.7 * e) - 0.01 * way, bound(len(q)))
 
@@ -69,7 +69,7 @@ def test_without_limits_it_is_least_squares() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_within_limits_it_is_the_quadratic_programme(seed: int) -> None:
+def test_within_limits_it_is_the_quadratic_program(seed: int) -> None:
     """The conditions of optimality: at a bound the slope points outwards, elsewhere it vanishes."""
     robot, dt = model("humanoid24"), 2e-3
     q, targets = state(seed)

@@ -96,7 +96,7 @@ def test_the_command_is_a_motion_within_all_limits(seed: int) -> None:
         tangential, normal = command.contact_forces[foot][:, :2], command.contact_forces[foot][:, 2]
         assert (normal >= -1e-8).all()
         assert (np.linalg.norm(tangential, axis=1) <= FRICTION * normal + 1e-8).all()
-    # goals lack what the programme gave up
+    # goals lack what the program gave up
     com = robot.tasks([kt.CenterOfMassTask()], reference=LWA)
     wanted = 100.0 * (targets["center_of_mass"] - robot.center_of_mass(q)) - 20.0 * com.jacobian(q) @ v
     got = com.jacobian(q) @ command.acceleration + com.jacobian_dot_v(q, v)

@@ -373,7 +373,7 @@ def _(r: Row) -> None:
 
 @row("`pink.solve_ik(configuration, tasks, dt)`")
 def _(r: Row) -> None:
-    """The step of pink's programme without limits, min Σ w ‖J Δ − e‖² + …, with e = log6 and J = Jlog6 J_local."""
+    """The step of pink's program without limits, min Σ w ‖J Δ − e‖² + …, with e = log6 and J = Jlog6 J_local."""
     s = fixed()
     goals, target = [control.Goal("hand", weight=2.0)], s.robot.pose(s.q2, "hand")
     (code,) = r.code

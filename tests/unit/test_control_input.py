@@ -90,7 +90,7 @@ def test_refused(make: Any, message: str) -> None:
         ({"left_hand": np.ones((4, 4))}, "the pose of 'left_hand' is no rotation"),
         ({"left_hand": control.cubic(0.0, 1.0, 1.0)}, r"is a function; pass what it returns at this time, as way\(t\)"),
         ({"left_hand": control.Target(velocity=np.zeros(2))}, "the velocity of 'left_hand' has shape"),
-        ({"left_hand": control.Target(force=3.0)}, "follows a motion; make it a control.Force"),
+        ({"left_hand": control.Target(force=3.0)}, "follows a motion; make it a control.ForceGoal"),
         ([1.0], "targets maps names of goals"),
     ],
 )

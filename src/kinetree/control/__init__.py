@@ -5,15 +5,17 @@ Poses are 4×4 matrices, twists six numbers, angular part first. All functions t
 
 from kinetree.control.command import Command
 from kinetree.control.differential import DifferentialIK
-from kinetree.control.foot import Foot
-from kinetree.control.goals import Bounds, Force, Goal, Posture, Target
-from kinetree.control.grasp import AugmentedObject, augmented_object
+from kinetree.control.goals import Bounds, Foot, ForceGoal, Goal, Posture, Target
 from kinetree.control.inverse_kinematics import InverseKinematics, inverse_kinematics
 from kinetree.control.operational_space import OperationalSpace
 from kinetree.control.paths import Path, PosePath, PoseState, State, cubic, minimum_jerk, pose_path, quintic
 from kinetree.control.poses import exp, interpolate, inverse, log, pose_error
+from kinetree.control.sharing import AugmentedObject, augmented_object
 from kinetree.control.targets import ControllerState
 from kinetree.control.whole_body import WholeBody, WholeBodyCommand
+
+#: The former name of `ForceGoal`.
+Force = ForceGoal
 
 __all__ = [
     "AugmentedObject",
@@ -23,6 +25,7 @@ __all__ = [
     "DifferentialIK",
     "Foot",
     "Force",
+    "ForceGoal",
     "Goal",
     "InverseKinematics",
     "OperationalSpace",

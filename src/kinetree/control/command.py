@@ -1,4 +1,4 @@
-"""What a controller returns, and how torques are brought within effort limits."""
+"""What a controller returns, torques within effort limits, and how controllers are pickled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Command(NamedTuple):
         scale: Factors of goals and posture within the effort limits, (…, 2).
         margin: Lower bound on the smallest eigenvalue of the goals' levels, divided by `cut`, (…). Below 1, some
             direction is being given up.
-        state: State for the next call; None without limits and without `Force` goals that integrate.
+        state: State for the next call; None without limits and without a `ForceGoal` that integrates.
     """
 
     tau: Array
@@ -87,3 +87,29 @@ def _largest(base: Array, way: Array, effort: Array) -> Array:
     share = np.where(way != 0.0, room / np.where(way != 0.0, np.abs(way), 1.0), np.inf)
     result: Array = np.clip(share.min(axis=-1, initial=1.0), 0.0, 1.0)
     return result
+
+
+class Remade:
+    """Keeps the arguments of its constructor for pickling. A copy is the object itself, since it never changes."""
+
+    _arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    _engine = "native"
+
+    def __new__(cls, *positional: Any, **named: Any) -> Any:
+        made = super().__new__(cls)
+        made._arguments = positional, named
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), *self._arguments, self._engine)
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return self
+
+
+def _again(cls: type[Any], positional: tuple[Any, ...], named: dict[str, Any], engine: str) -> Any:
+    made = cls(*positional, **named)
+    return made if engine == "native" else made.engine(engine)

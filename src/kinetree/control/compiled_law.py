@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from kinetree.control.command import Solved
-from kinetree.control.levels import Levels
-from kinetree.control.limits import Limits, alike
+from kinetree.control.hierarchy import Levels
+from kinetree.control.limits import EnforcedLimits, alike
 from kinetree.control.sharing import Sharing
 from kinetree.engines.kernel_function import compiled
 from kinetree.engines.locks import Lock
@@ -57,7 +57,7 @@ class CompiledLaw:
     def __init__(
         self,
         robot: Model,
-        limits: Limits,
+        limits: EnforcedLimits,
         law: Callable[[tuple[int, ...]], Law],
         sharing: Sharing,
         inputs: tuple[Array, Array, Array, Array],

@@ -1,6 +1,6 @@
 """Differential inverse kinematics: the joint velocities that bring goals closer to their targets, within limits.
 
-A step Δ of the joints in the time dt solves the quadratic programme
+A step Δ of the joints in the time dt solves the quadratic program
 
     min  Σ w ‖J Δ − α e‖² + w₀² ‖Δ − (q_ref ⊖ q)‖² + λ ‖Δ‖²                                      (1)
          |Δ| ≤ v_max dt         γ (q_lo ⊖ q) ≤ Δ ≤ γ (q_hi ⊖ q)                                  (2)
@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.control.command import Remade
 from kinetree.control.goals import Posture, chosen_error, motions, nonnegative, start_of
 from kinetree.control.quadratic import INFINITE, require_solver
-from kinetree.control.remade import Remade
 from kinetree.control.targets import Targets
 from kinetree.engines import arguments
 from kinetree.engines.formats import require_double
@@ -78,7 +78,7 @@ class DifferentialIK(Remade):
             raise InputError(f"gain={gain!r} and approach={approach!r} are shares, above zero and at most one")
         tasks = robot.tasks([goal.task for goal in self.goals], reference="local_world_aligned")
         self._kernel = tasks.core.recursions.differential_step(chosen_error(error, self.goals))
-        self._programme = tasks.core.recursions.differential_programme
+        self._program = tasks.core.recursions.differential_program
         self._targets = Targets(robot, None, self.goals, self._rest)
         self._squares = np.array([goal.weight for goal in self.goals for _ in goal.gains])
         total, positive = self._weight + self._damping, self._squares > 0.0
@@ -126,14 +126,14 @@ class DifferentialIK(Remade):
         self._targets.require_poses(fault if batch else fault.item(), wanted, targets)
         if not batch:
             if beyond.item() > 0.0:
-                H, g = self._programme(J, error, pull, self._squares, self._factors)
+                H, g = self._program(J, error, pull, self._squares, self._factors)
                 step = self._bounded(H, g, low, high)
             alone: Array = step / dt
             return alone
         outside = beyond > 0.0
         with standard_arithmetic():
             if outside.any():
-                problems = self._programme(*(x[outside] for x in (J, error, pull)), self._squares, self._factors)
+                problems = self._program(*(x[outside] for x in (J, error, pull)), self._squares, self._factors)
                 each = zip(*problems, low[outside], high[outside], strict=True)
                 step[outside] = [self._bounded(*problem) for problem in each]
             together: Array = step / dt

@@ -1,4 +1,4 @@
-"""Inputs of a controller: goals with their gains, a posture, bounds, and the current targets of the goals."""
+"""Inputs of a controller: goals with their gains, a posture, bounds, feet, and the current targets of the goals."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from kinetree.engines import arguments
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.kernels.poses import ERRORS
+from kinetree.model.constraint_kinds import Weld
 from kinetree.model.model import Model
 from kinetree.operational_space.tasks import AnyTask, CenterOfMassTask, RelativeTask, Task
 from kinetree.spatial.value import Array
@@ -56,7 +57,7 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class Force:
+class ForceGoal:
     """A task along whose rows the robot exerts a given force instead of tracking a motion.
 
     push = F_d + kp (F_d − F) + ki ∫(F_d − F) dt, where F is the force that the robot exerts on its environment, if
@@ -160,7 +161,7 @@ class Target(NamedTuple):
         pose: (…, 4, 4), or a position (…, 3), in which case the orientation stays as it was at the start.
         velocity: Twist, angular part first, (…, 6), or linear velocity (…, 3); zero by default.
         acceleration: Its time derivative, of the same shape.
-        force: For `Force` goals, the force that the robot should exert along the rows, (…, r) [N or N m].
+        force: For a `ForceGoal`, the force that the robot should exert along the rows, (…, r) [N or N m].
         measured: The force that it actually exerts, of the same shape.
     """
 
@@ -171,11 +172,11 @@ class Target(NamedTuple):
     measured: Any = None
 
 
-def read_levels(levels: Sequence[Any]) -> tuple[tuple[Goal | Force, ...], ...]:
+def read_levels(levels: Sequence[Any]) -> tuple[tuple[Goal | ForceGoal, ...], ...]:
     """Normalise the user's levels: goals, frame names and tasks, single or in sequences."""
     found = []
     for level in levels:
-        alone = isinstance(level, (str, Goal, Force, Task, RelativeTask, CenterOfMassTask))
+        alone = isinstance(level, (str, Goal, ForceGoal, Task, RelativeTask, CenterOfMassTask))
         members = [level] if alone or not isinstance(level, Sequence) else level
         if any(isinstance(one, Posture) for one in members):
             raise InputError(
@@ -183,7 +184,7 @@ def read_levels(levels: Sequence[Any]) -> tuple[tuple[Goal | Force, ...], ...]:
             )
         if not alone and not isinstance(level, Sequence):
             raise InputError(f"a level is a sequence of goals, got {type(level).__name__}")
-        goals = tuple(Goal(one) if not isinstance(one, (Goal, Force)) else one for one in ([level] if alone else level))
+        goals = tuple(one if isinstance(one, (Goal, ForceGoal)) else Goal(one) for one in members)
         if not goals:
             raise InputError("a level has no goals; leave it out")
         found.append(goals)
@@ -216,7 +217,7 @@ def _complete(goal: Any) -> None:
         object.__setattr__(goal, "name", getattr(task, own) if own else CENTER_OF_MASS)
 
 
-def rows_of(goal: Goal | Force) -> int:
+def rows_of(goal: Goal | ForceGoal) -> int:
     """Number of rows of a goal's task."""
     task: Any = goal.task  # no longer a name: see `_complete`
     return len(task.rows)
@@ -247,7 +248,7 @@ def start_of(robot: Model, posture: Posture | None, at: Any, what: str) -> Array
     return np.array(q, dtype=np.float64)
 
 
-def chosen_error(name: Any, goals: Sequence[Goal | Force]) -> str:
+def chosen_error(name: Any, goals: Sequence[Goal | ForceGoal]) -> str:
     """The name of an error between poses.
 
     Raises:
@@ -261,3 +262,41 @@ def chosen_error(name: Any, goals: Sequence[Goal | Force]) -> str:
         if name == "log6" and not isinstance(task, CenterOfMassTask) and len(task.rows) < 6:
             raise InputError(f'{goal} has {len(task.rows)} rows, and the error "log6" is that of a whole pose')
     return name
+
+
+@dataclass(frozen=True)
+class Foot:
+    """A flat sole, or a point, that stands on something.
+
+    Attributes:
+        frame: Frame of the sole; its z axis is the normal of the ground, pointing at the robot.
+        size: Length and width of the sole along the frame's x and y axes [m]; (0, 0) for a point, which may turn.
+        friction: Coefficient of friction μ.
+    """
+
+    frame: str
+    size: tuple[float, float] = (0.0, 0.0)
+    friction: float = 0.7
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.frame, str):
+            raise InputError(f"a Foot takes the name of a frame, got {type(self.frame).__name__}")
+        size = tuple(self.size) if isinstance(self.size, (tuple, list, np.ndarray)) else ()
+        if len(size) != 2:
+            raise InputError(f"foot {self.frame!r}: size is the sole's length and width [m], got {self.size!r}")
+        checked = tuple(nonnegative(f"foot {self.frame!r}: size", each) for each in size)
+        if (checked[0] > 0.0) != (checked[1] > 0.0):
+            raise InputError(f"foot {self.frame!r}: size {checked} is a line; give both edges, or (0, 0) for a point")
+        object.__setattr__(self, "size", checked)
+        object.__setattr__(self, "friction", nonnegative(f"foot {self.frame!r}: friction", self.friction))
+
+    @property
+    def points(self) -> Array:
+        """Contact points in the frame, (1, 3) or (4, 3)."""
+        x, y = (0.5 * edge for edge in self.size)
+        return np.array([[i * x, j * y, 0.0] for i in (-1, 1) for j in (-1, 1)][: 4 if x > 0.0 else 1])
+
+    @property
+    def weld(self) -> Weld:
+        """The rows that the contact holds."""
+        return Weld(self.frame, rows="all" if self.size[0] > 0.0 else "position")

@@ -6,7 +6,7 @@ A joint may approach a limit only as fast as still lets it come to rest there, a
 
 Each round solves all levels. Joints whose accelerations violate (1) become rows of the level, and rows whose force
 pulls instead of pushing are released; in later rounds only one at a time, and finally none, so that the iteration
-terminates. At convergence, the motion is that of the quadratic programme with bounds (1) above the goals. The rounds of
+terminates. At convergence, the motion is that of the quadratic program with bounds (1) above the goals. The rounds of
 a sample depend on that sample only: samples with the same active rows are solved together, with the same bits as alone.
 The rows of the last command may be tried first: where they are still the right ones, nothing else is solved.
 """
@@ -55,7 +55,7 @@ class Trial(NamedTuple):
         return Trial(*(x[samples] for x in self))
 
 
-class Limits:
+class EnforcedLimits:
     """The joint limits that are enforced.
 
     Attributes:

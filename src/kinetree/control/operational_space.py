@@ -19,17 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.control.actuation import driven_columns
-from kinetree.control.command import Command, Solved, within_effort
+from kinetree.control.command import Command, Remade, Solved, within_effort
 from kinetree.control.compiled_law import CompiledLaw
 from kinetree.control.escape import Escape
-from kinetree.control.goals import Bounds, Force, Posture, chosen_error, read_levels, rows_of, start_of
-from kinetree.control.hierarchy import POLICIES
-from kinetree.control.levels import Levels
+from kinetree.control.goals import Bounds, ForceGoal, Posture, chosen_error, read_levels, rows_of, start_of
+from kinetree.control.hierarchy import POLICIES, Levels
 from kinetree.control.limited import LimitedLaws
-from kinetree.control.limits import Limits
-from kinetree.control.remade import Remade
-from kinetree.control.sharing import Sharing
+from kinetree.control.limits import EnforcedLimits
+from kinetree.control.sharing import Sharing, driven_columns
 from kinetree.control.targets import ControllerState, Targets, Wanted
 from kinetree.control.within_limits import WithinLimits
 from kinetree.engines import arguments
@@ -54,7 +51,7 @@ class OperationalSpace(Remade):
 
     Args:
         robot: The robot, or a scene of a robot and objects (`robot.attach("world", box)`).
-        levels: Goals of each priority, highest first: `Goal`, `Force`, names of frames or tasks.
+        levels: Goals of each priority, highest first: `Goal`, `ForceGoal`, names of frames or tasks.
         posture: Posture in the null space of all goals. By default damping only, 2√25 per second.
         constraints: `Weld`, frame names and tasks that are held fixed: feet, grasps, loops.
         at: Configuration at which constraints hold and goals without targets stay. By default that of the posture.
@@ -111,7 +108,7 @@ class OperationalSpace(Remade):
         self._sharing = Sharing(robot, self.constraints, self.driven, squeeze or {})
         self._sharing.require_carried(self._start)
         self._singular, self._cut = singular, cut
-        self._limits = Limits(robot, self.bounds, self.driven)
+        self._limits = EnforcedLimits(robot, self.bounds, self.driven)
 
         held = self.constraints.tasks.tasks if self.constraints else ()
         if self.constraints is not None:
@@ -120,7 +117,7 @@ class OperationalSpace(Remade):
         self._tasks = robot.tasks([*held, *(goal.task for goal in self.goals)], reference="local_world_aligned")
         self._fixed_sites = self.constraints.law.sites() if self.constraints else 0
         self._targets = Targets(robot, self.constraints, self.goals, self._start)
-        self._forced = any(isinstance(goal, Force) for goal in self.goals)
+        self._forced = any(isinstance(goal, ForceGoal) for goal in self.goals)
         # bodies without a motor have no posture
         self._posture = self._start if posture is None else posture.q
         gains: Any = (0.0, 10.0) if posture is None else (posture.kp, posture.kd)
@@ -220,8 +217,8 @@ class OperationalSpace(Remade):
             v: Joint velocities, (…, nv).
             targets: By goal name, a `Target`, a pose (…, 4, 4), a position (…, 3), or the result of a path. Goals
                 without a target stay where they were at `at`.
-            state: State of the last command: integrals of `Force` goals, and joints at their limits, which are likely
-                to stay there. Without it, results are the same but for the integrals.
+            state: State of the last command: integrals of `ForceGoal`s, and joints at their limits, which are likely to
+                stay there. Without it, results are the same but for the integrals.
             dt: Time since the last command [s], for these integrals.
             out: Array for the torques, (…, nv).
 

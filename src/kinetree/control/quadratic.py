@@ -1,4 +1,4 @@
-"""Quadratic programmes by DAQP, with names for their rows."""
+"""Quadratic programs by DAQP, with names for their rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def require_solver(what: str) -> Any:
     return daqp
 
 
-class Programme:
+class QuadraticProgram:
     """min ½ xᵀx + gᵀx within bounds of the first variables and of rows A x.
 
     Args:

@@ -16,27 +16,120 @@ theirs minimises the motor torques relative to their limits:
 If objects and the base are single free bodies, and no grasp holds two objects together, two kernels do all of this:
 `grasp_sharing`, then `support_sharing`, both in `kinetree.algorithms.operational_space`. Samples in which supports or
 grasps lack a direction, and other mechanisms, take the pseudo-inverses below.
+
+*Several hands on one object*, as one augmented object [KC86]: W maps the object's twist ν to those of the hands,
+ω_i = ω and v_i = v + ω × r_i. With Λ_e and bias_e of all hands together, contacts included,
+
+    Λ_⊕ = Λ_L + WᵀΛ_e W          bias_⊕ = b_L + Wᵀ(Λ_e Ẇν + bias_e)          Λ_⊕ ν̇ + bias_⊕ = Wᵀf_e
+
+On a branching robot, the coupling between hands is in the off-diagonal blocks of Λ_e. `OperationalSpace` obtains the
+same motion by eliminating the grasps; this is the textbook form.
+
+[KC86] O. Khatib, "Augmented object and reduced effective inertia in robot systems", American Control Conference, 1988.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.control.actuation import ends, joint_names, objects, presses, root_of, tree_of
+from kinetree.engines import arguments
 from kinetree.engines.native.compiled import standard_arithmetic
-from kinetree.errors import UnderactuatedError
+from kinetree.errors import InputError, UnderactuatedError, UnknownNameError
 from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
 from kinetree.operational_space.products import product, times
 from kinetree.operational_space.recursions import Recursions
 from kinetree.operational_space.singular import composed, solved, spectrum
 from kinetree.operational_space.task_function import TaskFunction
-from kinetree.operational_space.tasks import chosen_rows
+from kinetree.operational_space.tasks import RelativeTask, chosen_rows
 from kinetree.spatial.value import Array
+
+
+def presses(
+    robot: Model, constraints: Constraints | None, objects: set[str], squeeze: Mapping[str, float]
+) -> list[tuple[list[str], list[list[int]], list[float], list[str], float]]:
+    """For each squeezed object: grasping frames, rows of their forces, signs, frames of their axes, and force."""
+    found = []
+    for name, strength in squeeze.items():
+        tree = tree_of(robot, name)
+        if constraints is None or tree not in objects:
+            raise InputError(f"squeeze: {name!r} is no frame of an object without motors that constraints hold")
+        frames, parts, signs, axes = [], [], [], []
+        for one, task, part in zip(constraints.constraints, constraints.tasks.tasks, constraints.slices, strict=True):
+            first, second = ends(task)
+            if "world" in (first, second) or (tree_of(robot, first) == tree) == (tree_of(robot, second) == tree):
+                continue
+            rows = [part.start + i for i, row in enumerate(task.rows) if row in (3, 4, 5)]
+            if len(rows) != 3:
+                raise InputError(f"squeeze: the {one} does not hold all three directions, so it cannot press")
+            # the force acts on `first`, in the axes of `second`; the object is to be pressed inwards
+            signs.append(1.0 if tree_of(robot, first) == tree else -1.0)
+            frames.append(second if signs[-1] > 0.0 else first)
+            parts.append(rows)
+            axes.append(second)
+        if len(frames) < 2:
+            raise InputError(f"squeeze: {name!r} is held by fewer than two grasps, so nothing can press on it")
+        force = arguments.number(f"squeeze: {name!r}", strength, what="a force [N]")
+        found.append((frames, parts, signs, axes, force))
+    return found
+
+
+def joint_names(robot: Model) -> list[str]:
+    """Joint name of each degree of freedom."""
+    return [joint.name for joint in robot.joints for _ in range(joint.nv)]
+
+
+def root_of(robot: Model, joint: str) -> str:
+    """The joint at the root of a joint's tree."""
+    return tree_of(robot, robot.joint(joint).child)
+
+
+def tree_of(robot: Model, frame: str) -> str:
+    """The joint at the root of the tree that carries a frame; "world" if it is fixed."""
+    bodies = {body.name: body for body in robot.bodies}
+    moving = {joint.name for joint in robot.joints}
+    extra = {each.name: each.body for each in robot.extra_frames}
+    body, root = extra.get(frame, frame), "world"
+    while body != "world" and body in bodies:
+        if bodies[body].joint in moving:
+            root = bodies[body].joint
+        body = bodies[body].parent
+    return root
+
+
+def objects(robot: Model, driven: Array) -> set[str]:
+    """Roots of trees without any motor."""
+    motors: dict[str, bool] = {}
+    for i, name in enumerate(joint_names(robot)):
+        root = root_of(robot, name)
+        motors[root] = motors.get(root, False) or bool(driven[i])
+    return {root for root, any_ in motors.items() if not any_}
+
+
+def ends(task: Any) -> tuple[str, str]:
+    """The frame on which the force acts, and the one on which its reaction acts."""
+    if isinstance(task, RelativeTask):
+        return task.frame_b, task.frame_a
+    return task.frame, "world"
+
+
+def driven_columns(robot: Model, undriven: Any) -> Array:
+    """Which degrees of freedom have a motor, (nv,): all except those of free bodies, or of the joints named."""
+    names = {joint.name for joint in robot.joints}
+    if undriven is None:
+        without = {joint.name for joint in robot.joints if joint.kind == "floating"}
+    else:
+        if isinstance(undriven, str):
+            raise InputError(f"undriven={undriven!r} is one name; pass a list of joints")
+        without = set(undriven)
+        for name in without - names:
+            raise UnknownNameError("joint", name, tuple(sorted(names)))
+    return np.array([name not in without for name in joint_names(robot)], dtype=bool)
+
 
 #: Lever arm that relates moments to forces [m].
 _ARM = 0.1
@@ -46,7 +139,7 @@ _IDLE = 1e-9
 _SPREAD, _WEAK = 1e14, 1e9
 
 
-class Part(NamedTuple):
+class LoadShare(NamedTuple):
     """Some of the constraints, and the kernel that shares the load among them.
 
     Attributes:
@@ -105,19 +198,21 @@ class Sharing:
         return one_node and len(base) <= 1 and len(set(roots)) == len(roots) and not self._tied
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[LoadShare, ...]:
         """Grasps and supports, in the order in which they take their share."""
         if self._constraints is None:
             return ()
         found = []
         if self._grasps:
-            found.append(Part(np.array(self._grasps), self._of(self._grasps).grasp_sharing, self._grasp_constants()))
+            found.append(
+                LoadShare(np.array(self._grasps), self._of(self._grasps).grasp_sharing, self._grasp_constants())
+            )
         if self._supports:
             columns = np.zeros((self._robot.nv, 2))
             columns[self._base_columns, 0] = 1.0
             columns[self._motors, 1] = self._W * self._W
             kernel = self._of(self._supports).support_sharing(len(self._base_columns) > 0)
-            found.append(Part(np.array(self._supports), kernel, (columns,)))
+            found.append(LoadShare(np.array(self._supports), kernel, (columns,)))
         return tuple(found)
 
     def _of(self, rows: list[int]) -> Recursions:
@@ -299,3 +394,78 @@ def _inverse(A: Array) -> Array:
 def _carries(B: Array, columns: Sequence[int]) -> bool:
     own = B[:, list(columns)]
     return len(own) > 0 and bool(np.linalg.matrix_rank(own, tol=1e-8) == len(columns))
+
+
+class AugmentedObject(NamedTuple):
+    """An object and the hands that hold it, as one body. Twists and wrenches are at its frame, in world axes.
+
+    Attributes:
+        inertia: Λ_⊕, (…, 6, 6).
+        bias: bias_⊕, (…, 6).
+        grasp_map: W, (…, 6 h, 6).
+    """
+
+    inertia: Array
+    bias: Array
+    grasp_map: Array
+
+
+def augmented_object(
+    robot: Model,
+    q: Any,
+    v: Any,
+    hands: Sequence[str],
+    *,
+    pose: Any,
+    mass: float,
+    inertia: Any,
+    contacts: Iterable[Any] = (),
+) -> AugmentedObject:
+    """Inertia and bias of an object held rigidly by several hands.
+
+    Args:
+        robot: The robot, without the object.
+        q: Configuration, (…, nq).
+        v: Joint velocities, consistent with the hands moving with the object, (…, nv).
+        hands: Frames that hold the object.
+        pose: Pose of the object, with its origin at its centre of mass, (…, 4, 4).
+        mass: Mass of the object [kg].
+        inertia: Inertia about its centre of mass, in its axes, (3, 3) [kg m²].
+        contacts: Further contacts of the robot, as for `robot.tasks`.
+    """
+    if isinstance(hands, str) or len(hands) < 1:
+        raise InputError(f"hands is a sequence of names of frames, got {hands!r}")
+    tasks = robot.tasks(list(hands), reference="local_world_aligned", contacts=contacts)
+    state = tasks.at(q, v)
+    T = np.asarray(pose, dtype=float)
+    places = robot.pose(q, list(hands))
+    with standard_arithmetic():
+        # the hands are fixed to the object, so each has its angular velocity
+        omega = robot.velocity(q, v, hands[0], "local_world_aligned")[..., :3]
+        R, p = T[..., :3, :3], T[..., :3, 3]
+        turned = product(product(R, np.asarray(inertia, dtype=float)), np.swapaxes(R, -1, -2))
+        batch = np.broadcast_shapes(omega.shape[:-1], p.shape[:-1])
+        W, W_rate_twist = np.zeros((*batch, 6 * len(hands), 6)), np.zeros((*batch, 6 * len(hands)))
+        for i in range(len(hands)):
+            r = places[..., i, :3, 3] - p
+            W[..., 6 * i : 6 * i + 6, :] = np.eye(6)
+            W[..., 6 * i + 3 : 6 * i + 6, :3] = -_hat(r)
+            W_rate_twist[..., 6 * i + 3 : 6 * i + 6] = _cross(omega, _cross(omega, r))
+        own, own_bias = np.zeros((*batch, 6, 6)), np.zeros((*batch, 6))
+        own[..., :3, :3], own[..., 3:, 3:] = turned, mass * np.eye(3)
+        own_bias[..., :3] = _cross(omega, times(turned, omega))
+        own_bias[..., 3:] = -mass * robot.gravity
+        back = np.swapaxes(W, -1, -2)
+        felt = own + product(back, product(state.inertia, W))
+        bias = own_bias + times(back, times(state.inertia, W_rate_twist) + state.bias)
+    return AugmentedObject(felt, bias, W)
+
+
+def _hat(r: Array) -> Array:
+    result = np.zeros((*r.shape[:-1], 3, 3))
+    result[..., 0, 1], result[..., 0, 2], result[..., 1, 2] = -r[..., 2], r[..., 1], -r[..., 0]
+    return result - np.swapaxes(result, -1, -2)
+
+
+def _cross(a: Array, b: Array) -> Array:
+    return times(_hat(a), b)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.control.goals import Force, Goal, Target
+from kinetree.control.goals import ForceGoal, Goal, Target
 from kinetree.control.paths import Path, PosePath, PoseState, State
 from kinetree.control.poses import checked_poses, inverse, require_target_shape
 from kinetree.engines import arguments
@@ -27,7 +27,7 @@ class ControllerState(NamedTuple):
     """What a controller passes on from one command to the next.
 
     Attributes:
-        integrals: ∫(F_d − F) dt along the rows of each `Force` goal with integral action, (…, r).
+        integrals: ∫(F_d − F) dt along the rows of each `ForceGoal` with integral action, (…, r).
         active: Joints that are held at their lower (−1) or upper (1) limits, (…, l); None without limits.
     """
 
@@ -58,7 +58,7 @@ class Wanted(NamedTuple):
 class _Place(NamedTuple):
     """Position of a goal among all frames and rows; `linear` tells whether it has rows of translation."""
 
-    goal: Goal | Force
+    goal: Goal | ForceGoal
     site: int
     rows: slice
     components: list[int]
@@ -76,7 +76,7 @@ class Targets:
     """
 
     def __init__(
-        self, robot: Model, constraints: Constraints | None, goals: Sequence[Goal | Force], start: Array
+        self, robot: Model, constraints: Constraints | None, goals: Sequence[Goal | ForceGoal], start: Array
     ) -> None:
         self._places: dict[str, _Place] = {}
         held = constraints.targets if constraints else np.zeros((0, 4, 4))
@@ -101,7 +101,7 @@ class Targets:
             for name, place in self._places.items()
         }
         self._sites = [place.site for place in self._places.values()]
-        self._forced = any(isinstance(goal, Force) for goal in goals)
+        self._forced = any(isinstance(goal, ForceGoal) for goal in goals)
         for constant in (self._fixed, self._feed, self._gains):
             constant.setflags(write=False)
         #: `feed` without the rows of constraints.
@@ -286,9 +286,9 @@ class Targets:
         integrals = {}
         for name, place in self._places.items():
             goal, target = place.goal, given.get(name, Target())
-            if not isinstance(goal, Force):
+            if not isinstance(goal, ForceGoal):
                 if target.force is not None or target.measured is not None:
-                    raise InputError(f"{goal} follows a motion; make it a control.Force to give it a force")
+                    raise InputError(f"{goal} follows a motion; make it a control.ForceGoal to give it a force")
                 continue
             rows = len(place.components)
             F_d = _force(name, "force", target.force, rows)

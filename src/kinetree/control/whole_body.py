@@ -1,4 +1,4 @@
-"""Whole-body control by a weighted quadratic programme: goals against friction cones, torque and joint limits.
+"""Whole-body control by a weighted quadratic program: goals against friction cones, torque and joint limits.
 
 Over accelerations a and forces f at the contact points,
 
@@ -12,6 +12,15 @@ Over accelerations a and forces f at the contact points,
 b and a₀ are those of `OperationalSpace`. DAQP [AB22] solves it; nothing is kept from one call to the next, so a sample
 has the same result alone and in a batch. Unlike levels, weights trade goals against each other.
 
+Setting up a program costs a dual active-set method most of its time: it factorises the Hessian, and multiplies all
+rows by the inverse factor. Here both are known. With the rows V of all goals, weighted relative to the posture, the
+Hessian of the accelerations is w₀ (1 + VᵀV), and
+
+    L Lᵀ = 1 + V Vᵀ        R = 1 − Vᵀ ((1 + L) Lᵀ)⁻¹ V        Rᵀ (1 + VᵀV) R = 1                  (7)
+
+so that a = R y/√w₀ needs only the Cholesky factor of a matrix as large as the goals have rows. Forces have a diagonal
+Hessian: f = φ/√w_f.
+
 [AB22] D. Arnström, A. Bemporad, D. Axehill, "A dual active-set solver for embedded quadratic programming using
        recursive LDLᵀ updates", IEEE Transactions on Automatic Control 67, 2022.
 """
@@ -19,20 +28,19 @@ has the same result alone and in a batch. Unlike levels, weights trade goals aga
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.control.actuation import driven_columns
-from kinetree.control.foot import Foot
-from kinetree.control.goals import Bounds, Posture, chosen_error, motions, nonnegative, start_of
-from kinetree.control.limits import Limits
-from kinetree.control.quadratic import require_solver
-from kinetree.control.remade import Remade
+from kinetree.control.command import Remade
+from kinetree.control.goals import Bounds, Foot, Posture, chosen_error, motions, nonnegative, start_of
+from kinetree.control.limits import EnforcedLimits, contiguous
+from kinetree.control.quadratic import INFINITE, QuadraticProgram, require_solver
+from kinetree.control.sharing import driven_columns, joint_names
 from kinetree.control.targets import Targets, Wanted
-from kinetree.control.whole_body_programme import Frame
 from kinetree.engines import arguments
 from kinetree.engines.formats import require_double
 from kinetree.engines.native.compiled import standard_arithmetic
@@ -40,6 +48,178 @@ from kinetree.errors import InfeasibleError, InputError, UnknownNameError
 from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
 from kinetree.spatial.value import Array
+
+
+class WholeBodySolution(NamedTuple):
+    """Solution for one sample.
+
+    Attributes:
+        a: Joint accelerations, (nv,); None if there is no solution.
+        f: Forces at the contact points, (3 points,); None if there is no solution.
+        tau: Joint torques, zero where there is no motor, (nv,).
+        slack: By how much rows give way.
+        broken: The names of these rows.
+    """
+
+    a: Any
+    f: Any
+    tau: Array
+    slack: float
+    broken: tuple[str, ...]
+
+
+class WholeBodyProgram:
+    """What of the program does not change, and where the rest goes.
+
+    Variables are φ of the contact points, then y. Rows are joint limits, friction cones, torques, joints without a
+    motor, contacts.
+
+    Args:
+        robot: The robot.
+        driven: Which degrees of freedom have a motor, (nv,).
+        contacts: The feet.
+        limited: Degrees of freedom with limits, (l,).
+        roots: Square roots of the weights of the goals' rows, (r,).
+        posture_weight: w₀.
+        force_weight: w_f.
+        torque: Whether torques are limited.
+    """
+
+    def __init__(
+        self,
+        robot: Model,
+        driven: Array,
+        contacts: Sequence[Foot],
+        limited: Array,
+        roots: Array,
+        posture_weight: float,
+        force_weight: float,
+        torque: bool,
+    ) -> None:
+        nv, joints = robot.nv, joint_names(robot)
+        self._nv, self._weights = nv, roots / math.sqrt(posture_weight)
+        self._a_scale, self._f_scale = 1.0 / math.sqrt(posture_weight), 1.0 / math.sqrt(force_weight)
+        self._feet = [(foot.points, 6 if len(foot.points) > 1 else 3) for foot in contacts]
+        self._arms = [_arms(points, rows) for points, rows in self._feet]
+        # feet of one kind go together
+        self._alike = np.stack(self._arms) if len({arms.shape for arms in self._arms}) == 1 else None
+        self.sizes = [3 * len(points) for points, _ in self._feet]
+        self.points = sum(len(points) for points, _ in self._feet)
+        self._held = sum(rows for _, rows in self._feet)
+        pushes = 3 * self.points
+        self._motors, self._free = contiguous(np.flatnonzero(driven)), contiguous(np.flatnonzero(~driven))
+        self._effort = robot.effort_limits[self._motors]
+        motors = np.flatnonzero(driven) if torque else np.zeros(0, dtype=int)
+        undriven = np.flatnonzero(~driven)
+        counts = len(limited), 4 * self.points, len(motors), len(undriven), self._held
+        self._at = [slice(a, b) for a, b in pairwise([0, *np.cumsum(counts).tolist()])]
+        cones = self._at[1]
+        self._rows = np.zeros((sum(counts), pushes + nv))
+        self._rows[cones, :pushes] = _cones(contacts)
+        # the accelerations' part of all rows but the cones, in the original variables
+        self._plain = np.zeros((len(self._rows) - 4 * self.points, nv))
+        self._plain[np.arange(len(limited)), limited] = 1.0
+        names = [
+            f"pull of {foot.frame!r}" for foot, size in zip(contacts, self.sizes, strict=True) for _ in range(size)
+        ]
+        names += [f"acceleration of {joints[i]!r} at its limit" for i in limited]
+        names += [f"friction of {foot.frame!r}" for foot in contacts for _ in range(4 * len(foot.points))]
+        names += [f"torque of {joints[i]!r}" for i in motors]
+        names += [f"free motion of {joints[i]!r}" for i in undriven]
+        for foot, (_, rows) in zip(contacts, self._feet, strict=True):
+            names += [f"contact of {foot.frame!r}"] * rows
+        equal = np.zeros(len(names), dtype=bool)
+        equal[pushes + self._at[3].start :] = True
+        hard = equal.copy()
+        hard[:pushes] = True
+        self._program = QuadraticProgram(names, hard, equal)
+        self._low, self._high = np.full(len(names), -INFINITE), np.full(len(names), INFINITE)
+        self._low[2:pushes:3] = 0.0
+        self._high[pushes:][cones] = 0.0
+        self._one, self._g = np.eye(len(roots)), np.zeros(pushes + nv)
+
+    def solve(
+        self, J: Array, residual: Array, M: Array, h: Array, poses: Array, a0: Array, least: Array, most: Array
+    ) -> WholeBodySolution:
+        """The solution for one sample.
+
+        Args:
+            J: Jacobian of contacts and goals, (c + r, nv).
+            residual: b − J̇v of contacts and goals, (c + r,).
+            M: Mass matrix, (nv, nv).
+            h: Bias forces, (nv,).
+            poses: Of the soles, (feet, 4, 4).
+            a0: Accelerations of the posture, (nv,).
+            least: Lower bounds of the accelerations of joints with limits, (l,).
+            most: Upper bounds, (l,).
+        """
+        held, pushes, motors, free = self._held, 3 * self.points, self._motors, self._free
+        V = J[held:] * self._weights[:, None]
+        L = np.linalg.cholesky(self._one + V @ V.T)
+        U = V.T @ np.linalg.inv((self._one + L) @ L.T)  # R = 1 − U V, by (1)
+        push = self._point_rows(J[:held], poses)  # J_pᵀ, (nv, 3 points)
+        limits, _, torque, loose, fixed = self._at
+        rows, plain, low, high = self._rows.copy(), self._plain.copy(), self._low.copy(), self._high.copy()
+        below, above = low[pushes:], high[pushes:]
+        below[limits], above[limits] = least, most
+        start = limits.stop - torque.start  # rows of cones are not among the plain ones
+        if torque.stop > torque.start:
+            plain[torque.start + start : torque.stop + start] = M[motors]
+            rows[torque, :pushes] = -self._f_scale * push[motors]
+            below[torque], above[torque] = -self._effort - h[motors], self._effort - h[motors]
+        plain[loose.start + start : loose.stop + start] = M[free]
+        rows[loose, :pushes] = -self._f_scale * push[free]
+        below[loose] = above[loose] = -h[free]
+        plain[fixed.start + start :] = J[:held]
+        below[fixed] = above[fixed] = residual[:held]
+        turned = self._a_scale * (plain - (plain @ U) @ V)
+        rows[limits, pushes:], rows[torque.start :, pushes:] = turned[: limits.stop], turned[limits.stop :]
+        pull = -(V.T @ (self._weights * residual[held:])) - a0
+        g = self._g.copy()
+        g[pushes:] = (pull - V.T @ (U.T @ pull)) / self._a_scale
+        x, slack, broken = self._program.solve(g, rows, low, high)
+        tau = np.zeros(self._nv)
+        if x is None:
+            return WholeBodySolution(None, None, tau, slack, broken)
+        y = x[pushes:]
+        a, f = self._a_scale * (y - U @ (V @ y)), self._f_scale * x[:pushes]
+        tau[motors] = (M[motors] @ a + h[motors]) - push[motors] @ f
+        return WholeBodySolution(a, f, tau, slack, broken)
+
+    def _point_rows(self, J: Array, poses: Array) -> Array:
+        """J_pᵀ: joint forces of unit forces at the contact points, along the axes of the soles, (nv, 3 points)."""
+        if self._alike is not None:
+            wrenches = np.matmul(poses[:, None, :3, :3], self._alike).reshape(len(poses), -1, self._alike.shape[-1])
+            each = np.matmul(J.reshape(len(poses), -1, self._nv).transpose(0, 2, 1), wrenches)
+            found: Array = each.transpose(1, 0, 2).reshape(self._nv, -1)
+            return found
+        wrenches = np.zeros((self._held, 3 * self.points))  # of unit forces, about the soles' origins, in world axes
+        row = column = 0
+        for (_, count), size, arms, pose in zip(self._feet, self.sizes, self._arms, poses, strict=True):
+            wrenches[row : row + count, column : column + size] = (pose[:3, :3] @ arms).reshape(count, size)
+            row, column = row + count, column + size
+        pushes: Array = J.T @ wrenches
+        return pushes
+
+
+def _cones(contacts: Sequence[Foot]) -> Array:
+    """Rows of (4) in `whole_body`, (4 points, 3 points)."""
+    points = [foot.friction for foot in contacts for _ in foot.points]
+    rows = np.zeros((4 * len(points), 3 * len(points)))
+    for k, friction in enumerate(points):
+        for j, (axis, sign) in enumerate(((0, 1.0), (0, -1.0), (1, 1.0), (1, -1.0))):
+            rows[4 * k + j, 3 * k + axis], rows[4 * k + j, 3 * k + 2] = sign, -friction / np.sqrt(2.0)
+    return rows
+
+
+def _arms(points: Array, rows: int) -> Array:
+    """Moments (unless it is a point) and forces of forces at points of a sole, in its axes, (1 or 2, 3, 3 points)."""
+    x, y, z = points.T
+    zero = np.zeros_like(x)
+    turns = np.array([[zero, -z, y], [z, zero, -x], [-y, x, zero]])  # p × F
+    turns = np.moveaxis(turns, 2, 1).reshape(3, -1)
+    return np.concatenate([turns, np.tile(np.eye(3), len(points))])[-rows:].reshape(rows // 3, 3, -1)
+
 
 #: Values of `fallback=`.
 FALLBACKS = ("raise", "relax")
@@ -125,7 +305,7 @@ class WholeBody(Remade):
         self._recursions = robot.tasks(tasks, reference="local_world_aligned").core.recursions
         self._residual = self._recursions.residual_by(chosen_error(error, self.goals))
         self._targets = Targets(robot, held, self.goals, start)
-        self._limits = Limits(robot, self.bounds, self.driven)
+        self._limits = EnforcedLimits(robot, self.bounds, self.driven)
         self._gains = np.array(self._targets.gains)
         self._gains[: self._held, 1] = nonnegative("rest", rest)
         self._roots = np.sqrt([goal.weight for goal in self.goals for _ in goal.gains])
@@ -139,8 +319,8 @@ class WholeBody(Remade):
         return f"<WholeBody of {self.robot.name} on {feet}: {', '.join(goal.name for goal in self.goals)}>"
 
     @cached_property
-    def _frame(self) -> Frame:
-        return Frame(
+    def _frame(self) -> WholeBodyProgram:
+        return WholeBodyProgram(
             self.robot, self.driven, self.contacts, self._limits.columns, self._roots, self.posture.weight,
             self._force_weight, self.bounds.torque,
         )  # fmt: skip
@@ -196,7 +376,7 @@ class WholeBody(Remade):
             return self._solved(parts, batch)
 
     def _solved(self, parts: list[Array], batch: tuple[int, ...]) -> WholeBodyCommand:
-        """The programme of each sample, with the inputs of `Frame.solve`."""
+        """The program of each sample, with the inputs of `WholeBodyProgram.solve`."""
         frame, nv, points, residual = self._frame, self.robot.nv, self._frame.points, parts[1]
         count = math.prod(batch)
         flat = [x.reshape(count, *x.shape[len(batch) :]) for x in parts] if batch else [x[None] for x in parts]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.control.limited import LimitedLaws
-from kinetree.control.limits import Limits, Trial, fits
+from kinetree.control.limits import EnforcedLimits, Trial, fits
 from kinetree.control.targets import Wanted
 from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.model.model import Model
@@ -49,7 +49,7 @@ class WithinLimits:
         posture: Configuration of the posture, (nq,).
     """
 
-    def __init__(self, robot: Model, limits: Limits, law: Law, limited: LimitedLaws, posture: Array) -> None:
+    def __init__(self, robot: Model, limits: EnforcedLimits, law: Law, limited: LimitedLaws, posture: Array) -> None:
         self._robot, self._limits, self._law, self._limited, self._posture = robot, limits, law, limited, posture
 
     def __call__(

@@ -1,4 +1,4 @@
-"""The quadratic programme of a step of differential inverse kinematics within limits. Cost O(n²·r) for r rows.
+"""The quadratic program of a step of differential inverse kinematics within limits. Cost O(n²·r) for r rows.
 
     min  ½ ΔᵀH Δ + gᵀΔ        H = JᵀW J + d 1        g = −α JᵀW e − w₀² Δ₀
 
@@ -15,7 +15,7 @@ from kinetree.recursion.tree import Indexed
     J=("r", "n"), error=("r",), pull=("n",), weights=("r",), factors=(3,), H=("n", "n"), g=("n",),
     outputs=("H", "g"), sparse=("H", "g"),
 )  # fmt: skip
-def differential_programme(
+def differential_program(
     k: Workspace, J: Indexed, error: Indexed, pull: Indexed, weights: Indexed, factors: Indexed, H: Indexed, g: Indexed
 ) -> None:
     """H and g.

@@ -30,7 +30,7 @@ from kinetree.engines.formats import FLOAT64
 from kinetree.engines.function import Function
 from kinetree.engines.kernel_function import KernelFunction, compiled
 from kinetree.errors import UnsupportedError
-from kinetree.kernels.differential_ik import differential_programme
+from kinetree.kernels.differential_ik import differential_program
 from kinetree.kernels.language import Kernel
 from kinetree.kernels.products import projections, with_row_forces
 from kinetree.operational_space.methods import chosen
@@ -200,9 +200,9 @@ class Recursions:
         return self._function("control", differential_step(self._parts, error, by_weights=self.by_weights))
 
     @cached_property
-    def differential_programme(self) -> KernelFunction:
+    def differential_program(self) -> KernelFunction:
         """See `kinetree.kernels.differential_ik`."""
-        return self.dense(differential_programme)
+        return self.dense(differential_program)
 
     @cached_property
     def with_row_forces(self) -> KernelFunction:
