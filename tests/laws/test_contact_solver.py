@@ -255,7 +255,7 @@ def test_what_did_not_converge_is_said(solver: str, ground: simulation.Shape) ->
 
 
 def test_what_converged_is_silent() -> None:
-    world = floor()
+    world = floor(sweeps=np.int64(50))
     info = world.step(START, np.zeros(6))[2]
     assert info.converged
     path = world.rollout(np.tile(START, (3, 1)), np.zeros(6), steps=20)
@@ -463,6 +463,8 @@ def test_friction_of_ones_own_shapes_is_converted() -> None:
         (lambda: simulation.HeightField([[True, False]] * 2, (1, 1)), "heights has dtype bool"),
         (lambda: simulation.HeightField(np.zeros((2, 2)), (1, 1), (0, False)), "center=False is not a finite number"),
         (lambda: simulation.Points("box", [[True, False, True]]), "positions has dtype bool"),
+        (lambda: floor(sweeps=True), "sweeps=True is not a positive number of sweeps"),
+        (lambda: floor(sweeps=2.0), "sweeps=2.0 is not a positive number of sweeps"),
         (lambda: floor(dt=True), "dt=True is not a positive time step"),
         (lambda: floor(dt="1"), "dt='1' is not a positive time step"),
         (lambda: floor().run(START, lambda *_: np.zeros(6), seconds=True), "seconds=True is not a positive number"),

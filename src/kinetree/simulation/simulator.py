@@ -127,8 +127,9 @@ class Simulator:
             raise InputError(f'dry friction and joint stops need solver="pgs"; got {solver!r}')
         if rows and given:
             raise InputError("dry friction and joint stops cannot be combined with constraints")
-        if isinstance(sweeps, bool) or not isinstance(sweeps, int) or sweeps < 1:
+        if isinstance(sweeps, bool) or not isinstance(sweeps, (int, np.integer)) or sweeps < 1:
             raise InputError(f"sweeps={sweeps!r} is not a positive number of sweeps")
+        sweeps = int(sweeps)
         held = self.constraints.tasks.tasks if self.constraints and points else ()
         varied = self._population is not None
         joints = JointRows(plant.robot, self.dt, dry, limits, sweeps, varied) if rows else None
