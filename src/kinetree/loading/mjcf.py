@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -119,17 +118,6 @@ def _origin(problem: str, reduction: Reduction) -> Origin:
     return origins[number - 1] if 0 < number <= len(origins) else Origin(origins[-1].file, None)
 
 
-def _joints(model: Model) -> list[Joint]:
-    """The joint of each body, fixed ones included, in the order of the bodies."""
-    return [model.joint(body.joint) for body in model.bodies]
-
-
-def _remade(model: Model, name: str, bodies: Sequence[Body], joints: Sequence[Joint]) -> Model:
-    """The model with other bodies and joints."""
-    given = name, model.gravity, bodies, joints, model.extra_frames
-    return Model(*given, model.joint_constraints, model.independent, model.near, model.equalities)
-
-
 def _based(joint: Joint, kind: str, name: str) -> Joint:
     """A joint between the world's origin and a root."""
     none = np.zeros(KINDS[kind].nv)
@@ -142,14 +130,14 @@ def _rooted(model: Model, root: str) -> Model:
     if all(body.name != root for body in model.bodies):
         raise UnknownNameError("body (needed as root)", root, tuple(body.name for body in model.bodies))
     part = model.subtree(root)
-    joints = _joints(part)
+    joints = list(part._every_joint)
     joints[0] = _based(joints[0], "fixed", joints[0].name)
-    return _remade(part, model.name, part.bodies, joints)
+    return part._edited(name=model.name, joints=joints, constraints=part.joint_constraints)
 
 
 def _floating(model: Model, file: str) -> Model:
     """The model with its fixed roots floating; a root with a free joint floats already."""
-    joints = _joints(model)
+    joints = list(model._every_joint)
     roots = [i for i, joint in enumerate(joints) if joint.parent == WORLD_NAME]
     if any(joints[i].kind == "floating" for i in roots):
         return model
@@ -164,7 +152,7 @@ def _floating(model: Model, file: str) -> Model:
             name += "_"
         joints[i] = _based(joints[i], "floating", name)
         bodies[i] = replace(bodies[i], joint=name)
-    return _remade(model, model.name, bodies, joints)
+    return model._edited(bodies=bodies, joints=joints, constraints=model.joint_constraints)
 
 
 def _ordered(model: Model, wanted: tuple[str, ...]) -> Model:
@@ -180,4 +168,5 @@ def _ordered(model: Model, wanted: tuple[str, ...]) -> Model:
         siblings.sort(key=lambda name: ranks[name])
     by_name: dict[str, Body] = {body.name: body for body in model.bodies}
     bodies = [by_name[name] for name in depth_first(children[WORLD_NAME], children)]
-    return _remade(model, model.name, bodies, [model.joint(body.joint) for body in bodies])
+    joints = [model.joint(body.joint) for body in bodies]
+    return model._edited(bodies=bodies, joints=joints, constraints=model.joint_constraints)

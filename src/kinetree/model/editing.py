@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameErr
 from kinetree.model import locking, surgery
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint, Limits
-from kinetree.model.physical import checked_inertia, fault, from_parameters
+from kinetree.model.physical import fault, from_parameters, possible_inertia
 from kinetree.model.population import Population
 from kinetree.spatial.value import Array
 
@@ -30,7 +30,7 @@ class Editing:
         Args:
             gravity: Acceleration of free fall in the world frame, (3,) [m/s²].
         """
-        return _variant(self, gravity=_vector("gravity", gravity, 3))
+        return self._edited(gravity=_vector("gravity", gravity, 3))
 
     def with_frame(self: _Model, name: str, frame: str = "world", placement: Any = None) -> _Model:
         """This robot with one more named frame: a tool centre point, a sensor.
@@ -65,7 +65,7 @@ class Editing:
             if mass is not None and old.mass:
                 inertia = inertia * (_vector("mass", [mass], 1)[0] / old.mass)
         given = old.mass if mass is None else mass, old.com if com is None else com, inertia
-        return _variant(self, bodies=[_solid(one, *given) if one is old else one for one in self.bodies])
+        return self._edited(bodies=[_solid(one, *given) if one is old else one for one in self.bodies])
 
     def with_inertial_parameters(self: _Model, parameters: Any, *, strict: bool = True) -> _Model:
         """This robot with identified inertial parameters, which become its `inertial_parameters`.
@@ -83,7 +83,7 @@ class Editing:
         rows = np.asarray(parameters, dtype=float) if _numeric(parameters) else np.zeros(0)
         if rows.shape != (len(self.bodies), 10):
             raise InputError(f"parameters have shape {rows.shape}; pass ten for each body, ({len(self.bodies)}, 10)")
-        return _variant(self, bodies=[_identified(body, row, strict) for body, row in zip(self.bodies, rows)])
+        return self._edited(bodies=[_identified(body, row, strict) for body, row in zip(self.bodies, rows)])
 
     def with_armature(self: _Model, armature: Any) -> _Model:
         """This robot with other reflected rotor inertias.
@@ -122,7 +122,7 @@ class Editing:
         for name, given in limits.items():
             if not isinstance(given, Limits):
                 raise InputError(f"the limits of joint {name!r} must be kinetree.Limits; got {type(given).__name__}")
-        return _variant(self, joints=[_limited(joint, limits) for joint in surgery.joints_of(self)])
+        return self._edited(joints=[_limited(joint, limits) for joint in self._every_joint])
 
     def reduced(self: _Model, lock: Mapping[str, Any]) -> _Model:
         """The same robot with some joints locked. Bodies and frames keep their names; all joints may be locked.
@@ -200,19 +200,6 @@ class Editing:
         return Population(robot, inertial_parameters, gravity, strict)
 
 
-def _variant(
-    robot: _Model, gravity: Any = None, bodies: Sequence[Body] | None = None, joints: Sequence[Joint] | None = None
-) -> _Model:
-    return type(robot)(
-        robot.name,
-        robot.gravity if gravity is None else gravity,
-        robot.bodies if bodies is None else bodies,
-        surgery.joints_of(robot) if joints is None else joints,
-        robot.extra_frames,
-        *surgery.constrained(robot),
-    )
-
-
 def _require_joints(robot: surgery.Parts, names: Mapping[str, Any]) -> None:
     known = tuple(joint.name for joint in robot.joints)
     for name in names:
@@ -236,8 +223,8 @@ def _with_joints(robot: _Model, what: str, values: Any) -> _Model:
     for name, numbers in own.items():
         if (numbers < 0.0).any():
             raise ModelError(f"{what} of joint {name!r} is negative: {numbers.tolist()}")
-    joints = surgery.joints_of(robot)
-    return _variant(robot, joints=[_replaced(one, what, own[one.name]) if one.name in own else one for one in joints])
+    joints = robot._every_joint
+    return robot._edited(joints=[_replaced(one, what, own[one.name]) if one.name in own else one for one in joints])
 
 
 def _replaced(joint: Joint, what: str, value: Any) -> Joint:
@@ -268,11 +255,7 @@ def _each(what: str, values: Any, size: int) -> Array:
 
 
 def _solid(body: Body, mass: Any, com: Any, inertia: Any) -> Body:
-    owner = f"body {body.name!r}"
-    mass, com, inertia = checked_inertia(owner, mass, com, inertia)
-    problem = fault(mass, inertia)
-    if problem is not None:
-        raise ModelError(f"{owner}: {problem}")
+    mass, com, inertia = possible_inertia(f"body {body.name!r}", mass, com, inertia)
     return replace(body, mass=mass, com=com, inertia=(inertia + inertia.T) / 2.0)
 
 

@@ -15,7 +15,7 @@ from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.loop import Loop
 from kinetree.model.stages import displaced
-from kinetree.model.surgery import Parts, joints_of
+from kinetree.model.surgery import Parts
 
 _Model = TypeVar("_Model", bound=Parts)
 _NO_LIMITS = Limits().expanded(KINDS["fixed"])
@@ -40,17 +40,11 @@ def reduced(robot: _Model, lock: Mapping[str, Any]) -> _Model:
     couplings, lock = reduced_couplings(_without_loops(robot.joint_constraints), lock)
     equal, held = reduced_couplings(_without_loops(robot.equalities), lock)
     ties = [LinearCoupling((name,), np.ones(1), held[name]) for name in held if name not in lock]
-    return type(robot)(
-        robot.name,
-        robot.gravity,
-        robot.bodies,
-        [_locked(joint, lock[joint.name]) if joint.name in lock else joint for joint in joints_of(robot)],
-        robot.extra_frames,
-        [*couplings, *_loops(robot.joint_constraints)],
-        [rate for rate in robot.independent if rate[0] not in lock],
-        robot.near,
-        [*equal, *ties, *_loops(robot.equalities)],
-        robot.dtype,
+    return robot._edited(
+        joints=[_locked(one, lock[one.name]) if one.name in lock else one for one in robot._every_joint],
+        constraints=[*couplings, *_loops(robot.joint_constraints)],
+        independent=[rate for rate in robot.independent if rate[0] not in lock],
+        equalities=[*equal, *ties, *_loops(robot.equalities)],
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from kinetree.model.record import frozen
 from kinetree.operational_space.lazy import lazy
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Model(Configurations, Dynamics, Operational, Loops, Editing):
@@ -271,14 +274,29 @@ class Model(Configurations, Dynamics, Operational, Loops, Editing):
             node_mass(joint.node) for joint in self._every_joint if joint.node is not None
         )
 
+    def _edited(self, **changes: Any) -> Self:
+        """A variant with other parts, as `__init__` names them; with other constraints, clusters are found again."""
+        parts: dict[str, Any] = {
+            "name": self.name,
+            "gravity": self.gravity,
+            "bodies": self.bodies,
+            "joints": self._every_joint,
+            "frames": self.extra_frames,
+            "constraints": self.joint_constraints,
+            "independent": self.independent,
+            "near": self.near,
+            "equalities": self.equalities,
+            "dtype": self.dtype,
+            "clustering": None if "constraints" in changes else self._clustering,
+        }
+        return type(self)(**(parts | changes))
+
     def _opened(self) -> Model:
         """The same bodies without embedded constraints."""
-        parts = self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames
-        return Model(*parts, equalities=self.equalities, dtype=self.dtype)
+        return self._edited(constraints=(), independent=(), near=())
 
     def _with_independent(self, rates: Sequence[Rate]) -> Model:
-        parts = self.name, self.gravity, self.bodies, self._every_joint, self.extra_frames
-        return Model(*parts, self.joint_constraints, rates, self.near, self.equalities, self.dtype)
+        return self._edited(constraints=self.joint_constraints, independent=rates)
 
     # -- precision ----------------------------------------------------------------------------------------------------
 

@@ -21,9 +21,11 @@ _ASYMMETRY, _NEGATIVE, _TRIANGLE = 1e-6, 1e-9, 1e-6
 Rows = list[list[float]]
 
 
-def checked_inertia(owner: str, mass: Any, com: Any, inertia: Any) -> tuple[float, Array, Array]:
-    """Mass, centre of mass and inertia as float64; raises unless they have shapes (), (3,), (3, 3) and are finite."""
+def possible_inertia(owner: str, mass: Any, com: Any, inertia: Any) -> tuple[float, Array, Array]:
+    """Mass, centre of mass and inertia as float64; raises unless they are possible, of shapes (), (3,) and (3, 3)."""
     checked = inertial_numbers(owner, mass, com, inertia)
+    if checked.fault is not None:
+        raise ModelError(f"{owner}: {checked.fault}")
     return checked.mass, np.array(checked.com), np.array(checked.inertia).reshape(3, 3)
 
 
@@ -44,7 +46,7 @@ class InertialNumbers(NamedTuple):
 
 
 def inertial_numbers(owner: str, mass: Any, com: Any, inertia: Any) -> InertialNumbers:
-    """Those of `checked_inertia` as plain numbers, with what `fault` says about them."""
+    """Those of `possible_inertia` as plain numbers, with what `fault` says about them."""
     try:
         if type(mass) is not float or not math.isfinite(mass):
             mass = _finite("mass", _shaped("mass", mass, ())).tolist()

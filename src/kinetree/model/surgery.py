@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -12,34 +12,21 @@ from kinetree.errors import InputError, ModelError, UnknownNameError
 from kinetree.model.aggregation import Cluster, Constraint, Rate
 from kinetree.model.body import Body, Frame
 from kinetree.model.builder_arguments import checked_placement
-from kinetree.model.clustering import Clustering
 from kinetree.model.joint import Joint
 from kinetree.model.loop import Loop
-from kinetree.model.physical import checked_inertia, fault
+from kinetree.model.physical import possible_inertia
 from kinetree.spatial.fixed import apply, product
 from kinetree.spatial.inertia import spread
 from kinetree.spatial.value import Array
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _WORLD = "world"
 
 
 class Parts(Protocol):
     """The parts of a `Model`, from which another can be created; avoids importing `Model` here."""
-
-    def __init__(
-        self,
-        name: str,
-        gravity: Any,
-        bodies: Sequence[Body],
-        joints: Sequence[Joint],
-        frames: Sequence[Frame],
-        constraints: Sequence[Constraint],
-        independent: Sequence[Rate],
-        near: Sequence[tuple[str, tuple[float, ...]]],
-        equalities: Sequence[Constraint],
-        dtype: Any,
-        clustering: Clustering | None = None,
-    ) -> None: ...
 
     name: str
     gravity: Array
@@ -52,7 +39,7 @@ class Parts(Protocol):
     near: tuple[tuple[str, tuple[float, ...]], ...]
     equalities: tuple[Constraint, ...]
     clusters: tuple[Cluster, ...]
-    _clustering: Clustering
+    _every_joint: tuple[Joint, ...]
 
     @property
     def frames(self) -> tuple[str, ...]:
@@ -64,6 +51,9 @@ class Parts(Protocol):
 
     def body(self, name: str) -> Body:
         """A body by name."""
+
+    def _edited(self, **changes: Any) -> Self:
+        """A variant with other parts."""
 
 
 _Model = TypeVar("_Model", bound=Parts)
@@ -96,7 +86,7 @@ def attach(robot: _Model, frame: str, other: _Model, placement: Any, prefix: str
             child=prefix + one.child,
             placement=place(one.parent, one.placement),
         )
-        for one in joints_of(other)
+        for one in other._every_joint
     ]
     new_frames = [
         replace(one, name=prefix + one.name, body=parent(one.body), placement=place(one.body, one.placement))
@@ -107,21 +97,18 @@ def attach(robot: _Model, frame: str, other: _Model, placement: Any, prefix: str
     # after everything that the body already carries, to keep the order depth first
     carried = _below(robot, body)
     end = 1 + max((i for i, one in enumerate(robot.bodies) if one.name in carried), default=-1)
-    old = joints_of(robot)
-    return type(robot)(
-        robot.name,
-        robot.gravity,
-        [*robot.bodies[:end], *new_bodies, *robot.bodies[end:]],
-        [*old[:end], *new_joints, *old[end:]],
-        [*robot.extra_frames, *new_frames],
-        [
+    old = robot._every_joint
+    return robot._edited(
+        bodies=[*robot.bodies[:end], *new_bodies, *robot.bodies[end:]],
+        joints=[*old[:end], *new_joints, *old[end:]],
+        frames=[*robot.extra_frames, *new_frames],
+        constraints=[
             *robot.joint_constraints,
             *(_renamed(constraint, prefix, parent, place) for constraint in other.joint_constraints),
         ],
-        [*robot.independent, *((prefix + name, component) for name, component in other.independent)],
-        [*robot.near, *((prefix + name, values) for name, values in other.near)],
-        [*robot.equalities, *(_renamed(one, prefix, parent, place) for one in other.equalities)],
-        robot.dtype,
+        independent=[*robot.independent, *((prefix + name, component) for name, component in other.independent)],
+        near=[*robot.near, *((prefix + name, values) for name, values in other.near)],
+        equalities=[*robot.equalities, *(_renamed(one, prefix, parent, place) for one in other.equalities)],
     )
 
 
@@ -131,14 +118,11 @@ def with_payload(robot: _Model, frame: str, mass: Any, com: Any, inertia: Any) -
     if name == _WORLD:
         raise InputError(f"frame {frame!r} is fixed to the world, which carries no payload; name a frame of a body")
     owner = f"payload at {frame!r}"
-    mass, com, inertia = checked_inertia(owner, mass, com, np.zeros((3, 3)) if inertia is None else inertia)
-    problem = fault(mass, inertia)
-    if problem is not None:
-        raise ModelError(f"{owner}: {problem}")
+    mass, com, inertia = possible_inertia(owner, mass, com, np.zeros((3, 3)) if inertia is None else inertia)
     R, p = at[:3, :3], at[:3, 3]
     load = Body(owner, name, "", mass, apply(R, com) + p, product(product(R, inertia), R.T))
     bodies = [_merged(body, load) if body.name == name else body for body in robot.bodies]
-    return type(robot)(robot.name, robot.gravity, bodies, joints_of(robot), robot.extra_frames, *constrained(robot))
+    return robot._edited(bodies=bodies)
 
 
 def with_frame(robot: _Model, name: str, frame: str, placement: Any) -> _Model:
@@ -149,15 +133,14 @@ def with_frame(robot: _Model, name: str, frame: str, placement: Any) -> _Model:
         raise ModelError(f"frame {name!r}: a body or frame has that name already; choose another")
     body, at = _carrier(robot, frame)
     new = Frame(name, body, product(at, checked_placement(placement, f"frame {name!r}")))
-    frames = *robot.extra_frames, new
-    return type(robot)(robot.name, robot.gravity, robot.bodies, joints_of(robot), frames, *constrained(robot))
+    return robot._edited(frames=[*robot.extra_frames, new])
 
 
 def subtree(robot: _Model, body: str) -> _Model:
     """The subtree of a body, with the joint that carries it; see `Model.subtree`."""
     kept = _below(robot, robot.body(body).name)
     bodies = [one for one in robot.bodies if one.name in kept]
-    joints = [joint for joint in joints_of(robot) if joint.child in kept]
+    joints = [joint for joint in robot._every_joint if joint.child in kept]
     # the body itself is the first of its subtree
     bodies[0], joints[0] = replace(bodies[0], parent=_WORLD), replace(joints[0], parent=_WORLD)
     frames = [one for one in robot.extra_frames if one.body in kept]
@@ -175,20 +158,16 @@ def subtree(robot: _Model, body: str) -> _Model:
             raise InputError(f"subtree({body!r}) would cut {constraint}, part of which lies outside. {fix}")
     independent = [rate for rate in robot.independent if rate[0] in names]
     near = [one for one in robot.near if one[0] in names]
-    return type(robot)(
-        body, robot.gravity, bodies, joints, frames, constraints, independent, near, equalities, robot.dtype
-    )
+    return robot._edited(
+        name=body, bodies=bodies, joints=joints, frames=frames,
+        constraints=constraints, independent=independent, near=near, equalities=equalities,
+    )  # fmt: skip
 
 
 def _touches(constraint: Constraint, joints: set[str], bodies: set[str]) -> bool:
     if isinstance(constraint, Loop):
         return bool(bodies.intersection(constraint.bodies))
     return bool(joints.intersection(constraint.joints))
-
-
-def constrained(robot: Parts) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """The last parts of a model, from its constraints on, for another one with the same joints."""
-    return robot.joint_constraints, robot.independent, robot.near, robot.equalities, robot.dtype, robot._clustering
 
 
 def _renamed(
@@ -205,12 +184,6 @@ def _renamed(
         first=place(first, constraint.first),
         second=place(second, constraint.second),
     )
-
-
-def joints_of(robot: Parts) -> list[Joint]:
-    """The joint of each body, fixed ones included, in the order of the bodies."""
-    by_name = {joint.name: joint for joint in (*robot.joints, *robot.fixed_joints)}
-    return [by_name[body.joint] for body in robot.bodies]
 
 
 def _carrier(robot: Parts, frame: str) -> tuple[str, Array]:
@@ -246,7 +219,7 @@ def _merged(body: Body, load: Body) -> Body:
 
 def _refuse_clashes(robot: Parts, other: Parts, names: list[str], joints: list[str]) -> None:
     taken = {name for name in names if name in robot.frames}
-    taken_joints = {joint.name for joint in joints_of(robot)} & set(joints)
+    taken_joints = {joint.name for joint in robot._every_joint} & set(joints)
     if not taken and not taken_joints:
         return
     listed = "; ".join(
