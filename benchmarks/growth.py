@@ -23,6 +23,7 @@ from benchmarks.timing import pin_to_one_core, race
 from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
 from kinetree.engines.count import count_passes
 from kinetree.engines.native.kernels import bind
+from kinetree.recursion.common_frame import in_common_frame
 from kinetree.recursion.mechanism import Site
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
@@ -98,7 +99,7 @@ def measure(family: Family, timed: bool) -> dict[str, dict[str, list[tuple[int, 
         contenders = {}
         q = robot.random_configuration(np.random.default_rng(2), (64,))
         for method in methods:
-            algorithm = inverse_inertia(method, "local")
+            algorithm = in_common_frame(inverse_inertia(method, "local"))
             passes = {name: part.total for name, part in count_passes(algorithm, robot.mechanism, sites).items()}
             found[method]["operations"].append((size, float(sum(passes.values()))))
             found[method]["tasks"].append((size, float(sum(passes.values()) - passes["place"] - passes["inertias"])))

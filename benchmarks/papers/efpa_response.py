@@ -14,7 +14,7 @@ the second is: joint j is an end-effector with the single row Gᵀ(j), fixed to 
 w(j, i) too, and by Eq. 14 its acceleration is −w(j, i) Λ⁻¹(i, k) at the last body i that carries both. Nothing has to
 be taken outward to bodies that carry no end-effector.
 
-In the frame of the tree, X = 1; see `efpa.py` for the notation.
+See `efpa.py` for the notation.
 
 [W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
       operational-space inertia matrix", ICRA 2012.
@@ -22,18 +22,17 @@ In the frame of the tree, X = 1; see `efpa.py` for the notation.
 
 from __future__ import annotations
 
-from kinetree.algorithms import tree_frame
-from kinetree.algorithms.kinematics import VIEWS
+from kinetree.algorithms import articulated_inertia
 from kinetree.algorithms.operational_space import task_space
 from kinetree.algorithms.operational_space.task_space import PLAIN
 from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.common_frame import in_common_frame
 from kinetree.recursion.entities import Frame, Node
 from kinetree.recursion.loops import Table
 from kinetree.recursion.roles import FrameRole, NodeRole
 from kinetree.recursion.setup import Setup
 from kinetree.recursion.topology import WORLD
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.inertia import ArticulatedInertia
 from kinetree.spatial.motion import Motion
 
 
@@ -57,6 +56,7 @@ apart: Table[tuple[NodeRole, NodeRole, FrameRole]] = Table(
 )
 
 
+@in_common_frame
 @algorithm(q=("q",), inverse_inertia=("rows", "rows"), response=("v", "rows"),
     outputs=("inverse_inertia", "response"), sparse=("response",))  # fmt: skip
 def efpa_response(tree: Tree, q: Indexed, inverse_inertia: Indexed, response: Indexed) -> None:
@@ -70,32 +70,27 @@ def efpa_response(tree: Tree, q: Indexed, inverse_inertia: Indexed, response: In
     """
     chi, Lambda, W = tree.array("node", "sorted_rows"), tree.array("node", "sorted_rows"), tree.array("node", "v")
     block = tree.array("sorted_rows", "sorted_rows")
-    tree_frame.start(tree)
-    tree.world.P = ArticulatedInertia.zero()
-    for k, parent in tree.scatter():
-        tree_frame.place(k, parent, q)
-        k.P = k.C.congruence(k.M).articulated()
+    task_space.place(tree, q)
     for row in tree.sorted_rows():
         Lambda[tree.world, row] = Motion.zero()
     task_space.clear(tree, block)
-    task_space.seed(tree, VIEWS["local"], chi)
+    task_space.seed(tree, "local", chi)
 
     for k, parent in tree.gather():
-        k.D, k.G, P_plus = k.S.hinge(k.P, k.armature)
-        parent.P += P_plus
+        articulated_inertia.hinge(k, parent)
         for row in tree.carried(k):
-            chi[parent, row] = chi[k, row] - k.G @ (k.S.T @ chi[k, row])  # Eq. 11
+            chi[parent, row] = k.X.T @ k.G.past(chi[k, row], k.H.T @ chi[k, row])  # Eq. 11
         for c in k.columns():
-            W[parent, c] = c.of(k.G)
+            W[parent, c] = k.X.T @ c.of(k.G)
         for c in tree.descendants(k):
-            W[parent, c] = W[k, c] - k.G @ (k.S.T @ W[k, c])  # Eq. 11
+            W[parent, c] = k.X.T @ k.G.past(W[k, c], k.H.T @ W[k, c])  # Eq. 11
 
     for k, parent in tree.scatter():
         for row in tree.carried(k):
-            moved = Lambda[parent, row]
-            own = k.D.solve(k.S.T @ chi[k, row]) - k.G.T @ moved
+            moved = k.X @ Lambda[parent, row]
+            own = k.D.solve(k.H.T @ chi[k, row]) - k.G.T @ moved
             response[k, row] = own
-            Lambda[k, row] = moved + k.S @ own  # Eq. 13
+            Lambda[k, row] = moved + k.H @ own  # Eq. 13
 
     for k, one, other in tree.common_ancestors():
         for r in tree.rows_of(one):

@@ -1,6 +1,6 @@
 """Figures 5 and 6 of [W12]: operations for Λ⁻¹ of a humanoid of 35 bodies and of mechanisms derived from it.
 
-Counted twice: all methods as the library computes them, in the frame of the tree; and the three that the paper
+Counted twice: all methods of the library, in the common frame of the tree; and the three that the paper
 compares as its authors do, in link coordinates (`benchmarks.papers.link_coordinates`).
 
 [W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
@@ -23,6 +23,7 @@ from benchmarks.papers.wensing_2012_relations import BASE, LIMBS, Relation, grow
 from benchmarks.table import of_numbers
 from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
 from kinetree.engines.count import PASSES, Count, count_passes
+from kinetree.recursion.common_frame import in_common_frame
 from kinetree.zoo import ASIMO_VARIANTS, asimo35, asimo35_tasks
 
 #: The algorithms that the paper compares, by the names that it gives them.
@@ -157,7 +158,7 @@ class Comparison:
             console.print(f"\n{reason}", highlight=False)
         console.print(
             "\nSFA is sparse_factorization. Additions, multiplications, divisions and square roots count one each, "
-            "sines none. place: mechanism and tasks in the frame of the tree. inertias: at nodes, tips to base. "
+            "sines none. place: mechanism and tasks in the common frame of the tree. inertias: at nodes, tips to base. "
             "inward: rows or columns, tips to base. outward: base to tips. pairs: of tasks, or of columns.",
             highlight=False,
         )
@@ -205,7 +206,7 @@ def _bars(axes: Any, counts: _Parts, shown: Sequence[str], parts: Sequence[str])
 def _passes(variant: str, method: str) -> dict[str, Count]:
     robot = asimo35(variant)
     sites = tuple(robot.site(task) for task in asimo35_tasks(variant))
-    return count_passes(inverse_inertia(method, "local"), robot.mechanism, sites)
+    return count_passes(in_common_frame(inverse_inertia(method, "local")), robot.mechanism, sites)
 
 
 def _totals(counts: _Parts) -> dict[str, dict[str, int]]:

@@ -38,7 +38,7 @@ class Relation:
     Attributes:
         claim: What is compared.
         published: What the paper says.
-        here: By the counts of the library, in the frame of the tree.
+        here: By the counts of the library, in the common frame of the tree.
         links: By counts in link coordinates, as the paper's are.
     """
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.kinematics import VIEWS
 from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
 from kinetree.engines import reference
 from kinetree.engines.native.kernels import bind
@@ -114,7 +113,7 @@ def test_any_number_of_tasks(method: str, count: int) -> None:
     assert_close(tasks.compiled(method, q), *tasks.expected(q))
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", ["local", "local_world_aligned", "world"])
 @pytest.mark.parametrize("method", ["sparse_factorization", "pv_osim_r"])
 def test_references(method: str, view: str) -> None:
     tasks, q = Tasks.anywhere("forest", 5, seed=7), sample("forest")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.operational_space import inverse_inertia
-from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
+from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia, takes_any_node
 from kinetree.engines.count import count
 from kinetree.engines.reference import run
+from kinetree.recursion.common_frame import in_common_frame
 from tests.mechanisms import NEAR, built, four_bar, gripper, whip
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import mixed, random_mechanism
@@ -54,7 +54,7 @@ def test_definitions(name: str) -> None:
     q, v = (x[0] for x in states(of))
     frame, near = made.tasks[0].frame, made.tasks[1].frame_a
     J, M = made.jacobian(q), of.mass_matrix(q)
-    assert made.method == BY_WEIGHTS
+    assert made.method == "pv_osim"
     assert_close(J[:3], of.jacobian(q, frame)[[2, 3, 4]], bound(of.nv))
     A, B = of.pose(q, near), of.pose(q, frame)
     into, both = A[:3, :3].T, of.jacobian(q, [near, frame], reference=LWA)
@@ -122,28 +122,52 @@ def test_forces_accelerate_tasks() -> None:
     assert_close(consistent, made.core.recursions.response(q) @ inertia, tolerance)
 
 
+METHODS = [method for method in ALGORITHMS if takes_any_node(method)]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ROBOTS)
+def test_methods_for_any_node(name: str, method: str) -> None:
+    """Single frames, relative tasks and the centre of mass, on clusters, beams and outlets."""
+    of, made = robot(name), tasks(name)
+    q = states(of)[0]
+    found, expected = (of.tasks(made.tasks, method=one).inverse_inertia(q) for one in (method, "definition"))
+    J, M = made.jacobian(q), of.mass_matrix(q)
+    tolerance = bound(of.nv, condition(M))
+    assert_close(found, expected, tolerance, float(np.abs(expected).max()))
+    assert_close(found, J @ np.linalg.solve(M, np.swapaxes(J, 1, 2)), tolerance, float(np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("method", [method for method in ALGORITHMS if method not in METHODS])
+def test_methods_for_rigid_bodies_only(method: str) -> None:
+    with pytest.raises(kt.errors.UnsupportedError, match=f"method '{method}' is for trees of rigid bodies"):
+        robot("hand").tasks(["ball"], method=method)
+
+
+@pytest.mark.parametrize("method", ALGORITHMS)
 @pytest.mark.parametrize("seed", range(3))
-def test_by_weights_on_rigid_bodies(seed: int) -> None:
-    """On trees of rigid bodies, propagating by weights gives what recursions in the tree's frame give."""
+def test_views_of_rigid_bodies(seed: int, method: str) -> None:
+    """Each text gives the same in own coordinates and in the common frame of the tree, whatever the joints."""
     of = random_mechanism("rigid", mixed(8, seed), seed).kinetree()
-    frames = [of.bodies[-1].name, of.bodies[len(of.bodies) // 2].name]
-    made = of.tasks([kt.Task(frames[0]), kt.Task(frames[1], "position"), kt.CenterOfMassTask()]).engine("reference")
+    frames = [of.bodies[-1].name, of.bodies[len(of.bodies) // 2].name, of.bodies[0].name]
+    relative = kt.RelativeTask(frames[2], frames[0], (0, 4))
+    made = of.tasks([kt.Task(frames[0]), relative, kt.Task(frames[1], "position"), kt.CenterOfMassTask()])
     recursions, q = made.core.recursions, of.random_configuration(seed)
-    algorithm = inverse_inertia(BY_WEIGHTS, "local", recursions._parts)
-    (found,) = run(algorithm, of.mechanism, recursions.sites, [q])
-    expected = made.inverse_inertia(q)
-    assert_close(found, expected, bound(of.nv, condition(of.mass_matrix(q))), float(np.abs(expected).max()))
+    text = inverse_inertia(method, "local", recursions._parts)
+    own, common = (run(one, of.mechanism, recursions.sites, [q])[0] for one in (text, in_common_frame(text)))
+    expected = made.engine("reference").inverse_inertia(q)
+    tolerance = bound(of.nv, condition(of.mass_matrix(q)))
+    for found in (own, common):
+        assert_close(found, expected, tolerance, float(np.abs(expected).max()))
 
 
-def test_by_weights_takes_fewer_operations_than_propagators() -> None:
-    """So there is no EFPA for nodes of any kind: its way outward costs more than sums at nodes on the way inward."""
+def test_propagators_take_more_operations_than_sums() -> None:
+    """EFPA's way outward costs more than sums at nodes on the way inward."""
     of = kt.zoo.asimo35()
     sites = [of.site(frame) for frame in ("right_hand", "left_hand", "right_foot", "left_foot")]
-    weights, propagators = (
-        count(inverse_inertia(method, "local"), of.mechanism, sites) for method in (BY_WEIGHTS, "efpa")
-    )
-    assert (weights.multiplications, weights.additions) == (10288, 9095)
-    assert (propagators.multiplications, propagators.additions) == (14134, 12440)
+    sums, propagators = (count(inverse_inertia(method, "local"), of.mechanism, sites) for method in ("pv_osim", "efpa"))
+    assert (sums.multiplications, sums.additions) == (9748, 8555)
+    assert propagators.total > 1.1 * sums.total
 
 
 def planar() -> kt.Model:

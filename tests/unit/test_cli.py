@@ -52,7 +52,7 @@ def test_demo(call: Callable[..., Any]) -> None:
         assert (operations > 0) != (name in free)
         assert len(times) == 5
         assert all(time > 0 for time in times)
-    for name in (*kt.operational_space.METHODS, "weights"):
+    for name in kt.operational_space.METHODS:
         operations, difference, *times = (float(word.replace(",", "")) for word in rows[name])
         assert operations > 0
         assert difference < 1e-9

@@ -10,10 +10,16 @@ import pytest
 
 import kinetree as kt
 from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
-from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
-from kinetree.algorithms.operational_space.choice import CANDIDATES, choose, fewest_operations, saved_by_accumulation
+from kinetree.algorithms.operational_space.choice import (
+    CANDIDATES,
+    choose,
+    fewest_operations,
+    prefers_common_frame,
+    saved_by_accumulation,
+)
 from kinetree.engines.count import PASSES, count, count_passes
 from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.common_frame import in_common_frame
 from kinetree.recursion.mechanism import Site
 from kinetree.zoo import asimo35, asimo35_tasks
 from tests.trees import mixed, random_mechanism
@@ -21,22 +27,32 @@ from tests.trees import mixed, random_mechanism
 #: What tasks have by turns.
 ROWS = ((0, 1, 2, 3, 4, 5), (3, 4, 5), (1,))
 
-#: Operations for the hand of a chain of three links, and for hands and feet of the humanoid of 35 bodies.
+#: Operations for the hand of a chain of three links, and for hands and feet of the humanoid of 35 bodies: in the common
+#: frame, and in own coordinates.
 GOLDEN = {
-    "definition": (1108, 99342),
-    "chang_khatib": (2601, 43334),
-    "rjk": (1860, 36416),
-    "efpa": (1848, 26615),
-    "sparse_factorization": (1093, 25452),
-    "pv_osim": (1398, 21563),
-    "pv_osim_r": (1398, 21563),
-    "efpa_segments": (1398, 21563),
+    "definition": ((1000, 97959), (550, 101892)),
+    "chang_khatib": ((2601, 43334), (2319, 52140)),
+    "rjk": ((1860, 36416), (1592, 47070)),
+    "efpa": ((1848, 26615), (1305, 24427)),
+    "sparse_factorization": ((1084, 25452), (634, 25143)),
+    "pv_osim": ((1305, 21563), (816, 18343)),
+    "pv_osim_r": ((1398, 21563), (1115, 18343)),
+    "efpa_segments": ((1398, 21563), (1115, 18343)),
 }
 
 
-def totals(robot: kt.Model, frames: tuple[str, ...]) -> dict[str, int]:
+def common(method: str) -> Algorithm:
+    """In the common frame, where the candidates are compared."""
+    return in_common_frame(inverse_inertia(method, "local"))
+
+
+def totals(robot: kt.Model, frames: tuple[str, ...], view: Any = common) -> dict[str, int]:
     sites = tuple(robot.site(name) for name in frames)
-    return {m: count(inverse_inertia(m, "local"), robot.mechanism, sites).total for m in ALGORITHMS}
+    return {m: count(view(m), robot.mechanism, sites).total for m in ALGORITHMS}
+
+
+def own(method: str) -> Algorithm:
+    return inverse_inertia(method, "local")
 
 
 def tree(length: int, limbs: tuple[int, ...], tips: int) -> tuple[kt.Model, tuple[str, ...]]:
@@ -65,8 +81,9 @@ def chain(length: int, tips: int) -> tuple[kt.Model, tuple[str, ...]]:
 @pytest.mark.parametrize("method", ALGORITHMS)
 def test_golden_counts(method: str) -> None:
     small, frames = chain(1, 1)
-    assert totals(small, frames)[method] == GOLDEN[method][0]
-    assert totals(asimo35(), asimo35_tasks())[method] == GOLDEN[method][1]
+    for view, golden in zip((common, own), GOLDEN[method], strict=True):
+        assert totals(small, frames, view)[method] == golden[0]
+        assert totals(asimo35(), asimo35_tasks(), view)[method] == golden[1]
 
 
 @pytest.mark.parametrize("method", ALGORITHMS)
@@ -93,7 +110,7 @@ def test_the_choice_has_the_fewest_operations(length: int, tips: int) -> None:
 
 def agreement(robot: kt.Model, sites: tuple[Site, ...]) -> tuple[float, float]:
     """What accumulation nodes save, by formulas and by counts, as shares of all operations."""
-    without, with_nodes = (count(inverse_inertia(m, "local"), robot.mechanism, sites).total for m in CANDIDATES)
+    without, with_nodes = (count(common(m), robot.mechanism, sites).total for m in CANDIDATES)
     return saved_by_accumulation(robot.mechanism, sites) / without, 1.0 - with_nodes / without
 
 
@@ -121,29 +138,37 @@ def test_each_candidate_is_chosen_somewhere(method: str, length: int, limbs: tup
 
 
 @pytest.mark.parametrize(
-    ("method", "length", "limbs", "tips"),
-    [("weights", 1, (4, 4, 4), 1), ("weights", 1, (4, 4), 1), ("pv_osim", 2, (2, 2), 1), ("pv_osim_r", 40, (2, 2), 2)],
+    ("view", "method", "length", "limbs", "tips"),
+    [
+        ("own", "pv_osim", 1, (4, 4, 4), 1),
+        ("own", "pv_osim", 1, (4, 4), 1),
+        ("common", "pv_osim", 2, (2, 2), 1),
+        ("common", "pv_osim_r", 40, (2, 2), 2),
+    ],
 )
-def test_rows_pass_by_weights_where_nodes_carry_few(
-    method: str, length: int, limbs: tuple[int, ...], tips: int
+def test_rows_pass_in_own_coordinates_where_nodes_carry_few(
+    view: str, method: str, length: int, limbs: tuple[int, ...], tips: int
 ) -> None:
     robot, frames = tree(length, limbs, tips)
-    assert choose(robot.mechanism, tuple(robot.site(name) for name in frames)) == method
+    sites = tuple(robot.site(name) for name in frames)
+    assert choose(robot.mechanism, sites) == method
+    assert prefers_common_frame(robot.mechanism, sites) == (view == "common")
 
 
-def test_relative_tasks_stay_in_the_frame_of_the_tree() -> None:
+def test_relative_tasks_are_computed_in_the_common_frame() -> None:
     """There, their ends are near each other wherever the robot is."""
     robot, (one, other) = tree(1, (4, 4), 1)
-    assert robot.tasks([one, other]).method == BY_WEIGHTS
-    assert robot.tasks([kt.RelativeTask(one, other)]).method in CANDIDATES
+    for tasks, view in (([one, other], "own"), ([kt.RelativeTask(one, other)], "common")):
+        assert robot.tasks(tasks).core.recursions._view == view
 
 
-def test_weights_take_fewer_operations_on_the_papers_humanoid() -> None:
+def test_own_coordinates_take_fewer_operations_on_the_papers_humanoid() -> None:
     robot, frames = asimo35(), asimo35_tasks()
     sites = tuple(robot.site(name) for name in frames)
-    assert choose(robot.mechanism, sites) == BY_WEIGHTS
-    by_weights = count(inverse_inertia(BY_WEIGHTS, "local"), robot.mechanism, sites).total
-    assert by_weights < min(totals(robot, frames).values())
+    assert choose(robot.mechanism, sites) == "pv_osim"
+    assert not prefers_common_frame(robot.mechanism, sites)
+    here, there = (totals(robot, frames, view) for view in (own, common))
+    assert here["pv_osim"] == min(here.values()) < min(there.values())
 
 
 def test_segments_are_ahead_with_few_rows_only() -> None:
@@ -151,9 +176,7 @@ def test_segments_are_ahead_with_few_rows_only() -> None:
     ahead = {}
     for rows in (4, 6):
         sites = tuple(replace(robot.site(name), rows=tuple(range(rows))) for name in frames)
-        both = [
-            count(inverse_inertia(m, "local"), robot.mechanism, sites).total for m in ("efpa_segments", "pv_osim_r")
-        ]
+        both = [count(common(m), robot.mechanism, sites).total for m in ("efpa_segments", "pv_osim_r")]
         ahead[rows] = both[0] < both[1]
     assert ahead == {4: True, 6: False}
 
@@ -167,7 +190,7 @@ def test_choosing_traces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     robot = random_mechanism("new", mixed(60, 7), 7, armature=0.3, branching=0.2).kinetree()
     sites = tuple(robot.site(f"link{i}") for i in range(20, 60))
     monkeypatch.setattr(Algorithm, "__call__", refuse)
-    assert choose(robot.mechanism, sites) in (BY_WEIGHTS, *CANDIDATES)
+    assert choose(robot.mechanism, sites) in CANDIDATES
     assert fewest_operations(robot.mechanism, sites) in CANDIDATES
     with pytest.raises(AssertionError, match="is traced"):
         count(inverse_inertia(CANDIDATES[0], "local"), robot.mechanism, sites)

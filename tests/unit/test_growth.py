@@ -16,6 +16,7 @@ import pytest
 from benchmarks.growth import comb
 from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
 from kinetree.engines.count import count_passes
+from kinetree.recursion.common_frame import in_common_frame
 
 #: Long enough for accumulation nodes to pay.
 STEM, LIMB, TASKS = 16, 4, 4
@@ -25,7 +26,7 @@ STEM, LIMB, TASKS = 16, 4, 4
 def operations(method: str, stem: int, limb: int, tasks: int) -> int:
     """For the tasks alone."""
     robot, sites = comb(stem, limb, tasks, tasks)
-    passes = count_passes(inverse_inertia(method, "local"), robot.mechanism, sites)
+    passes = count_passes(in_common_frame(inverse_inertia(method, "local")), robot.mechanism, sites)
     return sum(part.total for name, part in passes.items() if name not in ("place", "inertias"))
 
 

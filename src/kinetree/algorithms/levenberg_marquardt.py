@@ -17,21 +17,16 @@ tolerance, or without progress for `PATIENCE` steps, stays as it is, so that any
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms import tree_frame
-from kinetree.algorithms.kinematics import VIEWS
-from kinetree.algorithms.operational_space.by_weights import frames
-from kinetree.algorithms.operational_space.by_weights.jacobian import jacobian_rows
-from kinetree.algorithms.operational_space.task_space import PLAIN
+from kinetree.algorithms.operational_space.response import jacobian_rows
+from kinetree.algorithms.operational_space.task_space import PLAIN, place
 from kinetree.kernels.branchless import UNBOUNDED, between, less, magnitude, stand_in, where
 from kinetree.kernels.damped_step import damped_step
 from kinetree.kernels.language import columns, task_rows
-from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.scalar import sqrt
 from kinetree.spatial.value import Array
@@ -43,104 +38,98 @@ PROGRESS, PATIENCE = 1e-3, 10.0
 # Half a turn away, the axis is lost in rounding: 1 + cos θ is not smaller than this.
 _HALF_TURN = 1e-12
 _NEVER_ZERO = 1e-15
+_JACOBIAN = jacobian_rows("local_world_aligned", PLAIN)
 
 
-def _recursion(look: Callable[..., None]) -> Callable[..., None]:
-    def levenberg_marquardt(
-        tree: Tree,
-        q: Indexed,
-        state: Indexed,
-        target: Indexed,
-        low: Indexed,
-        high: Indexed,
-        bounded: Indexed,
-        tolerance: Indexed,
-        q_end: Indexed,
-        state_end: Indexed,
-        cost: Indexed,
-        largest: Indexed,
-        after: Indexed,
-    ) -> None:
-        """A step from q.
+@algorithm(
+    q=("q",),
+    state=(2,),
+    target=("frames", 4, 4),
+    low=("q",),
+    high=("q",),
+    bounded=("v", 2),
+    tolerance=(),
+    q_end=("q",),
+    state_end=(2,),
+    cost=(),
+    largest=(),
+    after=(),
+    outputs=("q_end", "state_end", "cost", "largest", "after"),
+    sparse=("q_end", "cost", "largest", "after"),
+    any_node=True,
+)
+def levenberg_marquardt(
+    tree: Tree,
+    q: Indexed,
+    state: Indexed,
+    target: Indexed,
+    low: Indexed,
+    high: Indexed,
+    bounded: Indexed,
+    tolerance: Indexed,
+    q_end: Indexed,
+    state_end: Indexed,
+    cost: Indexed,
+    largest: Indexed,
+    after: Indexed,
+) -> None:
+    """A step from q.
 
-        Args:
-            tree: The mechanism.
-            q: Configuration, (nq,).
-            state: The damping c, and the number of steps without progress, (2,).
-            target: Poses of the frames, (m, 4, 4).
-            low: Lower limits, −∞ where there are none, (nq,).
-            high: Upper limits, ∞ where there are none, (nq,).
-            bounded: Whether each degree of freedom has a lower limit, and an upper one: 1 if so, else 0, (nv, 2).
-            tolerance: Largest component of an error that counts as none [rad or m].
-            q_end: Configuration after the step, (nq,).
-            state_end: State after the step, (2,).
-            cost: eᵀe at q.
-            largest: Largest component of e at q.
-            after: eᵀe where the step leads.
-        """
-        J, e, step = tree.array("rows", "v"), tree.array("rows"), tree.array("v")
-        for row in tree.task_rows():
-            for c in tree.columns():
-                J[row, c] = 0.0
-        look(tree, q, target, e, J)
-        for row in tree.task_rows():
-            size = magnitude(e[row])
-            cost[...] = cost[...] + size * size
-            largest[...] = less(largest[...], size, size, largest[...])
-        _step(tree, q, e, J, low, high, bounded, state[...][0] * cost[...] + _NEVER_ZERO, step)
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        state: The damping c, and the number of steps without progress, (2,).
+        target: Poses of the frames, (m, 4, 4).
+        low: Lower limits, −∞ where there are none, (nq,).
+        high: Upper limits, ∞ where there are none, (nq,).
+        bounded: Whether each degree of freedom has a lower limit, and an upper one: 1 if so, else 0, (nv, 2).
+        tolerance: Largest component of an error that counts as none [rad or m].
+        q_end: Configuration after the step, (nq,).
+        state_end: State after the step, (2,).
+        cost: eᵀe at q.
+        largest: Largest component of e at q.
+        after: eᵀe where the step leads.
+    """
+    J, e, step = tree.array("rows", "v"), tree.array("rows"), tree.array("v")
+    for row in tree.task_rows():
+        for c in tree.columns():
+            J[row, c] = 0.0
+    _look(tree, q, target, e, J)
+    for row in tree.task_rows():
+        size = magnitude(e[row])
+        cost[...] = cost[...] + size * size
+        largest[...] = less(largest[...], size, size, largest[...])
+    _step(tree, q, e, J, low, high, bounded, state[...][0] * cost[...] + _NEVER_ZERO, step)
 
-        for k, _ in tree.scatter():
-            moved = k.manifold.integrate(q[k], np.array([step[c] for c in k.columns()]))
-            q_end[k] = np.array([between(*each) for each in zip(moved, low[k], high[k], strict=True)])
-        look(tree, q_end, target, e, None)
-        for row in tree.task_rows():
-            after[...] = after[...] + e[row] * e[row]
+    for k, _ in tree.scatter():
+        moved = k.manifold.integrate(q[k], np.array([step[c] for c in k.columns()]))
+        q_end[k] = np.array([between(*each) for each in zip(moved, low[k], high[k], strict=True)])
+    _look(tree, q_end, target, e, None)
+    for row in tree.task_rows():
+        after[...] = after[...] + e[row] * e[row]
 
-        # 1 while the sample is open; 1 if the step is taken
-        damping, idle = state[...]
-        open_ = less(tolerance[...], largest[...], less(idle, PATIENCE, 1.0, 0.0), 0.0)
-        taken = less(after[...], cost[...], open_, 0.0)
-        for k, _ in tree.scatter():
-            q_end[k] = np.array([where(taken, x, y) for x, y in zip(q_end[k], q[k], strict=True)])
-        changed = between(damping * where(taken, BETTER, WORSE), LEAST, MOST)
-        waited = less(after[...], (1.0 - PROGRESS) * cost[...], 0.0, idle + 1.0)
-        state_end[...] = np.array([where(open_, changed, damping), where(open_, waited, idle)])
-
-    return levenberg_marquardt
+    # 1 while the sample is open; 1 if the step is taken
+    damping, idle = state[...]
+    open_ = less(tolerance[...], largest[...], less(idle, PATIENCE, 1.0, 0.0), 0.0)
+    taken = less(after[...], cost[...], open_, 0.0)
+    for k, _ in tree.scatter():
+        q_end[k] = np.array([where(taken, x, y) for x, y in zip(q_end[k], q[k], strict=True)])
+    changed = between(damping * where(taken, BETTER, WORSE), LEAST, MOST)
+    waited = less(after[...], (1.0 - PROGRESS) * cost[...], 0.0, idle + 1.0)
+    state_end[...] = np.array([where(open_, changed, damping), where(open_, waited, idle)])
 
 
 def _look(tree: Tree, q: Indexed, target: Indexed, e: Indexed, J: Indexed | None) -> None:
     """Write the errors of all rows and, to an array that is zero, their Jacobian."""
-    view, S = VIEWS["local_world_aligned"], tree.array("v")
-    tree_frame.start(tree)
-    for k, parent in tree.scatter():
-        tree_frame.place(k, parent, q)
-        if J is not None:
-            for c in k.columns():
-                S[c] = c.of(k.S)
+    if J is None:
+        place(tree, q)
+    else:
+        _JACOBIAN(tree, q, J)
     for frame, carrier in tree.frames("frame"):
-        C, T = frame.X @ carrier.C, target[frame]
-        error = np.concatenate([_turn(T[:3, :3] @ C.E), T[:3, 3] - (C.r + carrier.origin)])
-        for row in frame.rows():
-            e[row] = error[row.component]
-        if J is not None:
-            seen = view(C, carrier.origin)
-            for c in tree.support(frame):
-                motion = (seen @ S[c]).data
-                for row in frame.rows():
-                    J[row, c] = motion[row.component]
-
-
-def _look_by_weights(tree: Tree, q: Indexed, target: Indexed, e: Indexed, J: Indexed | None) -> None:
-    """The same on nodes of any kind."""
-    frames.place(tree, q)
-    for frame, carrier in tree.frames("frame"):
-        C, T = frame.X @ carrier.C, target[frame]
+        C, T = tree.pose(frame, carrier), target[frame]
         error = np.concatenate([_turn(T[:3, :3] @ C.E), T[:3, 3] - C.r])
         for row in frame.rows():
             e[row] = error[row.component]
-    if J is not None:
-        _JACOBIAN_BY_WEIGHTS(tree, q, J)
 
 
 def _turn(E: Array) -> Array:
@@ -171,32 +160,3 @@ def _step(
             down[c] = where(bounded[c][0], rooms[0][i], -UNBOUNDED)
             up[c] = where(bounded[c][1], rooms[1][i], UNBOUNDED)
     damped_step(task_rows(tree), columns(tree), e, J, down, up, damping, step)
-
-
-_JACOBIAN_BY_WEIGHTS = jacobian_rows("local_world_aligned", PLAIN, placed=True)
-
-
-def _declared(name: str, look: Callable[..., None], any_node: bool) -> Algorithm:
-    declare = algorithm(
-        q=("q",),
-        state=(2,),
-        target=("frames", 4, 4),
-        low=("q",),
-        high=("q",),
-        bounded=("v", 2),
-        tolerance=(),
-        q_end=("q",),
-        state_end=(2,),
-        cost=(),
-        largest=(),
-        after=(),
-        outputs=("q_end", "state_end", "cost", "largest", "after"),
-        sparse=("q_end", "cost", "largest", "after"),
-        any_node=any_node,
-    )
-    return replace(declare(_recursion(look)), name=name)
-
-
-levenberg_marquardt = _declared("levenberg_marquardt", _look, any_node=False)
-#: The same for nodes of any kind.
-levenberg_marquardt_by_weights = _declared("levenberg_marquardt_by_weights", _look_by_weights, any_node=True)

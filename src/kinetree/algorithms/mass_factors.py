@@ -1,8 +1,8 @@
 """Factors of the mass matrix at a configuration, for all that a step computes there. Cost O(n) each.
 
 M = (1 + S G) D (1 + S G)ᵀ in the notation of [J11]: one articulated-body sweep finds S, G and D⁻¹ of every degree of
-freedom, in the frame of its tree, and the mobility Λ⁻¹ of frames that may touch something. Accelerations and effects of
-impulses then take a sweep in and one out, without articulated inertias:
+freedom, in the common frame of its tree, and the mobility Λ⁻¹ of frames that may touch something. Accelerations and
+effects of impulses then take a sweep in and one out, without articulated inertias:
 
     recursion                loop              leaves
     mass_factors             scatter, gather   S, G, D⁻¹ and inertia of each node; poses and Λ⁻¹ of the frames
@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms import tree_frame
-from kinetree.algorithms.kinematics import VIEWS
+from kinetree.algorithms import articulated_inertia
 from kinetree.algorithms.operational_space import task_space
 from kinetree.algorithms.operational_space.pv_osim import through_joint
 from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.common_frame import in_common_frame
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.hinge import ForceColumns, MotionColumns
-from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
+from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.value import Array
 from kinetree.spatial.vector3 import cross, stack
@@ -42,6 +42,7 @@ WIDTH = 28
 PLACE = 15
 
 
+@in_common_frame
 @algorithm(
     q=("q",), factors=("v", WIDTH), place=("frames", PLACE), mobility=("rows", "rows"),
     outputs=("factors", "place", "mobility"), sparse=("mobility",),
@@ -56,26 +57,19 @@ def mass_factors(tree: Tree, q: Indexed, factors: Indexed, place: Indexed, mobil
         place: (m, 15).
         mobility: Λ⁻¹ of the rows in world axes, (r, r).
     """
-    chi, block = tree.array("sorted_rows"), tree.array("sorted_rows", "sorted_rows")
-    scaled = [tree.array("sorted_rows") for _ in range(6)]
-    tree_frame.start(tree)
-    tree.world.P = ArticulatedInertia.zero()
+    chi, block = tree.inward("sorted_rows", like="none"), tree.array("sorted_rows", "sorted_rows")
+    scaled = [tree.array("sorted_rows") for _ in range(task_space.place(tree, q))]
     task_space.clear(tree, block)
-    for k, parent in tree.scatter():
-        tree_frame.place(k, parent, q)
-        k.inertia = k.C.congruence(k.M)
-        k.P = k.inertia.articulated()
-    task_space.rows(tree, VIEWS["local_world_aligned"], chi)
+    task_space.seed(tree, "local_world_aligned", chi)
     for k, parent in tree.gather():
-        task_space.hinge(k, parent)
-        through_joint(k, tree.carried_groups, chi, scaled, block)
+        articulated_inertia.hinge(k, parent)
+        through_joint(k, parent, k.H, tree.carried_groups(k), chi, scaled, block)
         inverse = k.D.inverse()
         for i, c in enumerate(k.columns()):
             unused = np.zeros(6 - len(inverse))
-            factors[c] = stack(k.S.column(i).data, k.G.column(i).data, inverse[i], unused, k.inertia.data)
+            factors[c] = stack(k.H.column(i).data, k.G.column(i).data, inverse[i], unused, k.M.data)
     for frame, carrier in tree.frames():
-        C = frame.X @ carrier.C
-        place[frame] = stack(C.E.T.reshape(-1), C.r + carrier.origin, C.r)
+        place[frame] = stack(frame.X.E.T.reshape(-1), tree.pose(frame, carrier).r, frame.X.r)
     task_space.hand_over(tree, block, mobility)
 
 

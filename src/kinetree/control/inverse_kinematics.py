@@ -17,7 +17,6 @@ from kinetree.algorithms.levenberg_marquardt import (
     DAMPING,
     PATIENCE,
     levenberg_marquardt,
-    levenberg_marquardt_by_weights,
 )
 from kinetree.control.poses import checked_poses, pose_error, require_target_shape
 from kinetree.engines import arguments
@@ -30,6 +29,7 @@ from kinetree.errors import InputError, LoopError
 from kinetree.model.model import Model
 from kinetree.operational_space.products import dots, product
 from kinetree.operational_space.tasks import Task, sites_of
+from kinetree.recursion.common_frame import in_view
 from kinetree.spatial.value import Array
 
 #: Steps between two looks at which targets are done.
@@ -225,9 +225,8 @@ class _Problem:
 def _steps(robot: Model, tasks: tuple[Task, ...], count: int) -> Compiled:
     """Several steps: final q, state, and the largest error before the last step."""
     sites = tuple(site for task in tasks for site in sites_of(task, robot.site))
-    rigid = robot.mechanism.first_general is None
-    recursion = levenberg_marquardt if rigid else levenberg_marquardt_by_weights
-    step = bind(recursion, robot.mechanism.at(sites), sites, "inverse_kinematics")
+    mechanism = robot.mechanism.at(sites)
+    step = bind(in_view(levenberg_marquardt, mechanism, "common"), mechanism, sites, "inverse_kinematics")
     inputs = [Operand(operand.name, operand.shape) for operand in step.binding.inputs]
     sequence = Sequence("inverse_kinematics", inputs, [inputs[0], inputs[1], Operand("largest", ())])
     q, state = (sequence.variable(place) for place in sequence.inputs[:2])

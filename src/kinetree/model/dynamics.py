@@ -31,6 +31,7 @@ from kinetree.algorithms.mass_matrix_solve import (
     mass_matrix_solve,
 )
 from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
+from kinetree.algorithms.operational_space.choice import view_of
 from kinetree.engines.arguments import frame_names
 from kinetree.engines.count import Count, count
 from kinetree.engines.frame_function import FrameFunction
@@ -44,6 +45,7 @@ from kinetree.model.manifold import Manifold
 from kinetree.model.propagation import prefers_common_frame
 from kinetree.model.results import Energy, ForwardGradients, InverseGradients
 from kinetree.model.singularity import require_invertible, require_mass
+from kinetree.recursion.common_frame import in_view
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
 
@@ -307,7 +309,8 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         """
         if isinstance(function, str) and function in ALGORITHMS:
             sites = [self.site(name) for name in frame_names(function, self.frames if frames is None else frames)]
-            return count(inverse_inertia(function, "local"), self.mechanism, sites)
+            view = view_of(function, self.mechanism, sites)
+            return count(in_view(inverse_inertia(function, "local"), self.mechanism, view), self.mechanism, sites)
         chosen = self._function(function)
         return chosen.count(frames) if isinstance(chosen, FrameFunction) else chosen.count()
 

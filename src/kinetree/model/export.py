@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kinetree.algorithms.operational_space import inertia, inverse_inertia
-from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
-from kinetree.algorithms.operational_space.choice import choose
+from kinetree.algorithms.operational_space.choice import choose, view_of
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines.c99.source import SCALARS, Exported, Source
 from kinetree.engines.frame_function import FrameFunction
@@ -21,6 +20,7 @@ from kinetree.model.joint import Joint
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task, read_tasks, sites_of
 from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.common_frame import in_view
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
 
@@ -136,8 +136,9 @@ def _quantity(
         if parts.mass:
             require_mass(robot.mechanism)
         make, text = TASK_FUNCTIONS[name]
-        method = choose(mechanism, frames) if mechanism.first_general is None else BY_WEIGHTS
-        return _sampled(robot, mechanism, name, make(method, "local", parts), frames, text)
+        method = choose(mechanism, frames)
+        recursion = in_view(make(method, "local", parts), mechanism, view_of(method, mechanism, frames))
+        return _sampled(robot, mechanism, name, recursion, frames, text)
     exportable = (*names, *TASK_FUNCTIONS)
     if name not in exportable:
         raise UnknownNameError("function", name, exportable)

@@ -89,8 +89,8 @@ class Operational:
         Args:
             frames: Names of frames (all six rows), `Task`, `RelativeTask` and `CenterOfMassTask`.
             reference: "local", "world" or "local_world_aligned", as for `jacobian`.
-            method: Algorithm for Λ⁻¹, one of `kinetree.operational_space.METHODS` or "weights". "auto" selects
-                "weights", `pv_osim` or `pv_osim_r`, whichever is expected to take the least time.
+            method: Algorithm for Λ⁻¹, one of `kinetree.operational_space.METHODS`. "auto" selects `pv_osim` or
+                `pv_osim_r`, whichever is expected to take less time.
             singular: How Λ is defined in directions in which the tasks cannot move: "damped", "truncated" or "raise".
             cut: Directions with less than this fraction of the largest eigenvalue of Λ⁻¹ are singular.
             contacts: Frames and tasks that are held fixed by contacts.

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kinetree.algorithms import operational_space
-from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
 from kinetree.algorithms.operational_space.choice import choose
 from kinetree.errors import UnknownNameError
 from kinetree.recursion.mechanism import Mechanism, Site
 
-#: Published algorithms: values of `method=` besides "auto" and "weights".
+#: Published algorithms: values of `method=` besides "auto".
 METHODS = tuple(operational_space.ALGORITHMS)
 
 
@@ -24,6 +23,6 @@ def chosen(method: str, mechanism: Mechanism, sites: Sequence[Site]) -> str:
 
 def require_method(method: str) -> None:
     """Raise `UnknownNameError` unless this is a value of `method=`."""
-    known = ("auto", *METHODS, BY_WEIGHTS)
+    known = ("auto", *METHODS)
     if method not in known:
         raise UnknownNameError("method", method, known)

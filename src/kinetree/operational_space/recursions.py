@@ -11,12 +11,8 @@ import numpy as np
 
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.inverse_dynamics import bias_forces, inverse_dynamics
-from kinetree.algorithms.operational_space import inertia, inverse_inertia, task_dynamics
-from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
-from kinetree.algorithms.operational_space.by_weights.drift import task_acceleration as task_acceleration_by_weights
-from kinetree.algorithms.operational_space.by_weights.drift import task_drift as task_drift_by_weights
-from kinetree.algorithms.operational_space.by_weights.grasp_sharing import grasp_sharing_by_weights
-from kinetree.algorithms.operational_space.choice import fewest_operations
+from kinetree.algorithms.operational_space import inertia, inverse_inertia, takes_any_node, task_dynamics
+from kinetree.algorithms.operational_space.choice import view_of, view_of_rows
 from kinetree.algorithms.operational_space.control_law import control_law, keeps_factors
 from kinetree.algorithms.operational_space.control_step import control_step
 from kinetree.algorithms.operational_space.differential_step import differential_step
@@ -33,10 +29,11 @@ from kinetree.errors import UnsupportedError
 from kinetree.kernels.differential_ik import differential_program
 from kinetree.kernels.language import Kernel
 from kinetree.kernels.products import projections, with_row_forces
-from kinetree.operational_space.methods import chosen
+from kinetree.operational_space.methods import METHODS, chosen
 from kinetree.operational_space.reach import looked_at, reach
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.recursion.algorithm import Algorithm
+from kinetree.recursion.common_frame import in_view
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
 
@@ -89,11 +86,10 @@ class Recursions:
     ) -> None:
         self.robot, self.sites, self.reference = robot, sites, reference
         self.requested, self.engine = method, engine
-        self.by_weights = robot.mechanism.first_general is not None
-        if self.by_weights and method not in ("auto", BY_WEIGHTS):
+        if robot.mechanism.first_general is not None and method != "auto" and not takes_any_node(method):
             raise UnsupportedError(
                 f"method {method!r} is for trees of rigid bodies, and {robot.mechanism.first_general!r} is none; leave "
-                'method="auto", which propagates rows by weights'
+                'method="auto", or choose one of ' + ", ".join(filter(takes_any_node, METHODS))
             )
         self._parts = Parts.of(sites)
         tasks = [site.rows for site in sites if site.part != "near"]
@@ -103,16 +99,12 @@ class Recursions:
     @cached_property
     def method(self) -> str:
         """The name of the algorithm for Λ⁻¹."""
-        if self.by_weights:
-            return BY_WEIGHTS
         return chosen(self.requested, self.robot.mechanism.at(self.sites), self.sites)
 
     @cached_property
-    def law_method(self) -> str:
-        """The same for laws, which also solve with M, and share factors with methods in the frame of the tree."""
-        if self.by_weights or self.requested != "auto":
-            return self.method
-        return fewest_operations(self.robot.mechanism.at(self.sites), self.sites)
+    def _view(self) -> str:
+        """The view for Λ⁻¹ and what starts from it."""
+        return view_of(self.method, self.robot.mechanism.at(self.sites), self.sites)
 
     @cached_property
     def inverse_inertia(self) -> TaskFunction:
@@ -121,7 +113,7 @@ class Recursions:
 
     def inverse_inertia_for(self, name: str) -> TaskFunction:
         """The same under the name of the function that errors should mention."""
-        return self._function(name, inverse_inertia(self.method, self.reference, self._parts), True)
+        return self._function(name, inverse_inertia(self.method, self.reference, self._parts), True, self._view)
 
     @cached_property
     def inertia(self) -> TaskFunction:
@@ -130,28 +122,27 @@ class Recursions:
 
     def inertia_for(self, name: str) -> TaskFunction:
         """The same under the name of the function that errors should mention."""
-        return self._function(name, inertia(self.method, self.reference, self._parts), True)
+        return self._function(name, inertia(self.method, self.reference, self._parts), True, self._view)
 
     @cached_property
     def dynamics(self) -> TaskFunction:
         """Λ of q and reach, its spread, J̄, (…, nv, r), and N, (…, nv, nv)."""
-        return self._function("dynamics", task_dynamics(self.reference, self._parts, by_weights=self.by_weights), True)
+        return self._function("dynamics", task_dynamics(self.reference, self._parts), True, "common")
 
     @cached_property
     def jacobian(self) -> TaskFunction:
         """J of q, (…, r, nv)."""
-        return self._function("jacobian", task_jacobian(self.reference, self._parts, by_weights=self.by_weights))
+        return self._function("jacobian", task_jacobian(self.reference, self._parts), view="common")
 
     @cached_property
     def response(self) -> TaskFunction:
         """M⁻¹Jᵀ of q, (…, nv, r)."""
-        return self._function("response", response(self.reference, self._parts, by_weights=self.by_weights), True)
+        return self._function("response", response(self.reference, self._parts), True, view_of_rows(self.sites))
 
     @cached_property
     def jacobian_dot_v(self) -> TaskFunction:
         """J̇v of q and v, (…, r)."""
-        drift = task_drift_by_weights if self.by_weights else task_drift
-        return self._function("jacobian_dot_v", drift(self.reference, self._parts))
+        return self._function("jacobian_dot_v", task_drift(self.reference, self._parts), view=view_of_rows(self.sites))
 
     @cached_property
     def projections(self) -> KernelFunction:
@@ -161,8 +152,7 @@ class Recursions:
     @cached_property
     def acceleration(self) -> TaskFunction:
         """J a + J̇v of q, v and a, (…, r); for `bias`."""
-        found = task_acceleration_by_weights if self.by_weights else task_acceleration
-        return self._function("bias", found(self.reference, self._parts))
+        return self._function("bias", task_acceleration(self.reference, self._parts), view=view_of_rows(self.sites))
 
     @cached_property
     def forward_dynamics(self) -> Function[..., Array]:
@@ -183,7 +173,7 @@ class Recursions:
     @cached_property
     def control_law(self) -> TaskFunction:
         """τ, f, residual and spread: see `kinetree.algorithms.operational_space.control_law`. Rows in world axes."""
-        return self._function("control_law", control_law(self.law_method, self._parts), True)
+        return self._function("control_law", control_law(self.method, self._parts), True, self._view)
 
     def control_step(self, error: str, moving: bool = False) -> TaskFunction:
         """The same with a posture, an error of `pose_error`, and a check of the targets. Rows in world axes.
@@ -192,12 +182,12 @@ class Recursions:
             error: The error between poses.
             moving: Whether joint accelerations are a result, too, if the method `keeps_factors`.
         """
-        moving = moving and keeps_factors(self.law_method)
-        return self._function("control", control_step(self.law_method, self._parts, error, moving=moving), True)
+        moving = moving and keeps_factors(self.method)
+        return self._function("control", control_step(self.method, self._parts, error, moving=moving), True, self._view)
 
     def differential_step(self, error: str) -> TaskFunction:
         """See `kinetree.algorithms.operational_space.differential_step`. Rows in world axes."""
-        return self._function("control", differential_step(self._parts, error, by_weights=self.by_weights))
+        return self._function("control", differential_step(self._parts, error), view="common")
 
     @cached_property
     def differential_program(self) -> KernelFunction:
@@ -217,29 +207,27 @@ class Recursions:
 
     def residual_by(self, error: str) -> TaskFunction:
         """`residual` with an error of `pose_error`."""
-        return self._function("control", task_residual(self._parts, error, by_weights=self.by_weights))
+        return self._function("control", task_residual(self._parts, error), view="common")
 
     @cached_property
     def residual(self) -> TaskFunction:
         """b − J̇v of q, v, targets, feed and gains: see `control_law`. Rows in world axes."""
-        return self._function("control", task_residual(self._parts, by_weights=self.by_weights))
+        return self._function("control", task_residual(self._parts), view="common")
 
     @cached_property
     def grasp_sharing(self) -> TaskFunction:
         """See `kinetree.algorithms.operational_space.grasp_sharing`. Rows in world axes."""
-        made = grasp_sharing_by_weights if self.by_weights else grasp_sharing
-        return self._function("load_sharing", made(self._parts))
+        return self._function("load_sharing", grasp_sharing(self._parts))
 
     def support_sharing(self, based: bool) -> TaskFunction:
         """See `kinetree.algorithms.operational_space.support_sharing`. Rows in world axes."""
-        return self._function("load_sharing", support_sharing(self._parts, based, by_weights=self.by_weights))
+        return self._function("load_sharing", support_sharing(self._parts, based), view="common")
 
     @cached_property
     def reach(self) -> Array:
         """Typical mobility of each row at other configurations, (r,)."""
-        # both add up squares, so they have the smallest rounding errors in directions that cannot move
-        method = BY_WEIGHTS if self.method == BY_WEIGHTS else "pv_osim"
-        shown = Recursions(self._in_double, looked_at(self.sites), method, self.reference).inverse_inertia
+        # it adds up squares, so it has the smallest rounding errors in directions that cannot move
+        shown = Recursions(self._in_double, looked_at(self.sites), "pv_osim", self.reference).inverse_inertia
         robot = self.robot
         found = reach(self.sites, [shown(q) for q in robot.configurations()], robot.size(), robot.mass())
         found.setflags(write=False)
@@ -255,11 +243,12 @@ class Recursions:
         """The robot in float64: what cannot move at all is told by its rounding errors."""
         return replace(self.robot, mechanism=self.robot.mechanism.computing_in(FLOAT64.name))
 
-    def _function(self, name: str, algorithm: Algorithm, inverts: bool = False) -> TaskFunction:
-        robot = self.robot
+    def _function(self, name: str, algorithm: Algorithm, inverts: bool = False, view: str = "own") -> TaskFunction:
+        robot, mechanism = self.robot, self.robot.mechanism.at(self.sites)
         guards = (robot.massive if self._parts.mass else None, robot.invertible if inverts else None)
         guard = partial(_require_all, tuple(guard for guard in guards if guard is not None))
-        return TaskFunction(name, robot.mechanism.at(self.sites), algorithm, self.sites, guard).engine(self.engine)
+        seen = in_view(algorithm, mechanism, view)
+        return TaskFunction(name, mechanism, seen, self.sites, guard).engine(self.engine)
 
 
 def _require_all(guards: tuple[Guard, ...], mechanism: Mechanism) -> None:

@@ -119,6 +119,10 @@ class CommonNode(NodeRole):
     def subspace(self) -> Any:
         return self.kept("basis")
 
+    def in_joint(self, x: Array) -> Array:
+        found: Array = super().H.in_joint(self.kept("C"), self.armature, x)
+        return found
+
     @property
     def M(self) -> Any:
         return self.kept("R")
@@ -131,12 +135,15 @@ class CommonNode(NodeRole):
 
 
 class _CommonWorld(NodeRole):
-    """The world. What nodes add up there is about several points, so that nothing is read."""
+    """The world. Forces and inertias that nodes add up there are about several points; only plain numbers are read."""
 
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        refuse(f"`world.{name}` is read, but in the common frame it is about several points: use own coordinates")
+        value = super().__getattr__(name)
+        if not isinstance(value, np.ndarray):
+            refuse(f"`world.{name}` is read, but in the common frame it is about several points: use own coordinates")
+        return value
 
 
 class _Unchanged:
@@ -198,6 +205,23 @@ class CommonTree(Tree):
             return frame.X
         return Transform.of(np.eye(3), -carrier.kept("origin") if reference == "world" else frame.X.r)
 
+    def pose(self, frame: FrameRole, carrier: NodeRole) -> Transform:
+        return Transform.of(frame.X.E, frame.X.r + carrier.kept("origin"))
+
+    def apart(self, near: FrameRole, near_carrier: NodeRole, far: FrameRole, far_carrier: NodeRole) -> Transform:
+        way = (far.X.r - near.X.r) + _apart(near_carrier, far_carrier)
+        return Transform.of(far.X.E @ near.X.E.T, near.X.E @ way)
+
+    def between(
+        self, near: FrameRole, near_carrier: NodeRole, far: FrameRole, far_carrier: NodeRole
+    ) -> tuple[Transform, Transform]:
+        axes, point = near.X.E, far.X.r
+        return Transform.of(axes, point + _apart(near_carrier, far_carrier)), Transform.of(axes, point)
+
+    def first_moment(self, k: NodeRole) -> Array:
+        moment: Array = k.M.first_moment + k.M.mass * k.kept("origin")
+        return moment
+
     def number(self, entity: Any, handle: Any, what: str) -> Any:
         return self._tree.number(entity, handle, what)
 
@@ -206,6 +230,12 @@ class CommonTree(Tree):
 
     def placement(self, handle: Any) -> Array:
         return self._tree.placement(handle)
+
+
+def _apart(near: NodeRole, far: NodeRole) -> Array:
+    """From the origin of the frame of one node's tree to that of another's."""
+    way: Array = (far.kept("origin") - near.kept("origin")) + (far.kept("origin_error") - near.kept("origin_error"))
+    return way
 
 
 @lru_cache(maxsize=256)

@@ -86,6 +86,10 @@ class NodeRole:
         """A basis of the motions that H allows, for quantities that do not depend on the joint's coordinates."""
         return self.H
 
+    def in_joint(self, x: Array) -> Array:
+        """The joint's own coordinates of a motion with coordinates x in `subspace`."""
+        return x
+
     @property
     def M(self) -> Any:
         """Inertia."""
@@ -240,6 +244,7 @@ SUPPLIED = frozenset(
     {
         "H",
         "subspace",
+        "in_joint",
         "M",
         "armature",
         "weight",

@@ -277,6 +277,30 @@ class Tree(Engine):
             return carrier.C.inverse()  # type: ignore[no-any-return]
         return Transform.of((frame.X @ carrier.C).E.T, np.zeros(3)) @ frame.X
 
+    def pose(self, frame: FrameRole, carrier: NodeRole) -> Transform:
+        """Transforms motion from the world to a frame; arguments as of `seen`, with poses C."""
+        return frame.X @ carrier.C  # type: ignore[no-any-return]
+
+    def apart(self, near: FrameRole, near_carrier: NodeRole, far: FrameRole, far_carrier: NodeRole) -> Transform:
+        """Transforms motion from the near frame of a relative task to the far one; carriers have poses C."""
+        one, other = self.pose(near, near_carrier), self.pose(far, far_carrier)
+        return Transform.of(other.E @ one.E.T, one.E @ (other.r - one.r))
+
+    def between(
+        self, near: FrameRole, near_carrier: NodeRole, far: FrameRole, far_carrier: NodeRole
+    ) -> tuple[Transform, Transform]:
+        """Transform motion from the two carriers of a relative task to the near frame's axes at the far one's origin.
+
+        Far from the world's origin, the common frame is more exact: there, only the distance between the roots of two
+        trees enters, and within one tree both transforms are bitwise equal.
+        """
+        X = self.apart(near, near_carrier, far, far_carrier)
+        return Transform.of(np.eye(3), X.r) @ near.X, Transform.of(X.E.T, np.zeros(3)) @ far.X
+
+    def first_moment(self, k: NodeRole) -> Array:
+        """First mass moment of a node, which has a pose C, in the world's axes about its origin, (3,) [kg m]."""
+        return k.C.moment_of(k.M)  # type: ignore[no-any-return]
+
 
 class Zeros:
     """An input known to be zero, so that one recursion serves inverse dynamics, bias forces and gravity forces."""

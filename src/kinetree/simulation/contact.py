@@ -138,7 +138,7 @@ class Contacts:
 
     def factored(self, sequence: Sequence) -> Factored | None:
         """The factors of the mass matrix in a step; None for trees with nodes that are no rigid bodies."""
-        if self._free.by_weights:
+        if self._free.robot.mechanism.first_general is not None:
             return None
         return Factored(sequence, lambda algorithm, dynamic: self._recursion(algorithm, dynamic=dynamic))
 

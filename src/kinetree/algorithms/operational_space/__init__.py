@@ -6,12 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
-from kinetree.algorithms.kinematics import VIEWS, View
-from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
-from kinetree.algorithms.operational_space.by_weights.inverse_inertia import (
-    inverse_inertia as inverse_inertia_by_weights,
-)
-from kinetree.algorithms.operational_space.by_weights.task_dynamics import task_dynamics as task_dynamics_by_weights
 from kinetree.algorithms.operational_space.chang_khatib import chang_khatib
 from kinetree.algorithms.operational_space.definition import definition
 from kinetree.algorithms.operational_space.efpa import efpa
@@ -21,12 +15,12 @@ from kinetree.algorithms.operational_space.pv_osim import pv_osim
 from kinetree.algorithms.operational_space.pv_osim_r import pv_osim_r
 from kinetree.algorithms.operational_space.rjk import rjk
 from kinetree.algorithms.operational_space.sparse_factorization import sparse_factorization
-from kinetree.algorithms.operational_space.task_dynamics import task_dynamics as task_dynamics_seen
+from kinetree.algorithms.operational_space.task_dynamics import task_dynamics as task_dynamics_in
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.algorithm import Algorithm, algorithm
 
-#: The algorithms for Λ⁻¹, each parametrised by a view, in a sensible reading order.
-ALGORITHMS: dict[str, Callable[[View, Parts], Callable[..., None]]] = {
+#: The algorithms for Λ⁻¹, each parametrised by a reference, in a sensible reading order.
+ALGORITHMS: dict[str, Callable[[str, Parts], Callable[..., None]]] = {
     "definition": definition,
     "chang_khatib": chang_khatib,
     "rjk": rjk,
@@ -38,11 +32,18 @@ ALGORITHMS: dict[str, Callable[[View, Parts], Callable[..., None]]] = {
 }
 
 
+#: Those that express the mobility of a node, or unit forces on it, in six numbers: rigid bodies only.
+_OF_BODIES = ("chang_khatib", "rjk", "pv_osim_r", "efpa_segments")
+
+
+def takes_any_node(method: str) -> bool:
+    """Whether a method of `ALGORITHMS` takes nodes of any kind."""
+    return method not in _OF_BODIES
+
+
 def recursion_of(method: str, reference: str, parts: Parts) -> Callable[..., None]:
-    """The recursion for Λ⁻¹ by a method of `ALGORITHMS`, or by weights, which takes nodes of any kind."""
-    if method == BY_WEIGHTS:
-        return inverse_inertia_by_weights(reference, parts)
-    return ALGORITHMS[method](VIEWS[reference], parts)
+    """The recursion for Λ⁻¹ by a method of `ALGORITHMS`."""
+    return ALGORITHMS[method](reference, parts)
 
 
 @cache
@@ -50,17 +51,21 @@ def inverse_inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algori
     """Λ⁻¹ of all task rows, (Σr, Σr), by a given method and in a given reference.
 
     Args:
-        method: One of `ALGORITHMS`, or `BY_WEIGHTS`.
-        reference: One of `kinetree.algorithms.kinematics.VIEWS`.
+        method: One of `ALGORITHMS`.
+        reference: As of `kinetree.recursion.tree.Tree.seen`.
         parts: The kinds of tasks present.
     """
     result = "inverse_inertia"
     # entries of relative tasks are accumulated, so they start at zero
     sparse = (result,) if parts.relative else ()
-    any_node = method == BY_WEIGHTS
-    declare = algorithm(q=("q",), inverse_inertia=("rows", "rows"), outputs=(result,), sparse=sparse, any_node=any_node)
-    run = recursion_of(method, reference, parts)
-    return replace(declare(run), name=f"{method}_{reference}{parts.suffix}")
+    declare = algorithm(
+        q=("q",),
+        inverse_inertia=("rows", "rows"),
+        outputs=(result,),
+        sparse=sparse,
+        any_node=takes_any_node(method),
+    )
+    return replace(declare(recursion_of(method, reference, parts)), name=f"{method}_{reference}{parts.suffix}")
 
 
 @cache
@@ -77,14 +82,14 @@ def inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algorithm:
         outputs=("inertia", "spread"),
         symmetric=("inertia",),
         sparse=("spread",),
-        any_node=method == BY_WEIGHTS,
+        any_node=takes_any_node(method),
     )
     run = inertia_by(recursion_of(method, reference, parts), parts)
     return replace(declare(run), name=f"inertia_{method}_{reference}{parts.suffix}")
 
 
 @cache
-def task_dynamics(reference: str, parts: Parts = PLAIN, *, by_weights: bool = False) -> Algorithm:
+def task_dynamics(reference: str, parts: Parts = PLAIN) -> Algorithm:
     """Λ with its `spread`, J̄ and N of all task rows, in a given reference; inputs as for `inertia`."""
     declare = algorithm(
         q=("q",),
@@ -95,7 +100,6 @@ def task_dynamics(reference: str, parts: Parts = PLAIN, *, by_weights: bool = Fa
         nullspace=("v", "v"),
         outputs=("inertia", "spread", "dynamically_consistent_inverse", "nullspace"),
         sparse=("spread",),
-        any_node=by_weights,
+        any_node=True,
     )
-    run = task_dynamics_by_weights(reference, parts) if by_weights else task_dynamics_seen(VIEWS[reference], parts)
-    return replace(declare(run), name=f"task_dynamics_{'by_weights_' * by_weights}{reference}{parts.suffix}")
+    return replace(declare(task_dynamics_in(reference, parts)), name=f"task_dynamics_{reference}{parts.suffix}")

@@ -8,8 +8,8 @@
     5  spatial transformation      frames, rows            blocks of Λ⁻¹, Eq. 22
     6  matrix inversion            —                       Λ: common to all methods, done elsewhere
 
-Everything is in the tree's frame, where X = 1 between links (`kinetree.algorithms.tree_frame`), angular part first.
-`P` is I^A, D = SᵀI^AS and S̄ = D⁻¹SᵀI^A = Gᵀ, so that L = X (1 − S S̄)ᵀ = 1 − G Sᵀ is not formed.
+The angular part comes first. `P` is I^A, `subspace` is S, D = SᵀI^AS and S̄ = D⁻¹SᵀI^A = Gᵀ, so that
+L = X (1 − S S̄)ᵀ = Xᵀ (1 − G Sᵀ) with our X is not formed.
 
 V(i, j) maps the propagated force f*(j) of one link to the propagated acceleration a*(i) of another, Eq. 21. It is not
 stored as a 6×6 matrix but applied to each row of task j: `f[k, row]` is f*, Eq. 25, and `a[k, row]` is a*. So the three
@@ -31,54 +31,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kinetree.algorithms import tree_frame
-from kinetree.algorithms.kinematics import View
 from kinetree.algorithms.operational_space import mobility, task_space
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.inertia import ArticulatedInertia, Compliance
+from kinetree.spatial.inertia import Compliance
 from kinetree.spatial.motion import Motion
 
 
-def chang_khatib(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
+def chang_khatib(reference: str, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹ in a given reference."""
 
     def chang_khatib(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         f, a = tree.array("node", "sorted_rows"), tree.array("node", "sorted_rows")
         block = tree.array("sorted_rows", "sorted_rows")
         task_space.clear(tree, block)
-        tree.world.P = ArticulatedInertia.zero()
         tree.world.V = Compliance.zero()  # V(root, root) = 0
         for row in tree.sorted_rows():
             a[tree.world, row] = Motion.zero()
 
         # Step 1
-        tree_frame.start(tree)
-        for k, parent in tree.scatter():
-            tree_frame.move(k, parent, q)  # Eq. 2
-            k.S = k.H.basis(k.C, k.armature)
-            k.inertia = k.C.congruence(k.M)
-            k.P = k.inertia.articulated()  # Eq. 5, the term I(h) of Eq. 10
+        task_space.place(tree, q)  # Eqs. 2 and 5, the term I(h) of Eq. 10
 
         # Step 2
         for k, parent in tree.gather():
-            k.D, k.G, P_plus = k.S.hinge(k.P, k.armature)  # Eq. 8
-            parent.P += P_plus  # L I^A Lᵀ, Eq. 10
+            task_space.hinge(k, parent)  # Eq. 8; L I^A Lᵀ, Eq. 10
 
         # Step 3
         for k, parent in tree.scatter():
             k.V = mobility.beyond(parent.V, k)  # Eq. 24
 
         # Step 4
-        task_space.seed(tree, view, f, parts)  # X f(e), Eq. 4
+        task_space.seed(tree, reference, f, parts)  # X f(e), Eq. 4
         for k, parent in tree.gather():
             for row in tree.carried(k):
-                f[parent, row] = f[k, row] - k.G @ (k.S.T @ f[k, row])  # Eq. 29: otherwise
+                f[parent, row] = k.X.T @ k.G.past(f[k, row], k.subspace.T @ f[k, row])  # Eq. 29: otherwise
         for k, parent in tree.scatter():
             for row in tree.carried(k):
                 a[k, row] = k.V @ f[k, row]  # Eq. 29: i = j = h
             for row in tree.following(k):
-                a[k, row] = a[parent, row] - k.S @ (k.G.T @ a[parent, row])  # Eq. 29: j = h
+                moved = k.X @ a[parent, row]
+                a[k, row] = moved - k.subspace @ (k.G.T @ moved)  # Eq. 29: j = h
 
         # Step 5
         for frame, carrier in tree.frames():
@@ -86,6 +78,6 @@ def chang_khatib(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
                 for other in tree.sorted_rows(one):
                     block[one, other] = f[carrier, one].data @ a[carrier, other].data  # Eq. 22
 
-        task_space.finish(tree, view, block, inverse_inertia, parts)
+        task_space.finish(tree, reference, block, inverse_inertia, parts)
 
     return chang_khatib

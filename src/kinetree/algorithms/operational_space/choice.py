@@ -1,18 +1,18 @@
-"""The choice behind `method="auto"`: by weights if nodes carry few rows, else `pv_osim` or `pv_osim_r`.
+"""The choice behind `method="auto"`, `pv_osim` or `pv_osim_r`, and that of a view.
 
-By weights, rows pass from node to node in the nodes' own coordinates, with weights that have few steps; the others
-first express all nodes in the frame of the tree. This costs more than seven rows on each node do, on average: with up
-to that many, `weights` was 1.1 to 1.45 times as fast on Panda, ANYmal and Talos with one to four frames. With many
-rows on a long chain, it takes twice as long as `pv_osim_r`. Relative tasks are computed in the frame of the tree, too:
-there, the poses of both ends differ by no more than the size of the robot, however far it is from the world's origin.
+In own coordinates, rows pass from node to node with weights that have few steps; in the common frame of a tree, all
+nodes are first brought there. This costs more than seven rows on each node do, on average: with up to that many,
+`pv_osim` was 1.1 to 1.45 times as fast in own coordinates on Panda, ANYmal and Talos with one to four frames. With many
+rows on a long chain, it takes twice as long there as `pv_osim_r` in the common frame. Relative tasks are computed in
+the common frame, too: there, the poses of both ends differ by no more than the size of the robot, however far it is
+from the world's origin.
 
-Among the others, candidates are algorithms with about the same time per operation; the one with fewer operations is
-chosen. The rest rarely win: `efpa`, `chang_khatib` and
-`rjk` repeat work that the candidates do once, `efpa_segments` is at best 0.4 % ahead, and `sparse_factorization`, whose
-counts are up to a fifth lower on shallow trees, needs a third more time per operation, since its loops follow a list
-from column to column. On four real robots with one to eight frames, the choice took at most 7 % longer than the fastest
-of the six methods timed (all but `definition` and `chang_khatib`), with one exception: in single calls,
-`sparse_factorization` is 12 % ahead for eight frames on nine joints.
+Candidates are algorithms with about the same time per operation; the one with fewer operations is chosen. The rest
+rarely win: `efpa`, `chang_khatib` and `rjk` repeat work that the candidates do once, `efpa_segments` is at best 0.4 %
+ahead, and `sparse_factorization`, whose counts are up to a fifth lower on shallow trees, needs a third more time per
+operation, since its loops follow a list from column to column. On four real robots with one to eight frames, the choice
+took at most 7 % longer than the fastest of the six methods timed (all but `definition` and `chang_khatib`), with one
+exception: in single calls, `sparse_factorization` is 12 % ahead for eight frames on nine joints.
 
 The candidates differ only in the rows that pass through the joints and in the work at accumulation nodes, so only that
 is counted, by closed formulas. Tracing the programs instead would take a hundred times as long as loading the compiled
@@ -25,32 +25,47 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kinetree.algorithms.operational_space.accumulation import UNITS, AccumulationNodes
-from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.rows import Rows
 from kinetree.recursion.topology import WORLD
 
 _WITHOUT, _WITH = "pv_osim", "pv_osim_r"
 CANDIDATES = (_WITHOUT, _WITH)
-#: Rows that a node carries, on average, up to which they are propagated by weights.
+#: Rows that a node carries, on average, up to which they pass nodes in own coordinates.
 _MOST_ROWS = 7
+#: Methods that refer to columns of matrices, which need no propagation in the common frame.
+_BY_COLUMNS = ("definition", "sparse_factorization")
 
 
-def choose(mechanism: Mechanism, sites: Sequence[Site]) -> str:
-    """The method that is expected to take the least time.
+def prefers_common_frame(mechanism: Mechanism, sites: Sequence[Site]) -> bool:
+    """Whether rows of tasks should be propagated in the common frame, if all nodes are rigid bodies.
 
     Args:
         mechanism: The robot.
         sites: The task frames, with their rows.
-
-    Returns:
-        `BY_WEIGHTS`, or one of `CANDIDATES`.
     """
-    relative = any(site.part == "near" for site in sites)
     rows, nodes = Rows(mechanism, sites), range(len(mechanism.kinds))
-    if not relative and sum(len(rows.carried(k)) for k in nodes) <= _MOST_ROWS * len(nodes):
-        return BY_WEIGHTS
-    return fewest_operations(mechanism, sites)
+    return _relative(sites) or sum(len(rows.carried(k)) for k in nodes) > _MOST_ROWS * len(nodes)
+
+
+def _relative(sites: Sequence[Site]) -> bool:
+    return any(site.part == "near" for site in sites)
+
+
+def view_of(method: str, mechanism: Mechanism, sites: Sequence[Site]) -> str:
+    """The view for a method, "own" or "common"; other arguments as of `prefers_common_frame`."""
+    return "common" if method in _BY_COLUMNS or prefers_common_frame(mechanism, sites) else "own"
+
+
+def view_of_rows(sites: Sequence[Site]) -> str:
+    """The view for recursions in which all rows matter at all nodes, M⁻¹Jᵀ, or poses of all frames, J̇v."""
+    return "common" if _relative(sites) or sum(len(site.rows) for site in sites) > _MOST_ROWS else "own"
+
+
+def choose(mechanism: Mechanism, sites: Sequence[Site]) -> str:
+    """The one of `CANDIDATES` that is expected to take less time; arguments as of `prefers_common_frame`."""
+    common = mechanism.first_general is None and prefers_common_frame(mechanism, sites)
+    return fewest_operations(mechanism, sites) if common else _WITHOUT
 
 
 def fewest_operations(mechanism: Mechanism, sites: Sequence[Site]) -> str:

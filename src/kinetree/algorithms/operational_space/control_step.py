@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from kinetree.algorithms.operational_space.by_weights import BY_WEIGHTS
+from kinetree.algorithms.operational_space import takes_any_node
 from kinetree.algorithms.operational_space.control_law import answer, law_by
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.kernels.poses import fault_of
@@ -27,8 +27,8 @@ def _control_step(method: str, parts: Parts, error: str, moving: bool) -> Callab
         a0: Indexed, fault: Indexed,
     ) -> None:  # fmt: skip
         pull(tree, q, v, posture, stiffness, a0)
-        check(tree, target, fault)
         law(tree, q, v, a0, target, feed, gains, reach, cut, tau, force, residual, spread)
+        check(tree, target, fault)
 
     def moving_step(
         tree: Tree, q: Indexed, v: Indexed, posture: Indexed, stiffness: Indexed, target: Indexed, feed: Indexed,
@@ -36,8 +36,8 @@ def _control_step(method: str, parts: Parts, error: str, moving: bool) -> Callab
         a0: Indexed, fault: Indexed, a: Indexed,
     ) -> None:  # fmt: skip
         pull(tree, q, v, posture, stiffness, a0)
-        check(tree, target, fault)
         law(tree, q, v, a0, target, feed, gains, reach, cut, tau, force, residual, spread)
+        check(tree, target, fault)
         answer(tree, a0, a)
 
     return moving_step if moving else control_step
@@ -97,7 +97,7 @@ def control_step(method: str, parts: Parts, error: str = "sine", *, moving: bool
         **results,
         outputs=("tau", "force", "residual", "spread", "a0", "fault", *results),
         sparse=("spread", "a0", "fault"),
-        any_node=method == BY_WEIGHTS,
+        any_node=takes_any_node(method),
     )
     name = f"control_step_{method}_{error}{parts.suffix}{'_moving' * moving}"
     return replace(declare(_control_step(method, parts, error, moving)), name=name)

@@ -1,9 +1,8 @@
 """Λ⁻¹ = J M⁻¹ Jᵀ by definition: dense Jacobian, dense mass matrix, Gaussian elimination. Cost O(n³ + n²·m + n·m²).
 
     pass        loop                  leaves                                                            source
-    place       scatter               motions S and inertias R of each node in the tree's frame
+    jacobian    frames, columns       Jᵀ, dense, with its zeros                                         `response.py`
     mass        gather, columns       M, dense, with its zeros                                          [J11] Alg. 4.2
-    jacobian    frames, columns       Jᵀ, dense, with its zeros
     eliminate   columns, three deep   M = Uᵀ d U, Y = U⁻ᵀ Jᵀ, and Λ⁻¹ = Yᵀ d⁻¹ Y                        [CK01] Eq. 14
 
 The tree structure is used only to set up J and M. This is the oracle for all other methods, and the baseline for
@@ -17,88 +16,89 @@ operation counts.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms import tree_frame
-from kinetree.algorithms.kinematics import View
-from kinetree.algorithms.operational_space import task_space
+from kinetree.algorithms import composite_inertia
+from kinetree.algorithms.operational_space.response import jacobian_rows
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
-from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.inertia import RigidInertia
+from kinetree.recursion.tree import Indexed, Tree, Zeros
 
 
-def definition(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
+def definition(reference: str, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹ in a given reference."""
+    jacobian = jacobian_rows(reference, parts)
 
     def definition(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
-        chi, block = tree.array("sorted_rows"), tree.array("sorted_rows", "sorted_rows")
-        S, X = tree.array("v"), tree.array("v")
-        M, Y = tree.array("v", "v"), tree.array("v", "sorted_rows")
-        pivot_row, pivot_rows = tree.array("v"), tree.array("sorted_rows")
-        tree_frame.start(tree)
-        tree.world.R = RigidInertia.zero()
-        task_space.clear(tree, block)
+        J, M, Y, block = (tree.array(*over) for over in (("rows", "v"), ("v", "v"), ("v", "rows"), ("rows", "rows")))
+        pivot_row, pivot_rows = tree.array("v"), tree.array("rows")
+        for row in tree.task_rows():
+            for column in tree.task_rows():
+                block[row, column] = 0.0
+            for c in tree.columns():
+                J[row, c] = 0.0
         for c in tree.columns():
             M[c, c] = 0.0
             for other in tree.columns(c):
                 M[c, other] = 0.0
-            for row in tree.sorted_rows():
-                Y[c, row] = 0.0
 
-        for k, parent in tree.scatter():
-            tree_frame.place(k, parent, q)
-            k.R = k.C.congruence(k.M)
-            for c in k.columns():
-                S[c] = c.of(k.S)
-        task_space.rows(tree, view, chi, parts)
-
-        # M
-        for k, parent in tree.gather():
-            momenta = k.S.map(lambda column, R=k.R: R @ column)
-            own = k.S.matrix().T @ momenta.matrix() + np.diag(k.armature)
-            for i, c in enumerate(k.columns()):
-                X[c] = c.of(momenta)
-                for j, other in enumerate(k.columns()):
-                    if j >= i:
-                        M[c, other] = own[i, j]
-            for c in tree.descendants(k):
-                for one, m in zip(k.columns(), k.S.T @ X[c], strict=True):
-                    M[one, c] = m
-            parent.R += k.R
-
-        # Jᵀ
-        for frame, _ in tree.frames():
-            for c in tree.support(frame):
-                for row in tree.rows_of(frame):
-                    Y[c, row] = chi[row].data @ S[c].data
-
-        if parts.mass:
-            share = 1.0 / tree.world.R.mass
-            for center, _ in tree.frames("mass"):
-                for c in tree.columns():
-                    for row in center.rows():
-                        Y[c, row] = X[c].data[row.component] * share  # momentum of the bodies moved by the column
+        jacobian(tree, q, J)
+        mass(tree, M, lambda k: k.H)
+        for c in tree.columns():
+            for row in tree.task_rows():
+                Y[c, row] = J[row, c]
 
         # Gaussian elimination of [M | Jᵀ] with pivots p
         for p in tree.columns():
             reciprocal = 1.0 / M[p, p]
             for c in tree.columns(p):
                 pivot_row[c] = M[p, c]
-            for row in tree.sorted_rows():
+            for row in tree.task_rows():
                 pivot_rows[row] = Y[p, row]
             for c in tree.columns(p):
                 factor = pivot_row[c] * reciprocal
                 M[c, c] = M[c, c] - factor * pivot_row[c]
                 for other in tree.columns(c):
                     M[c, other] = M[c, other] - factor * pivot_row[other]
-                for row in tree.sorted_rows():
+                for row in tree.task_rows():
                     Y[c, row] = Y[c, row] - factor * pivot_rows[row]
-            for row in tree.sorted_rows():
+            for row in tree.task_rows():
                 factor = pivot_rows[row] * reciprocal
-                for column in tree.sorted_rows(row):
+                for column in tree.task_rows(row):
                     block[row, column] = block[row, column] + factor * pivot_rows[column]
 
-        task_space.hand_over(tree, block, inverse_inertia, parts)
+        for row in tree.task_rows():
+            for column in tree.task_rows(row):
+                inverse_inertia[row, column] = block[row, column]
+                inverse_inertia[column, row] = block[row, column]
 
     return definition
+
+
+def mass(tree: Tree, M: Indexed, motions: Callable[[Any], Any]) -> None:
+    """Write M(i, c) of all columns c that i carries, itself included; nodes must be placed.
+
+    Args:
+        tree: The mechanism.
+        M: Its upper triangle, (nv, nv).
+        motions: H of a node, or another basis of its motions.
+    """
+    F = tree.inward("v", like="none")
+    composite_inertia.start(tree)
+    for k, _ in tree.scatter():
+        k.R = composite_inertia.own(tree, k)
+        k.none = k.M @ (k.H @ Zeros()[k])  # the type of forces
+    for k, parent in tree.gather():
+        H, columns = motions(k), list(k.columns())
+        own = [k.R @ (H @ unit) for unit in np.eye(len(columns))]
+        for j, (c, force) in enumerate(zip(columns, own, strict=True)):
+            for one, entry in zip(columns[: j + 1], H.T @ force, strict=False):
+                M[one, c] = entry + k.armature[j] if one is c else entry
+            F[parent, c] = k.X.T @ force
+        for c in tree.descendants(k):
+            force = F[k, c]
+            for one, entry in zip(columns, H.T @ force, strict=True):
+                M[one, c] = entry
+            F[parent, c] = k.X.T @ force
+        parent.R += k.X.congruence(k.R)

@@ -21,10 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.kinematics import VIEWS
-from kinetree.algorithms.operational_space.by_weights import motion as weights
-from kinetree.algorithms.operational_space.by_weights.jacobian import jacobian_rows as jacobian_by_weights
-from kinetree.algorithms.operational_space.control_law import motion, rows_of_motion
+from kinetree.algorithms.operational_space.motion import motion, rows_of_motion
 from kinetree.algorithms.operational_space.response import jacobian_rows
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.kernels.branchless import between, less, stand_in, where
@@ -40,9 +37,8 @@ from kinetree.spatial.value import Array
 _POSE = 6
 
 
-def _differential_step(parts: Parts, name: str, by_weights: bool) -> Callable[..., None]:
-    reference = "local_world_aligned"
-    jacobian = jacobian_by_weights(reference, parts) if by_weights else jacobian_rows(VIEWS[reference], parts)
+def _differential_step(parts: Parts, name: str) -> Callable[..., None]:
+    jacobian = jacobian_rows("local_world_aligned", parts)
     error_of = _screw_and_rate if name == "log6" else ERRORS[name]
 
     def differential_step(
@@ -66,7 +62,7 @@ def _differential_step(parts: Parts, name: str, by_weights: bool) -> Callable[..
     ) -> None:
         A, rest, y = tree.array("rows", "rows"), tree.array("rows"), tree.array("rows")
         jacobian(tree, q, J)
-        (weights.motion if by_weights else motion)(tree, Zeros(), Zeros())
+        motion(tree, Zeros(), Zeros())
         gain, share, approach, dt = shares[...]
 
         def put(frame: FrameRole, off: Any, *_: Any) -> None:
@@ -80,7 +76,7 @@ def _differential_step(parts: Parts, name: str, by_weights: bool) -> Callable[..
                     for row, entry in zip(rows, column, strict=True):
                         J[row, c] = entry
 
-        (weights.rows_of_motion if by_weights else rows_of_motion)(tree, parts, target, put, error_of)
+        rows_of_motion(tree, parts, target, put, error_of)
         for frame, _ in tree.frames():
             fault[...] = fault[...] + fault_of(target[frame])
 
@@ -128,13 +124,12 @@ def _screw_and_rate(E: Array, way: Array) -> Array:
 
 
 @cache
-def differential_step(parts: Parts, error: str = "rotation_vector", *, by_weights: bool = False) -> Algorithm:
+def differential_step(parts: Parts, error: str = "rotation_vector") -> Algorithm:
     """Δ, e, J, Δ₀, bounds of Δ, how many it exceeds, and `fault`, as of `control_step`, for rows in world axes.
 
     Args:
         parts: The kinds of tasks present.
         error: The error between poses, one of `ERRORS`; frames have all six rows with "log6".
-        by_weights: Whether it takes nodes of any kind.
 
     Inputs of the recursion:
 
@@ -166,7 +161,6 @@ def differential_step(parts: Parts, error: str = "rotation_vector", *, by_weight
         fault=(),
         outputs=("step", "error", "J", "pull", "low", "high", "beyond", "fault"),
         sparse=("step", "error", "J", "pull", "low", "high", "beyond", "fault"),
-        any_node=by_weights,
+        any_node=True,
     )
-    name = f"differential_step_{error}{'_by_weights' * by_weights}{parts.suffix}"
-    return replace(declare(_differential_step(parts, error, by_weights)), name=name)
+    return replace(declare(_differential_step(parts, error)), name=f"differential_step_{error}{parts.suffix}")

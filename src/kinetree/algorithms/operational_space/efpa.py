@@ -10,8 +10,7 @@
 
 A body is `k` here and i in the paper, where k is an end-effector. Here end-effectors are split into individual rows, so
 that tasks may have fewer than six. Entry `chi[k, row]` is that row of the paper's χ(k, i), `Lambda[k, row]` that column
-of Λ⁻¹(i, k). Everything is in the tree's frame, where X = 1 between bodies (`kinetree.algorithms.tree_frame`). `P` is
-I^A and `S` is Φ. With D = Φᵀ I^A Φ and G = I^A Φ D⁻¹,
+of Λ⁻¹(i, k). `P` is I^A and `subspace` is Φ. With D = Φᵀ I^A Φ and G = I^A Φ D⁻¹,
 
     K = Φ D⁻¹ Φᵀ        L = 1 − K I^A = 1 − Φ Gᵀ        Lᵀ I^A = I^A − G Φᵀ I^A = P⁺
 
@@ -30,57 +29,48 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kinetree.algorithms import tree_frame
-from kinetree.algorithms.kinematics import View
 from kinetree.algorithms.operational_space import task_space
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.inertia import ArticulatedInertia
 from kinetree.spatial.motion import Motion
 
 
-def efpa(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
+def efpa(reference: str, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹ in a given reference."""
 
     def efpa(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
-        chi, Lambda = tree.array("node", "sorted_rows"), tree.array("node", "sorted_rows")
+        chi, Lambda = tree.array("node", "sorted_rows", like="none"), tree.array("node", "sorted_rows")
         block = tree.array("sorted_rows", "sorted_rows")
 
         # Initialize
-        tree_frame.start(tree)
-        tree.world.P = ArticulatedInertia.zero()
-        for k, parent in tree.scatter():
-            tree_frame.move(k, parent, q)
-            k.S = k.H.basis(k.C, k.armature)
-            k.inertia = k.C.congruence(k.M)
-            k.P = k.inertia.articulated()  # I^A = I
+        task_space.place(tree, q)  # I^A = I
         for row in tree.sorted_rows():
             Lambda[tree.world, row] = Motion.zero()
         task_space.clear(tree, block)  # different trees: not in the paper
 
         # First loop
-        task_space.seed(tree, view, chi, parts)
+        task_space.seed(tree, reference, chi, parts)
 
         # Second loop: inward recursion
         for k, parent in tree.gather():
-            k.D, k.G, P_plus = k.S.hinge(k.P, k.armature)  # K and L
-            parent.P += P_plus  # Xᵀ Lᵀ I^A X, first term of Eq. 10
+            task_space.hinge(k, parent)  # K and L; Xᵀ Lᵀ I^A X, first term of Eq. 10
             for row in tree.carried(k):  # ES(i)
-                chi[parent, row] = chi[k, row] - k.G @ (k.S.T @ chi[k, row])  # χ L X, Eq. 11
+                force = chi[k, row]
+                chi[parent, row] = k.X.T @ k.G.past(force, k.subspace.T @ force)  # χ L X, Eq. 11
 
         # Third loop: outward recursion
         for k, parent in tree.scatter():
             for row in tree.carried(k):  # ES(i)
-                moved = Lambda[parent, row]
+                moved, Phi = k.X @ Lambda[parent, row], k.subspace
                 # L X Λ⁻¹(p, k) + K χᵀ, Eq. 13
-                Lambda[k, row] = moved + k.S @ (k.D.solve(k.S.T @ chi[k, row]) - k.G.T @ moved)
+                Lambda[k, row] = moved + Phi @ (k.D.solve(Phi.T @ chi[k, row]) - k.G.T @ moved)
 
         # Cross terms, and the fourth loop
         for k, one, other in tree.common_ancestors():  # GCA(i)
             for r in tree.rows_of(one):
                 for s in tree.rows_of(other, r):
-                    block[r, s] = chi[k, r].data @ Lambda[k, s].data  # Eq. 14
+                    block[r, s] = Lambda[k, s].dot(chi[k, r])  # Eq. 14
 
-        task_space.finish(tree, view, block, inverse_inertia, parts)
+        task_space.finish(tree, reference, block, inverse_inertia, parts)
 
     return efpa

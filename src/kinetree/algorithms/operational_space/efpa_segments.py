@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kinetree.algorithms.kinematics import View
 from kinetree.algorithms.operational_space import accumulation, task_space
 from kinetree.algorithms.operational_space.pv_osim_r import extend, join, own, propagator, sweep
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
@@ -28,13 +27,13 @@ from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.motion import Motion
 
 
-def efpa_segments(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
+def efpa_segments(reference: str, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹ in a given reference."""
 
     def efpa_segments(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("passing"), tree.array("passing", "passing")
         reach, response = tree.array("node", "sorted_rows"), tree.array("node", "sorted_rows")
-        sweep(tree, q, view, chi, block, parts)
+        sweep(tree, q, reference, chi, block, parts)
 
         extend(tree, chi, reach)  # Eq. 11 over segments
         for row in tree.sorted_rows():
@@ -46,6 +45,6 @@ def efpa_segments(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
                 response[k, row] = Motion(moved)  # Eq. 13 over a segment
 
         join(tree, reach, response, block)  # Eq. 14
-        task_space.finish(tree, view, block, inverse_inertia, parts)
+        task_space.finish(tree, reference, block, inverse_inertia, parts)
 
     return efpa_segments

@@ -14,7 +14,7 @@ weights Q around internal forces h₀:
     rest       gather              F − Jᵀλ, what the motors and `support_sharing` provide
 
 `weak` is the sum of K_ii (K⁻¹)_ii over the matrices K of (1). Where it is large, directions are missing, and the caller
-chooses another way. `by_weights/grasp_sharing.py` is the same for nodes of any kind.
+chooses another way.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms import tree_frame
-from kinetree.algorithms.kinematics import VIEWS
 from kinetree.algorithms.operational_space import task_space
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.recursion.contract import components, describe, rebuild
 from kinetree.recursion.roles import FrameRole, RowRole
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.inertia import ArticulatedInertia
@@ -56,20 +55,19 @@ def _grasp_sharing(parts: Parts) -> Callable[..., None]:
         weak: Indexed,
     ) -> None:
         tips, given, own = tree.array("sorted_rows"), tree.array("rows"), tree.array("rows")
-        tree_frame.start(tree)
+        task_space.place(tree, q)
         tree.world.stiffness = ArticulatedInertia.zero()
         tree.world.internal = tree.world.push = Force.zero()
         tree.world.way = Motion.zero()
-        for k, parent in tree.scatter():
-            tree_frame.place(k, parent, q)
-            k.stiffness = ArticulatedInertia.zero()
-            k.internal = k.push = Force.zero()
-        task_space.rows(tree, VIEWS[AXES], tips, parts)
+        for k, _ in tree.scatter():
+            k.stiffness = _nothing(k.P)
+            k.internal = k.push = _nothing(k.none)
+        task_space.rows(tree, AXES, tips, parts)
         for row in tree.task_rows():
             given[row] = 0.0
             own[row] = 0.0
         if parts.relative:
-            press(tree, mean, of_rows, given)
+            _press(tree, mean, of_rows, given)
 
         for frame, carrier in tree.frames():
             pressing, held = Force.zero(), np.zeros((6, 6))
@@ -80,11 +78,11 @@ def _grasp_sharing(parts: Parts) -> Callable[..., None]:
             carrier.internal += pressing
             carrier.stiffness += ArticulatedInertia.from_matrix(held)
         for k, _ in tree.scatter():
-            chosen, load = of_objects[k], full[k] - k.S.T @ k.internal
-            K = np.array([k.S.T @ (k.stiffness @ k.S.column(i)) for i in range(len(chosen))])
+            chosen, load = of_objects[k], full[k] - k.H.T @ k.internal
+            K = np.array([k.H.T @ (k.stiffness @ (k.H @ unit)) for unit in np.eye(len(chosen))])
             y, lacking = solved(K, load, chosen)
             weak[...] = weak[...] + lacking
-            k.way = k.S @ y
+            k.way = k.H @ y
         for frame, carrier in tree.frames():
             for row in frame.rows():
                 own[row] = own[row] + tips[row].data @ carrier.way.data
@@ -96,10 +94,15 @@ def _grasp_sharing(parts: Parts) -> Callable[..., None]:
                 total = total + Force(tips[row].data * given[row])
             carrier.push += total
         for k, parent in tree.gather():
-            rest[k] = (1.0 - of_objects[k]) * (full[k] - k.S.T @ k.push)
-            parent.push += k.push
+            rest[k] = (1.0 - of_objects[k]) * (full[k] - k.H.T @ k.push)
+            parent.push += k.X.T @ k.push
 
     return grasp_sharing
+
+
+def _nothing(like: Any) -> Any:
+    """Zero of the type of a value."""
+    return rebuild(describe(like), np.zeros(len(components(like))))
 
 
 def solved(K: Array, load: Array, chosen: Array) -> tuple[Array, Any]:
@@ -121,17 +124,16 @@ def solved(K: Array, load: Array, chosen: Array) -> tuple[Array, Any]:
     return chosen * D.solve(chosen * load), lacking
 
 
-def press(tree: Tree, mean: Indexed, of_rows: Indexed, given: Indexed) -> None:
+def _press(tree: Tree, mean: Indexed, of_rows: Indexed, given: Indexed) -> None:
     """Forces with which grasps press towards their centroid, in the axes of their rows."""
     point, center = tree.array("rows"), tree.array("rows")
     for row in tree.task_rows():
         point[row] = 0.0
         center[row] = 0.0
     for near, near_carrier, far, far_carrier in tree.relatives():
-        here, there = near.X @ near_carrier.C, far.X @ far_carrier.C
-        at, way = there.r + far_carrier.origin, (here.r + near_carrier.origin) - (there.r + far_carrier.origin)
+        here, there = tree.pose(near, near_carrier).r, tree.pose(far, far_carrier).r
         for row, axis in _linear(far):
-            point[row] = at[axis] + of_rows[row][2] * way[axis]
+            point[row] = there[axis] + of_rows[row][2] * (here - there)[axis]
     for one in tree.task_rows():
         for other in tree.task_rows():
             center[other] = center[other] + mean[one, other] * point[one]
@@ -141,7 +143,7 @@ def press(tree: Tree, mean: Indexed, of_rows: Indexed, given: Indexed) -> None:
             found[axis] = center[row] - point[row]
         inwards = np.array(found)
         length = sqrt(inwards @ inwards) + _NEVER_ZERO
-        seen = (near.X @ near_carrier.C).E @ (inwards / length)
+        seen = tree.pose(near, near_carrier).E @ (inwards / length)
         for row, axis in _linear(far):
             given[row] = of_rows[row][1] * seen[axis]
 
@@ -167,11 +169,6 @@ def grasp_sharing(parts: Parts) -> Algorithm:
                     1 if the hand is the near frame
         of_objects  of each degree of freedom: 1 if it is an object's, else 0
     """
-    return declared(_grasp_sharing(parts), f"grasp_sharing{parts.suffix}", any_node=False)
-
-
-def declared(run: Callable[..., None], name: str, *, any_node: bool) -> Algorithm:
-    """A recursion with the inputs and results of `grasp_sharing`."""
     declare = algorithm(
         q=("q",),
         full=("v",),
@@ -183,6 +180,6 @@ def declared(run: Callable[..., None], name: str, *, any_node: bool) -> Algorith
         weak=(),
         outputs=("rest", "force", "weak"),
         sparse=("weak",),
-        any_node=any_node,
+        any_node=True,
     )
-    return replace(declare(run), name=name)
+    return replace(declare(_grasp_sharing(parts)), name=f"grasp_sharing{parts.suffix}")

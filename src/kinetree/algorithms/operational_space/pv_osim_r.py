@@ -18,7 +18,7 @@ below,
     Ω₀ = Ω + P Ω₀(a) Pᵀ             Λ⁻¹(k₁, k₂) = Ω(k₁, k₂) + K(k₁) Ω₀ K(k₂)ᵀ
 
 where K are the extended propagators of the two tasks to the node where they join, products of the P in between. Here
-X = 1, `chi` is P, `block` is Ω and then Λ⁻¹, `reach` is K and `response` is Ω₀ Kᵀ. The choice of nodes departs from the
+`chi` is P, `block` is Ω and then Λ⁻¹, `reach` is K and `response` is Ω₀ Kᵀ. The choice of nodes departs from the
 paper, see `accumulation.py`.
 
 [S24] A. Sathya, W. Decré, J. Swevers, "PV-OSIMr: a lowest order complexity algorithm for computing the Delassus
@@ -28,29 +28,26 @@ paper, see `accumulation.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
-from kinetree.algorithms import tree_frame
-from kinetree.algorithms.kinematics import View
 from kinetree.algorithms.operational_space import accumulation, mobility, task_space
 from kinetree.algorithms.operational_space.pv_osim import through_joint
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.roles import NodeRole
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.inertia import ArticulatedInertia, Compliance
+from kinetree.spatial.inertia import Compliance
 from kinetree.spatial.motion import Force
 from kinetree.spatial.value import Array
 
 
-def pv_osim_r(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
+def pv_osim_r(reference: str, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹ in a given reference."""
 
     def pv_osim_r(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
         chi, block = tree.array("passing"), tree.array("passing", "passing")
         reach, response = tree.array("node", "sorted_rows"), tree.array("node", "sorted_rows")
-        sweep(tree, q, view, chi, block, parts)  # step 2
+        sweep(tree, q, reference, chi, block, parts)  # step 2
 
         # Step 3
         tree.world.V = Compliance.zero()
@@ -65,23 +62,16 @@ def pv_osim_r(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
                 response[k, row] = k.V @ reach[k, row]
 
         join(tree, reach, response, block)
-        task_space.finish(tree, view, block, inverse_inertia, parts)
+        task_space.finish(tree, reference, block, inverse_inertia, parts)
 
     return pv_osim_r
 
 
-def sweep(tree: Tree, q: Indexed, view: View, chi: Indexed, block: Indexed, parts: Parts) -> None:
+def sweep(tree: Tree, q: Indexed, reference: str, chi: Indexed, block: Indexed, parts: Parts) -> None:
     """Propagate every source to the accumulation node where it ends: χ becomes its P, the block its Ω."""
-    scaled = [tree.array("passing") for _ in range(6)]
-    tree_frame.start(tree)
-    tree.world.P = ArticulatedInertia.zero()
+    scaled = [tree.array("passing") for _ in range(task_space.place(tree, q))]
     task_space.clear(tree, block)
-    for k, parent in tree.scatter():
-        tree_frame.move(k, parent, q)
-        k.S = k.H.basis(k.C, k.armature)
-        k.inertia = k.C.congruence(k.M)
-        k.P = k.inertia.articulated()
-    task_space.rows(tree, view, chi, parts)
+    task_space.rows(tree, reference, chi, parts)
     for k, _ in accumulation.gather(tree):
         for i, one in enumerate(accumulation.units(tree, k)):
             chi[one] = Force.unit(i)
@@ -89,9 +79,9 @@ def sweep(tree: Tree, q: Indexed, view: View, chi: Indexed, block: Indexed, part
                 block[one, other] = 0.0
 
     for k, parent in tree.gather():
-        k.D, k.G, P_plus = k.S.hinge(k.P, k.armature)
-        parent.P += P_plus
-        through_joint(k, partial(accumulation.passing_groups, tree), chi, scaled, block)
+        task_space.hinge(k, parent)
+        groups = accumulation.passing_groups(tree, k)
+        through_joint(k, parent, k.subspace, groups, task_space.PerRow(chi), scaled, block)
 
 
 def propagator(tree: Tree, k: NodeRole, chi: Indexed) -> Array:

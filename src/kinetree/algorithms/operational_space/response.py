@@ -1,8 +1,9 @@
 """Task Jacobians J, and M⁻¹Jᵀ from one articulated-body sweep with the task rows as right-hand sides. Cost O(n·r).
 
     pass       loop              leaves                                                         source
-    place      scatter, frames   bodies and task rows χ in the frame of the tree
-    reach      gather, rows      D⁻¹Sᵀχ of each row at each node that supports it                 Eqs. 58a–58d
+    columns    scatter, path     motions of nodes per joint velocity, and J from those of the frames
+    place      scatter, frames   nodes, and task rows χ at the nodes that carry them
+    reach      gather, rows      D⁻¹Hᵀχ of each row at each node that supports it                 Eqs. 58a–58d
     answer     scatter, rows     joint accelerations per unit force along each row                Eqs. 58e–58g
 
 Forward dynamics at rest with a unit force along a task row as right-hand side yields a column of M⁻¹Jᵀ. M⁻¹ is never
@@ -17,118 +18,128 @@ inward pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.center_of_mass import column_momenta
-from kinetree.algorithms.kinematics import VIEWS, View, seen_columns
-from kinetree.algorithms.operational_space import task_space
-from kinetree.algorithms.operational_space.by_weights.jacobian import jacobian_rows as jacobian_by_weights
-from kinetree.algorithms.operational_space.by_weights.jacobian import response_rows
+from kinetree.algorithms import articulated_inertia
+from kinetree.algorithms.kinematics import propagate_columns
+from kinetree.algorithms.operational_space import center_of_mass_rows, task_space
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.recursion.roles import ColumnRole, FrameRole
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.motion import Motion
+from kinetree.spatial.transform import Transform
 
 
-def _response(view: View, parts: Parts) -> Callable[..., None]:
+def _response(reference: str, parts: Parts) -> Callable[..., None]:
     def response(tree: Tree, q: Indexed, response: Indexed) -> None:
         together, numbered = (tree.task_rows, "rows") if parts.relative else (tree.sorted_rows, "sorted_rows")
-        chi, A = tree.array("sorted_rows"), tree.array("node", numbered)
-        own = (
-            [tree.array("sorted_rows") for _ in range(6)] if parts.relative else []
-        )  # one per degree of freedom of a joint
-        task_space.place(tree, q, view, chi, parts)
+        chi, A = tree.inward("sorted_rows", like="none"), tree.array("node", numbered)
+        most = task_space.place(tree, q)
+        own = [tree.array("sorted_rows") for _ in range(most)] if parts.relative else []
+        task_space.seed(tree, reference, chi, parts)
         for row in together():
             A[tree.world, row] = Motion.zero()
         if parts.mass:
             _lift(tree, A)
 
         for k, parent in tree.gather():
-            task_space.hinge(k, parent)
+            articulated_inertia.hinge(k, parent)
             for row in tree.carried(k):
-                epsilon = k.S.T @ chi[row]  # Eq. 58c
+                force = chi[k, row]
+                epsilon = k.H.T @ force  # Eq. 58c
                 if parts.relative:
                     for part, x in zip(own, k.D.solve(epsilon), strict=False):
                         part[row] = x
                 else:
                     response[k, row] = k.D.solve(epsilon)  # Eq. 58d
-                chi[row] = chi[row] - k.G @ epsilon  # Eq. 58a
-            if parts.relative:
+                chi[parent, row] = k.X.T @ k.G.past(force, epsilon)  # Eqs. 58a, 58b
+            if parts.relative:  # both ends share their rows
                 for row in tree.carried(k):
                     response[k, row] = response[k, row] + np.array([part[row] for part in own[: k.D.order]])  # Eq. 58d
 
         for k, parent in tree.scatter():
             for row in together():
-                answer = response[k, row] - k.G.T @ A[parent, row]  # Eq. 58f
+                onward = k.X @ A[parent, row]  # Eq. 58e
+                answer = response[k, row] - k.G.T @ onward  # Eq. 58f
                 response[k, row] = answer
-                A[k, row] = A[parent, row] + k.S @ answer  # Eq. 58g
+                A[k, row] = onward + k.H @ answer  # Eq. 58g
 
     return response
 
 
 def _lift(tree: Tree, A: Indexed) -> None:
     """Accelerate the world for the rows of the centre of mass, so that each body takes its share of a unit force."""
-    tree.world.mass = np.zeros(1)
-    for k, _ in tree.scatter():
-        k.mass = np.array([k.M.mass])
-    for k, parent in tree.gather():
-        parent.mass += k.mass
-    share = 1.0 / tree.world.mass[0]
+    center_of_mass_rows.fall(tree)
+    share = 1.0 / center_of_mass_rows.mass(tree)
     for center, _ in tree.frames("mass"):
         for row in center.rows():
             A[tree.world, row] = Motion(row.unit().data * -share)
 
 
-def jacobian_rows(view: View, parts: Parts) -> Callable[..., None]:
-    """Write J to an array that is zero."""
+def jacobian_rows(reference: str, parts: Parts) -> Callable[..., None]:
+    """Write J to an array that is zero, and leave weight X and pose C at every node."""
 
     def task_jacobian(tree: Tree, q: Indexed, J: Indexed) -> None:
         def put(frame: Any, c: Any, motion: Motion) -> None:
             for row in frame.rows():
-                J[row, c] = motion.data[row.component]
+                entry = motion.data[row.component]
+                J[row, c] = entry if tree.rigid_bodies else J[row, c] + entry
 
-        S = seen_columns(tree, q, view, put)
+        S = tree.travelling("v", like="still")
+        tree.world.C = Transform.identity()
+        tree.world.still = Motion.zero()
+        for k, parent in tree.scatter():
+            k.X = k.weight(q[k])
+            k.C = k.X @ parent.C
+            propagate_columns(tree, k, parent, k.X, S)
+
+        for frame, carrier in tree.frames("frame"):
+            seen = tree.seen(reference, frame, carrier)
+            for c in tree.support(frame):
+                put(frame, c, seen @ S[carrier, c])
         if parts.relative:
             for near, near_carrier, far, far_carrier in tree.relatives():
-                seen_near, seen_far = task_space.between(near, near_carrier, far, far_carrier)
-                # columns that move both ends together are in neither support
-                for c in tree.support(near):
-                    put(near, c, -(seen_near @ S[c]))
-                for c in tree.support(far):
-                    put(far, c, seen_far @ S[c])
+                seen_near, seen_far = tree.between(near, near_carrier, far, far_carrier)
+                for c in columns_of(tree, near):
+                    put(near, c, -(seen_near @ S[near_carrier, c]))
+                for c in columns_of(tree, far):
+                    put(far, c, seen_far @ S[far_carrier, c])
         if parts.mass:
-            F = tree.array("v")
-            share = 1.0 / column_momenta(tree, F)
-            for center, _ in tree.frames("mass"):
-                for c in tree.columns():
-                    put(center, c, Motion(F[c].data * share))
+            center_of_mass_rows.jacobian(tree, J)
 
     return task_jacobian
 
 
-def _declared(
-    make: Callable[[Any, Parts], Callable[..., None]], reference: str, parts: Parts, by_weights: bool, **dimensions: Any
-) -> Algorithm:
-    run = make(reference if by_weights else VIEWS[reference], parts)
-    run.__name__ = f"{run.__name__}_{'by_weights_' * by_weights}{reference}{parts.suffix}"
-    return algorithm(**dimensions, any_node=by_weights)(run)
+def columns_of(tree: Tree, end: FrameRole) -> Iterator[ColumnRole]:
+    """The degrees of freedom that move an end of a relative task.
+
+    Joints of bodies that carry both ends move them together, and count for neither. Other nodes may carry both and move
+    them apart; then both ends add to the same column.
+    """
+    return tree.support(end) if tree.rigid_bodies else tree.path(end)
+
+
+def _named(run: Callable[..., None], reference: str, parts: Parts, **declared: Any) -> Algorithm:
+    made = algorithm(**declared, any_node=True)(run)
+    return replace(made, name=f"{made.name}_{reference}{parts.suffix}")
 
 
 @cache
-def response(reference: str, parts: Parts = PLAIN, *, by_weights: bool = False) -> Algorithm:
+def response(reference: str, parts: Parts = PLAIN) -> Algorithm:
     """M⁻¹Jᵀ of all task rows, (nv, r), in a given reference."""
-    make = response_rows if by_weights else _response
     dimensions = {"q": ("q",), "response": ("v", "rows")}
-    return _declared(make, reference, parts, by_weights, **dimensions, outputs=("response",), sparse=("response",))
+    declared = {**dimensions, "outputs": ("response",), "sparse": ("response",)}
+    return _named(_response(reference, parts), reference, parts, **declared)
 
 
 @cache
-def task_jacobian(reference: str, parts: Parts = PLAIN, *, by_weights: bool = False) -> Algorithm:
+def task_jacobian(reference: str, parts: Parts = PLAIN) -> Algorithm:
     """Jacobian of all task rows, (r, nv), in a given reference."""
-    make = jacobian_by_weights if by_weights else jacobian_rows
-    dimensions: dict[str, Any] = {"q": ("q",), "J": ("rows", "v"), "local": not (by_weights or parts.mass)}
-    return _declared(make, reference, parts, by_weights, **dimensions, outputs=("J",), sparse=("J",))
+    declared: dict[str, Any] = {"q": ("q",), "J": ("rows", "v"), "outputs": ("J",), "sparse": ("J",)}
+    return _named(jacobian_rows(reference, parts), reference, parts, **declared, local=not parts.mass)

@@ -1,7 +1,7 @@
 """Λ⁻¹ = Y d⁻¹ Yᵀ from a sparse factorisation of the mass matrix. Cost O(n·d² + m·d² + m²·d).
 
     pass       loop                          leaves                                                       source
-    place      scatter                       motions S and inertias R in the frame of the tree
+    place      scatter                       weights and poses of all nodes
     rows       frames, their rows            χ, so that J(row, c) = χᵀ S(c) on the row's support
     mass       gather, columns               H(i, c) of all i that carry c                                   Alg. 4.2
     factor     gather, ancestors             H = Lᵀ d L, in place, on the expanded parent array              [F05]
@@ -27,55 +27,31 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms import tree_frame
-from kinetree.algorithms.kinematics import View
 from kinetree.algorithms.operational_space import task_space
+from kinetree.algorithms.operational_space.definition import mass
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
-from kinetree.recursion.roles import ColumnRole
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
 from kinetree.spatial.symmetric import Factor
 from kinetree.spatial.value import Array
 
 
-def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
+def sparse_factorization(reference: str, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ⁻¹ in a given reference."""
 
     def sparse_factorization(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
-        chi, block, Y = (
-            tree.array("sorted_rows"),
-            tree.array("sorted_rows", "sorted_rows"),
-            tree.array("v", "sorted_rows"),
-        )
-        X, H = tree.array("v"), tree.array("v", "v")
-        scaled = [tree.array("sorted_rows") for _ in range(6)]  # one for each possible degree of freedom of a joint
-        ell = [tree.array("v") for _ in range(6)]
-        tree_frame.start(tree)
-        tree.world.R = RigidInertia.zero()
+        chi, block = tree.inward("sorted_rows", like="none"), tree.array("sorted_rows", "sorted_rows")
+        Y, H = tree.array("v", "sorted_rows"), tree.array("v", "v")
+        most = task_space.place(tree, q)
+        scaled, ell = ([tree.array(over) for _ in range(most)] for over in ("sorted_rows", "v"))
         task_space.clear(tree, block)
-
-        for k, parent in tree.scatter():
-            tree_frame.move(k, parent, q)
-            k.S = k.H.basis(k.C, k.armature)
-            k.R = k.C.congruence(k.M)
-        task_space.rows(tree, view, chi, parts)
-
-        # H: composite inertias R, and their momenta X for unit velocity of each degree of freedom
-        for k, parent in tree.gather():
-            momenta = k.S.map(lambda column, R=k.R: R @ column)
+        task_space.seed(tree, reference, chi, parts)
+        mass(tree, H, lambda k: k.subspace)
+        for k, _ in tree.scatter():
             for c in k.columns():
-                X[c] = c.of(momenta)
                 for row in tree.carried(k):
                     Y[c, row] = 0.0
-            for c in tree.descendants(k):
-                for i, h in zip(k.columns(), k.S.T @ X[c], strict=True):
-                    H[i, c] = h
-            diagonal = k.S.matrix().T @ momenta.matrix() + np.diag(k.armature)
-            for (i, j), h in zip(_pairs(k), diagonal[np.triu_indices(len(diagonal))], strict=True):
-                H[i, j] = h
-            parent.R += k.R
 
-        for k, _ in tree.gather():
+        for k, parent in tree.gather():
             # [F05]: row k of L, then H(j, i) −= ℓ(j) d⁻¹ ℓ(i) for all pairs of ancestors
             D = Factor.of(_own(k, H))
             for i in tree.ancestors(k):
@@ -84,37 +60,30 @@ def sparse_factorization(view: View, parts: Parts = PLAIN) -> Callable[..., None
             for i in tree.ancestors(k):
                 give = [ell[n][i] * r for n, r in enumerate(D.reciprocals)]
                 for j in tree.ancestors(k, i):
-                    H[j, i] = H[j, i] - sum(part * ell[n][j] for n, part in enumerate(give))
+                    H[j, i] = H[j, i] - sum((part * ell[n][j] for n, part in enumerate(give)), 0.0)
 
             # [F10]: y = J − Σ y d⁻¹ ℓ, its contribution to Λ⁻¹, and its updates of the ancestors' columns
             for group, later in tree.carried_groups(k):
-                y = [k.S.T @ chi[row] - np.array([Y[c, row] for c in k.columns()]) for row in group.rows]
+                y = [k.subspace.T @ chi[k, row] - np.array([Y[c, row] for c in k.columns()]) for row in group.rows]
                 task_space.accumulate(group, later, D, y, scaled, block)
+                for row in group.rows:
+                    chi[parent, row] = k.X.T @ chi[k, row]
             for i in tree.ancestors(k):
                 give = [ell[n][i] * r for n, r in enumerate(D.reciprocals)]
                 for row in tree.carried(k):
-                    Y[i, row] = Y[i, row] + sum(part * scaled[n][row] for n, part in enumerate(give))
+                    Y[i, row] = Y[i, row] + sum((part * scaled[n][row] for n, part in enumerate(give)), 0.0)
 
         if parts.mass:  # only the rows of the centre of mass need P, D and G
-            tree.world.P = ArticulatedInertia.zero()
-            for k, _ in tree.scatter():
-                k.P = k.C.congruence(k.M).articulated()
             for k, parent in tree.gather():
                 task_space.hinge(k, parent)
-        task_space.finish(tree, view, block, inverse_inertia, parts)
+        task_space.finish(tree, reference, block, inverse_inertia, parts)
 
     return sparse_factorization
-
-
-def _pairs(k: Any) -> list[tuple[ColumnRole, ColumnRole]]:
-    """The upper triangle of a node's own block."""
-    columns = list(k.columns())
-    return [(one, other) for i, one in enumerate(columns) for other in columns[i:]]
 
 
 def _own(k: Any, H: Indexed) -> Array:
     """A node's own block; `Factor` reads its lower triangle."""
     columns = list(k.columns())
-    return np.array(
-        [[H[columns[min(i, j)], columns[max(i, j)]] for j in range(len(columns))] for i in range(len(columns))]
-    )
+    n = range(len(columns))
+    entries = [[H[columns[min(i, j)], columns[max(i, j)]] for j in n] for i in n]
+    return np.array(entries).reshape(len(n), len(n))

@@ -20,12 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.kinematics import VIEWS
-from kinetree.algorithms.operational_space.by_weights.grasp_sharing import clear, less, product
-from kinetree.algorithms.operational_space.by_weights.jacobian import jacobian_rows as jacobian_by_weights
 from kinetree.algorithms.operational_space.grasp_sharing import AXES, solved
 from kinetree.algorithms.operational_space.response import jacobian_rows
 from kinetree.algorithms.operational_space.task_space import Parts
@@ -33,10 +31,11 @@ from kinetree.kernels.language import task_rows
 from kinetree.kernels.solve import add_spread, apply_inverse, invert
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.tree import Indexed, Tree
+from kinetree.spatial.value import Array
 
 
-def _support_sharing(parts: Parts, based: bool, by_weights: bool) -> Callable[..., None]:
-    jacobian = jacobian_by_weights(AXES, parts) if by_weights else jacobian_rows(VIEWS[AXES], parts)
+def _support_sharing(parts: Parts, based: bool) -> Callable[..., None]:
+    jacobian = jacobian_rows(AXES, parts)
 
     def support_sharing(
         tree: Tree,
@@ -50,7 +49,9 @@ def _support_sharing(parts: Parts, based: bool, by_weights: bool) -> Callable[..
     ) -> None:
         J, J_t, S = tree.array("rows", "v"), tree.array("v", "rows"), tree.array("rows", "rows")
         weight, own, borne, left = tree.array("rows"), tree.array("rows"), tree.array("rows"), tree.array("v")
-        clear(tree, J)
+        for row in tree.task_rows():
+            for c in tree.columns():
+                J[row, c] = 0.0
         jacobian(tree, q, J)
 
         # sums run over the outer loop: in the inner one, no term waits for the last
@@ -87,7 +88,7 @@ def _support_sharing(parts: Parts, based: bool, by_weights: bool) -> Callable[..
         if based:
             _carry_base(tree, J, S, full, borne, weak, of_columns)
 
-        less(tree, J, full, borne, left)
+        _less(tree, J, full, borne, left)
         for row in tree.task_rows():
             force[row] = borne[row]
         for c in tree.columns():
@@ -108,24 +109,49 @@ def _carry_base(
             x = S[one, other]
             for c in tree.columns():
                 G[one, c] = G[one, c] - x * J[other, c]
-    less(tree, J, full, borne, load)
+    _less(tree, J, full, borne, load)
     for k, _ in tree.scatter():
         columns = list(k.columns())
         chosen = np.array([of_columns[c][0] for c in columns])
-        z, lacking = solved(product(tree, columns, J, G, K), np.array([load[c] for c in columns]), chosen)
+        z, lacking = solved(_product(tree, columns, J, G, K), np.array([load[c] for c in columns]), chosen)
         weak[...] = weak[...] + lacking
         for row in tree.task_rows():
             borne[row] = borne[row] + sum(G[row, c] * part for c, part in zip(columns, z, strict=True))
 
 
+def _less(tree: Tree, J: Indexed, full: Indexed, along: Indexed, left: Indexed) -> None:
+    """F − Jᵀλ."""
+    # sums run over the outer loop: in the inner one, no term waits for the last
+    for c in tree.columns():
+        left[c] = full[c]
+    for row in tree.task_rows():
+        h = along[row]
+        for c in tree.columns():
+            left[c] = left[c] - J[row, c] * h
+
+
+def _product(tree: Tree, columns: list[Any], left: Indexed, right: Indexed, K: Indexed) -> Array:
+    """Lower triangle of Σ_r l_r r_rᵀ, over some columns; K is memory for it."""
+    for i, c in enumerate(columns):
+        for o in columns[: i + 1]:
+            K[c, o] = 0.0
+    for row in tree.task_rows():
+        for i, c in enumerate(columns):
+            x = left[row, c]
+            for o in columns[: i + 1]:
+                K[c, o] = K[c, o] + x * right[row, o]
+    count = range(len(columns))
+    lower = [[K[columns[i], columns[j]] if j <= i else 0.0 for j in count] for i in count]
+    return np.array(lower).reshape(len(columns), len(columns))
+
+
 @cache
-def support_sharing(parts: Parts, based: bool, *, by_weights: bool = False) -> Algorithm:
+def support_sharing(parts: Parts, based: bool) -> Algorithm:
     """τ and λ.
 
     Args:
         parts: The kinds of constraints present.
         based: Whether supports carry a base without motors.
-        by_weights: Whether it takes nodes of any kind.
 
     Inputs of the recursion:
 
@@ -143,7 +169,6 @@ def support_sharing(parts: Parts, based: bool, *, by_weights: bool = False) -> A
         spread=(),
         outputs=("tau", "force", "weak", "spread"),
         sparse=("weak", "spread"),
-        any_node=by_weights,
+        any_node=True,
     )
-    made = declare(_support_sharing(parts, based, by_weights))
-    return replace(made, name=f"support_sharing{parts.suffix}{'_based' * based}{'_by_weights' * by_weights}")
+    return replace(declare(_support_sharing(parts, based)), name=f"support_sharing{parts.suffix}{'_based' * based}")

@@ -1,8 +1,8 @@
 """Λ, J̄ and N together, in two sweeps over the tree, without M⁻¹. Cost O(n·r + r³ + n·d·r).
 
     pass      loop               leaves                                                          source
-    place     scatter, frames    bodies and task rows χ in the frame of the tree
-    feel      gather, rows       J = χS; Λ⁻¹ += (χS) D⁻¹ (χS)ᵀ; response of each joint, D⁻¹Sᵀχ     Eqs. 58a–58d, [S24]
+    columns   scatter, frames    J, from the motions of the frames; task rows χ at the nodes that carry them
+    feel      gather, rows       Λ⁻¹ += (χH) D⁻¹ (χH)ᵀ; response of each joint, D⁻¹Hᵀχ              Eqs. 58a–58d, [S24]
     invert    rows               Λ
     answer    scatter, rows      J̄ = M⁻¹JᵀΛ: joint accelerations per unit of task acceleration     Eqs. 58e–58g
     remain    columns, support   N = 1 − J̄J
@@ -17,23 +17,24 @@ the joints that support it. The order in [J11], M⁻¹Jᵀ first, would multiply
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from kinetree.algorithms.center_of_mass import column_momenta
-from kinetree.algorithms.kinematics import View
-from kinetree.algorithms.operational_space import inversion, task_space
-from kinetree.algorithms.operational_space.pv_osim import through_joint
+from kinetree.algorithms import articulated_inertia
+from kinetree.algorithms.operational_space import center_of_mass_rows, inversion, task_space
+from kinetree.algorithms.operational_space.response import jacobian_rows
 from kinetree.algorithms.operational_space.task_space import PLAIN, Parts
 from kinetree.kernels.language import task_rows
 from kinetree.kernels.solve import add_spread, invert, write_inverse
+from kinetree.recursion.roles import ColumnRole, FrameRole
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.motion import Motion
 
 
-def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
+def task_dynamics(reference: str, parts: Parts = PLAIN) -> Callable[..., None]:
     """Λ, J̄ and N in a given reference."""
+    jacobian = jacobian_rows(reference, parts)
 
     def task_dynamics(
         tree: Tree,
@@ -44,36 +45,34 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
         dynamically_consistent_inverse: Indexed,
         nullspace: Indexed,
     ) -> None:
-        chi, block, scaled = (
-            tree.array("sorted_rows"),
-            tree.array("sorted_rows", "sorted_rows"),
-            [tree.array("sorted_rows") for _ in range(6)],
-        )
-        S, J, answer = tree.array("v"), tree.array("rows", "v"), tree.array("v", "sorted_rows")
+        chi, block = tree.inward("sorted_rows", like="none"), tree.array("sorted_rows", "sorted_rows")
+        J, answer = tree.array("rows", "v"), tree.array("v", "sorted_rows")
         B, weight, A = tree.array("rows", "rows"), tree.array("rows"), tree.array("node", "rows")
-        J_bar, N, momentum = tree.array("v", "rows"), tree.array("v", "v"), tree.array("v")
-        task_space.place(tree, q, view, chi, parts)
+        J_bar, N = tree.array("v", "rows"), tree.array("v", "v")
+        if not tree.rigid_bodies:
+            for row in tree.task_rows():
+                for c in tree.columns():
+                    J[row, c] = 0.0
+        jacobian(tree, q, J)
+        scaled = [tree.array("sorted_rows") for _ in range(task_space.place(tree, q))]
+        task_space.seed(tree, reference, chi, parts)
         task_space.clear(tree, block)
         if parts.relative:
             inversion.clear(tree, B)
-        for k, _ in tree.scatter():
-            for c in k.columns():
-                S[c] = c.of(k.S)
-        for frame, _ in tree.frames():
-            rows = list(frame.rows())
-            forces = [chi[row] for row in rows]
-            for c in tree.support(frame):
-                for row, force in zip(rows, forces, strict=True):
-                    J[row, c] = force.data @ S[c].data
 
         for k, parent in tree.gather():
-            task_space.hinge(k, parent)
-            for row in tree.carried(k):
-                for c, entry in zip(k.columns(), k.D.solve(k.S.T @ chi[row]), strict=True):  # Eqs. 58c, 58d
-                    answer[c, row] = entry
-            through_joint(k, tree.carried_groups, chi, scaled, block)  # Eq. 58a
+            articulated_inertia.hinge(k, parent)
+            for group, later in tree.carried_groups(k):
+                y = []
+                for row in group.rows:
+                    force = chi[k, row]
+                    y.append(k.H.T @ force)  # Eq. 58c
+                    for c, entry in zip(k.columns(), k.D.solve(y[-1]), strict=True):  # Eq. 58d
+                        answer[c, row] = entry
+                    chi[parent, row] = k.X.T @ k.G.past(force, y[-1])  # Eqs. 58a, 58b
+                task_space.accumulate(group, later, k.D, y, scaled, block)
 
-        task_space.finish(tree, view, block, B, parts)
+        task_space.finish(tree, reference, block, B, parts, lambda k: k.H)
         inversion.weigh(tree, B, reach, weight)
         invert(task_rows(tree), B)
         add_spread(task_rows(tree), B, weight, spread)
@@ -82,11 +81,8 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
         for row in tree.task_rows():
             A[tree.world, row] = Motion.zero()
         if parts.mass:
-            share = 1.0 / column_momenta(tree, momentum)
+            share = 1.0 / center_of_mass_rows.mass(tree)
             for center, _ in tree.frames("mass"):
-                for row in center.rows():
-                    for c in tree.columns():
-                        J[row, c] = momentum[c].data[row.component] * share
                 for other in tree.task_rows():
                     # a force on all bodies in proportion to their mass is an acceleration of the world, see `response`
                     lift = sum(row.unit().data * (B[row, other] * share) for row in center.rows())
@@ -105,25 +101,31 @@ def task_dynamics(view: View, parts: Parts = PLAIN) -> Callable[..., None]:
 
         for k, parent in tree.scatter():
             for row in tree.task_rows():
-                own = np.array([J_bar[c, row] for c in k.columns()]) - k.G.T @ A[parent, row]  # Eq. 58f
+                onward = k.X @ A[parent, row]  # Eq. 58e
+                own = np.array([J_bar[c, row] for c in k.columns()]) - k.G.T @ onward  # Eq. 58f
                 for c, entry in zip(k.columns(), own, strict=True):
                     J_bar[c, row] = entry
                     dynamically_consistent_inverse[c, row] = entry
-                A[k, row] = A[parent, row] + k.S @ own  # Eq. 58g
+                A[k, row] = onward + k.H @ own  # Eq. 58g
 
+        # the columns of J that a frame contributes to, each of them once
+        def all_columns(_: FrameRole) -> Iterator[ColumnRole]:
+            return tree.columns()
+
+        moving: list[tuple[str, Callable[[FrameRole], Iterator[ColumnRole]]]] = [("frame", tree.support)]
+        if parts.relative:
+            moving += [("near", tree.support), ("far", tree.support)] if tree.rigid_bodies else [("far", all_columns)]
+        if parts.mass:
+            moving.append(("mass", all_columns))
         for c in tree.columns():
             for o in tree.columns():
                 N[c, o] = 0.0
             N[c, c] = 1.0
-            for frame, _ in tree.frames():
-                entries = [J_bar[c, row] for row in frame.rows()]
-                for o in tree.support(frame):
-                    N[c, o] = N[c, o] - sum(x * J[row, o] for x, row in zip(entries, frame.rows(), strict=True))
-            if parts.mass:
-                for center, _ in tree.frames("mass"):
-                    entries = [J_bar[c, row] for row in center.rows()]
-                    for o in tree.columns():
-                        N[c, o] = N[c, o] - sum(x * J[row, o] for x, row in zip(entries, center.rows(), strict=True))
+            for part, columns in moving:
+                for frame, _ in tree.frames(part):
+                    entries = [J_bar[c, row] for row in frame.rows()]
+                    for o in columns(frame):
+                        N[c, o] = N[c, o] - sum(x * J[row, o] for x, row in zip(entries, frame.rows(), strict=True))
             for o in tree.columns():
                 nullspace[c, o] = N[c, o]
 

@@ -1,14 +1,15 @@
-"""Common parts of the algorithms for Λ⁻¹: the mechanism in the tree's frame, hinges, and task rows.
+"""Common parts of the algorithms for tasks: nodes in place, and task rows as forces on the nodes that carry them.
 
-A task row χ is a force: χᵀ m is the component of a body's motion m along the row. In the tree's frame, all task rows
-propagate through a joint with the same few multiplications, wherever the tasks are:
+A task row χ is a force: χᵀ m is the component of a node's motion m along the row. Through a joint that is free to move,
+and by the node's weight X to the parent, it becomes
 
-    χ ← χ − G (Sᵀ χ)        the joint is free to move
+    χ(p) = Xᵀ (χ − G Hᵀχ)
 
-which is [W12] Eq. 11, χ L X with X = 1, one row at a time.
+which is [W12] Eq. 11, χ L X, one row at a time. In the common frame, X = 1.
 
 A row of a relative task is a force between two bodies: χ on the far one, −χ on the near one. Both ends are treated as
-ordinary rows until the result is written, where corresponding rows are added.
+ordinary rows until the result is written, where corresponding rows are added. Frames sit on rigid bodies or on outlets
+of other nodes, so rows start as forces of six components.
 
 [W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
       operational-space inertia matrix", ICRA 2012.
@@ -16,16 +17,14 @@ ordinary rows until the result is written, where corresponding rows are added.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from kinetree.algorithms import tree_frame
-from kinetree.algorithms.kinematics import View
+from kinetree.algorithms import articulated_inertia
 from kinetree.algorithms.operational_space import center_of_mass_rows
 from kinetree.recursion.mechanism import Site
-from kinetree.recursion.roles import FrameRole, GroupRole, NodeRole, RowRole
-from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.inertia import ArticulatedInertia
+from kinetree.recursion.roles import GroupRole, NodeRole, RowRole
+from kinetree.recursion.tree import Indexed, Tree, Zeros
 from kinetree.spatial.motion import Force
 from kinetree.spatial.symmetric import Factor
 from kinetree.spatial.transform import Transform
@@ -59,39 +58,45 @@ class Parts(NamedTuple):
 PLAIN = Parts()
 
 
-def place(tree: Tree, q: Indexed, view: View, chi: Indexed, parts: Parts = PLAIN) -> None:
-    """Transform the mechanism to the frame of its tree, and write all task rows to `chi`."""
-    tree_frame.start(tree)
-    tree.world.P = ArticulatedInertia.zero()
+def place(tree: Tree, q: Indexed) -> int:
+    """Set weight X, pose C and inertia P of every node, and `none`, no force on it, which has the type of rows there.
 
+    Returns:
+        The largest number of degrees of freedom of a node: how many arrays `accumulate` needs.
+    """
+    articulated_inertia.start(tree)
+    tree.world.C = Transform.identity()
+    most = 0
     for k, parent in tree.scatter():
-        tree_frame.place(k, parent, q)
-        k.P = k.C.congruence(k.M).articulated()
-
-    rows(tree, view, chi, parts)
-
-
-def rows(tree: Tree, view: View, chi: Indexed, parts: Parts = PLAIN) -> None:
-    """Write all task rows to `chi[row]`; nodes must be placed."""
-    for _, row, force in _applied(tree, view, parts):
-        chi[row] = force
+        k.X = k.weight(q[k])
+        k.C = k.X @ parent.C
+        k.P = k.M.articulated()
+        k.none = k.M @ (k.H @ Zeros()[k])
+        most = max(most, len(k.armature))
+    return most
 
 
-def seed(tree: Tree, view: View, chi: Indexed, parts: Parts = PLAIN) -> None:
+def seed(tree: Tree, reference: str, chi: Indexed, parts: Parts = PLAIN) -> None:
     """Write all task rows to `chi[k, row]` of the nodes that carry them; nodes must be placed."""
-    for carrier, row, force in _applied(tree, view, parts):
+    for carrier, row, force in _applied(tree, reference, parts):
         chi[carrier, row] = force
 
 
-def _applied(tree: Tree, view: View, parts: Parts) -> Iterator[tuple[NodeRole, RowRole, Force]]:
+def rows(tree: Tree, reference: str, tips: Indexed, parts: Parts = PLAIN) -> None:
+    """Write all task rows to `tips[row]`, at the nodes that carry them; nodes must be placed."""
+    for _, row, force in _applied(tree, reference, parts):
+        tips[row] = force
+
+
+def _applied(tree: Tree, reference: str, parts: Parts) -> Iterator[tuple[NodeRole, RowRole, Force]]:
     """Each row with the node on which it acts."""
     for frame, carrier in tree.frames("frame"):
-        seen = view(frame.X @ carrier.C, carrier.origin)
+        seen = tree.seen(reference, frame, carrier)
         for row in frame.rows():
             yield carrier, row, seen.T @ row.unit()
     if parts.relative:
         for near, near_carrier, far, far_carrier in tree.relatives():
-            seen_near, seen_far = between(near, near_carrier, far, far_carrier)
+            seen_near, seen_far = tree.between(near, near_carrier, far, far_carrier)
             for row in near.rows():
                 yield near_carrier, row, -(seen_near.T @ row.unit())
             for row in far.rows():
@@ -102,27 +107,23 @@ def _applied(tree: Tree, view: View, parts: Parts) -> Iterator[tuple[NodeRole, R
                 yield world, row, Force.zero()  # acts on no single body: see `center_of_mass_rows`
 
 
-def between(
-    near: FrameRole, near_carrier: NodeRole, far: FrameRole, far_carrier: NodeRole
-) -> tuple[Transform, Transform]:
-    """Transforms from the two carriers of a relative task to the near frame's axes at the far frame's origin.
+class PerRow:
+    """Rows χ[k, row] of rigid bodies, each at the node that it has reached so far: one entry for each row."""
 
-    Each starts from the frame of its carrier's tree. For different trees the distance between their origins enters, but
-    nothing else that grows with the distance from the world's origin; within one tree both transforms are bitwise
-    equal.
-    """
-    axes, point = (near.X @ near_carrier.C).E, (far.X @ far_carrier.C).r
-    apart = (far_carrier.origin - near_carrier.origin) + (far_carrier.origin_error - near_carrier.origin_error)
-    return (
-        Transform.of(axes, point + apart),
-        Transform.of(axes, point),
-    )
+    def __init__(self, array: Indexed) -> None:
+        self._array = array
+
+    def __getitem__(self, keys: Any) -> Any:
+        return self._array[keys[1]]
+
+    def __setitem__(self, keys: Any, value: Any) -> None:
+        self._array[keys[1]] = value
 
 
 def hinge(k: Any, parent: Any) -> None:
-    """Compute D and G of the node from its S, and add P⁺ to the parent. [J11] Eqs. 32 and 33 with A = 1."""
-    k.D, k.G, P_plus = k.S.hinge(k.P, k.armature)
-    parent.P += P_plus
+    """[J11] Eqs. 32 and 33 with any basis of the joint's motions: sets D and G, and adds A P⁺ A* to the parent."""
+    k.D, k.G, P_plus = k.subspace.hinge(k.P, k.armature)
+    parent.P += k.X.congruence(P_plus)
 
 
 def accumulate(
@@ -147,7 +148,7 @@ def accumulate(
 
 
 def _dot(one: list[Any], other: list[Any]) -> Any:
-    return sum(a * b for a, b in zip(one, other, strict=True))
+    return sum((a * b for a, b in zip(one, other, strict=True)), 0.0)
 
 
 def clear(tree: Tree, block: Indexed) -> None:
@@ -157,12 +158,28 @@ def clear(tree: Tree, block: Indexed) -> None:
             block[one, other] = 0.0
 
 
-def finish(tree: Tree, view: View, block: Indexed, inverse_inertia: Indexed, parts: Parts) -> None:
-    """Fill in the rows of the centre of mass, given P, D and G, and write the result."""
+def finish(
+    tree: Tree,
+    reference: str,
+    block: Indexed,
+    inverse_inertia: Indexed,
+    parts: Parts,
+    motions: Callable[[Any], Any] = lambda k: k.subspace,
+) -> None:
+    """Fill in the rows of the centre of mass, given X, P, D and G, and write the result.
+
+    Args:
+        tree: The mechanism.
+        reference: As of `Tree.seen`.
+        block: Λ⁻¹ of the rows of all frames, depth first.
+        inverse_inertia: Λ⁻¹.
+        parts: The kinds of tasks present.
+        motions: The basis of a node's motions to which D and G belong.
+    """
     if parts.mass:
         tips = tree.array("sorted_rows")
-        rows(tree, view, tips, parts)
-        center_of_mass_rows.fill(tree, tips, block)
+        rows(tree, reference, tips, parts)
+        center_of_mass_rows.fill(tree, tips, block, motions)
     hand_over(tree, block, inverse_inertia, parts)
 
 
