@@ -9,15 +9,24 @@ Unlike u, y is in the dual cone in every round, and so does not grow on contacts
 the geometric mean of the largest and the smallest nonzero eigenvalue of G, and follows the residuals of (1) after every
 few rounds, which costs nothing once V is known. Cost O(r²) for a round of r rows, after O(r³) for V.
 
+    d, V          eigenvalues and eigenvectors of G; gain is 1/(d + ρ)
+    λ, y, g       impulse, dual, free
+    ρ             rho, the same for all rows; first is ρ at the start
+    off, step     x − λ, and by how much λ changed: the residuals of (1)
+    μ             friction of each contact, at its normal row
+
 [AB08] V. Acary, B. Brogliato, "Numerical Methods for Nonsmooth Dynamical Systems", Springer 2008, §3.9.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
+from kinetree.kernels.branchless import between, larger, less, magnitude, smaller
 from kinetree.kernels.contact_problem import contacts, in_cone, row_values
 from kinetree.kernels.language import Workspace, kernel
 from kinetree.recursion.tree import Indexed
-from kinetree.spatial.scalar import magnitude, select, sqrt
+from kinetree.spatial.scalar import sqrt
 
 #: Eigenvalues below this fraction of the largest are rounding.
 _RANK = 1e-10
@@ -31,68 +40,35 @@ _FAR = 1e4
 
 @kernel(eigenvalues=("r",), rho=("r",), gain=("r",), outputs=("rho", "gain"))
 def admm_weights(k: Workspace, eigenvalues: Indexed, rho: Indexed, gain: Indexed) -> None:
-    """ρ, and 1/(d + ρ) of each eigenvalue.
-
-    Args:
-        k: Size r.
-        eigenvalues: d, (r,).
-        rho: The same for all rows, (r,).
-        gain: (r,).
-    """
-    largest, smallest = k.array("r"), k.array("r")
+    """ρ, and 1/(d + ρ) of each eigenvalue."""
+    largest = k.scalar(-np.inf)
     for row in k.r:
-        largest[row] = eigenvalues[row]
+        largest[...] = larger(largest[...], eigenvalues[row])
+    smallest, least = k.scalar(largest[...]), _RANK * largest[...]
     for row in k.r:
-        for other in k.r:
-            d, most = eigenvalues[row][()], largest[other][()]
-            largest[other] = select(most, d, d, most)
+        d = eigenvalues[row]
+        smallest[...] = less(least, d, smaller(d, smallest[...]), smallest[...])
+    mean = sqrt(largest[...] * smallest[...]) + _IMMOBILE
     for row in k.r:
-        smallest[row] = largest[row]
-    for row in k.r:
-        for other in k.r:
-            d, least = eigenvalues[row][()], smallest[other][()]
-            smaller = select(d, least, d, least)
-            smallest[other] = select(_RANK * largest[other], d, smaller, least)
-    for row in k.r:
-        mean = sqrt(largest[row] * smallest[row]) + _IMMOBILE
         rho[row] = mean
         gain[row] = 1.0 / (eigenvalues[row] + mean)
 
 
 @kernel(
-    vectors=("r", "r"), gain=("r",), rho=("r",), friction=("r",), free=("r",),
-    impulse=("r",), dual=("r",), solved=("r",), dual_after=("r",), off=("r",), step=("r",),
-    outputs=("solved", "dual_after", "off", "step"),
+    vectors=("r", "r"), gain=("r",), rho=("r",), friction=("r",), free=("r",), impulse=("r",), dual=("r",),
+    solved=("r",), dual_after=("r",), off=("r",), step=("r",), outputs=("solved", "dual_after", "off", "step"),
 )  # fmt: skip
 def admm_round(
     k: Workspace, vectors: Indexed, gain: Indexed, rho: Indexed, friction: Indexed, free: Indexed,
     impulse: Indexed, dual: Indexed, solved: Indexed, dual_after: Indexed, off: Indexed, step: Indexed,
 ) -> None:  # fmt: skip
-    """One round of (1).
-
-    Args:
-        k: Size r, three rows for each contact.
-        vectors: V, (r, r).
-        gain: 1/(d + ρ), (r,).
-        rho: ρ, (r,).
-        friction: μ of each contact, at its normal row, (r,).
-        free: g, (r,).
-        impulse: λ, (r,).
-        dual: y, (r,).
-        solved: λ after the round, (r,).
-        dual_after: y after the round, (r,).
-        off: x − λ, (r,).
-        step: By how much λ changed, (r,).
-    """
-    wanted, along, x = (k.array("r") for _ in range(3))
+    """One round of (1)."""
+    wanted, along, x = k.array("r"), k.zeros("r"), k.zeros("r")
     for rows in contacts(k.r):
         moving = row_values(dual, rows)
         slip = friction[rows[2]] * sqrt(moving[0] * moving[0] + moving[1] * moving[1])
         for row, extra in zip(rows, (0.0, 0.0, slip), strict=True):
             wanted[row] = rho[row] * impulse[row] + dual[row] - free[row] - extra
-    for row in k.r:
-        along[row] = 0.0
-        x[row] = 0.0
     for other in k.r:
         for row in k.r:
             along[row] = along[row] + vectors[row, other] * wanted[other]
@@ -109,40 +85,22 @@ def admm_round(
 
 
 @kernel(
-    eigenvalues=("r",), G=("r", "r"), first=("r",), rho=("r",), off=("r",), step=("r",),
-    rho_after=("r",), gain=("r",), outputs=("rho_after", "gain"),
+    eigenvalues=("r",), G=("r", "r"), first=("r",), rho=("r",), off=("r",), step=("r",), rho_after=("r",), gain=("r",),
+    outputs=("rho_after", "gain"),
 )  # fmt: skip
 def admm_adapt(
     k: Workspace, eigenvalues: Indexed, G: Indexed, first: Indexed, rho: Indexed, off: Indexed, step: Indexed,
     rho_after: Indexed, gain: Indexed,
 ) -> None:  # fmt: skip
-    """Change ρ if one residual of (1) is much larger than the other.
-
-    Args:
-        k: Size r.
-        eigenvalues: d, (r,).
-        G: As of `contact_sweep`, (r, r).
-        first: ρ at the start, (r,).
-        rho: ρ, (r,).
-        off: As of `admm_round`, (r,).
-        step: As of `admm_round`, (r,).
-        rho_after: ρ from now on, (r,).
-        gain: 1/(d + ρ), (r,).
-    """
-    furthest, fastest, scale = (k.array("r") for _ in range(3))
+    """Change ρ if one residual of (1) is much larger than the other."""
+    furthest, fastest, scale = (k.scalar(0.0) for _ in range(3))
     for row in k.r:
-        furthest[row] = fastest[row] = scale[row] = 0.0
+        for most, value in ((furthest, off[row]), (fastest, step[row]), (scale, G[row, row])):
+            most[...] = larger(most[...], magnitude(value))
     for row in k.r:
-        for other in k.r:
-            for most, value in ((furthest, off[row]), (fastest, step[row]), (scale, G[row, row])):
-                largest, size = most[other][()], magnitude(value[()])
-                most[other] = select(largest, size, size, largest)
-    for row in k.r:
-        primal, dual = scale[row] * furthest[row], rho[row] * fastest[row]
-        factor = select(_MUCH * dual, primal, _FACTOR, select(_MUCH * primal, dual, 1.0 / _FACTOR, 1.0))
-        changed, least, most = rho[row] * factor, first[row] / _FAR, first[row] * _FAR
-        changed = select(
-            changed, least, least, select(-changed, -most, most, changed)
-        )  # residuals may be mere rounding
+        primal, dual = scale[...] * furthest[...], rho[row] * fastest[...]
+        factor = less(_MUCH * dual, primal, _FACTOR, less(_MUCH * primal, dual, 1.0 / _FACTOR, 1.0))
+        # within bounds, for residuals may be mere rounding
+        changed = between(rho[row] * factor, first[row] / _FAR, first[row] * _FAR)
         rho_after[row] = changed
         gain[row] = 1.0 / (eigenvalues[row] + changed)

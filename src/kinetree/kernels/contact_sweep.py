@@ -17,6 +17,8 @@ after the other would be cheaper, but cycles even on a single contact if frictio
 W has ε times its mean diagonal added, and b the same of λ (a proximal step): contacts that cannot move in all
 directions have a singular W. It does not change what sweeps converge to.
 
+G and scale are as of `contact_problem`, friction has the μ of each contact at its normal row.
+
 [JAJ98] F. Jourdan, P. Alart, M. Jean, "A Gauss–Seidel like algorithm to solve frictional contact problems", Computer
         Methods in Applied Mechanics and Engineering 155, 1998.
 """
@@ -42,8 +44,8 @@ _AT_THE_END = 1e-9
 _NEVER_ZERO, _ENDLESS = 2.0**-500, 2.0**500
 
 _declare = kernel(
-    G=("r", "r"), scale=("r",), friction=("r",), velocity=("r",), impulse=("r",),
-    after=("r",), solved=("r",), outputs=("after", "solved"),
+    G=("r", "r"), scale=("r",), friction=("r",), velocity=("r",), impulse=("r",), after=("r",), solved=("r",),
+    outputs=("after", "solved"), sparse=("after", "solved"),
 )  # fmt: skip
 
 
@@ -52,25 +54,10 @@ def contact_sweep(
     k: Workspace, G: Indexed, scale: Indexed, friction: Indexed, velocity: Indexed, impulse: Indexed,
     after: Indexed, solved: Indexed,
 ) -> None:  # fmt: skip
-    """Visit every contact once, with `MANY` rounds.
-
-    Args:
-        k: Size r, three rows for each contact.
-        G: Velocity of each row per unit impulse along each row, (r, r).
-        scale: As of `contact_problem`, (r,).
-        friction: μ of each contact, at its normal row, (r,).
-        velocity: u = G λ + g, (r,).
-        impulse: λ, (r,).
-        after: u after the sweep, (r,).
-        solved: λ after the sweep, (r,).
-    """
-    u = k.array("r")
+    """Visit every contact once, with `MANY` rounds: u and λ before and after it."""
     for row in k.r:
-        u[row] = velocity[row]
-
-    visit_contacts(k.r, G, scale, friction, u, impulse, solved, MANY)
-    for row in k.r:
-        after[row] = u[row]
+        after[row] = velocity[row]
+    visit_contacts(k.r, G, scale, friction, after, impulse, solved, MANY)
 
 
 @_declare
@@ -78,17 +65,11 @@ def contact_sweeps(
     k: Workspace, G: Indexed, scale: Indexed, friction: Indexed, velocity: Indexed, impulse: Indexed,
     after: Indexed, solved: Indexed,
 ) -> None:  # fmt: skip
-    """Visit every contact `SEVERAL` times, with `FEW` rounds; arguments as for `contact_sweep`."""
-    u, pushed = k.array("r"), k.array("r")
+    """Visit every contact `SEVERAL` times, with `FEW` rounds."""
     for row in k.r:
-        u[row] = velocity[row]
-        pushed[row] = impulse[row]
-
+        after[row], solved[row] = velocity[row], impulse[row]
     for _ in range(SEVERAL):
-        visit_contacts(k.r, G, scale, friction, u, pushed, pushed, FEW)
-    for row in k.r:
-        after[row] = u[row]
-        solved[row] = pushed[row]
+        visit_contacts(k.r, G, scale, friction, after, solved, solved, FEW)
 
 
 def visit_contacts(

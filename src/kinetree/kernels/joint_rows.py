@@ -8,6 +8,12 @@ With w the joint velocities after all impulses, each degree of freedom in turn t
 so that a joint sticks until friction is overcome, and may reach its stop in the step but not pass it. A joint that
 starts beyond its stop may not go further, and is not pushed back: that would give it energy. Sweeps over all degrees
 of freedom converge to impulses that obey all of these laws; without contacts they lower a convex energy and add none.
+
+    w, u          velocities of n degrees of freedom after all impulses, and of the r rows of contacts
+    f, s          friction and stop: impulses of joints; dry is the largest friction dt τ_f
+    λ             impulse: impulses of contacts
+    response      w per unit impulse along each row, (n, r)
+    slowest, …    from `kinetree.algorithms.joint_bounds`; G, scale, mu as of `contact_sweep`
 """
 
 from __future__ import annotations
@@ -24,80 +30,57 @@ from kinetree.spatial.scalar import magnitude, select, sqrt
 
 
 @kernel(
-    Minv=("n", "n"), velocity=("n",), friction=("n",), stop=("n",), started=("n",), outputs=("started",)
+    Minv=("n", "n"), velocity=("n",), friction=("n",), stop=("n",), started=("n",), outputs=("started",),
+    sparse=("started",),
 )  # fmt: skip
 def joint_start(
     k: Workspace, Minv: Indexed, velocity: Indexed, friction: Indexed, stop: Indexed, started: Indexed
 ) -> None:
-    """Joint velocities with the impulses that sweeps start from. Arguments as of `joint_sweep`."""
-    w = k.array("n")
+    """Velocities with the impulses that sweeps start from."""
     for c in k.n:
-        w[c] = velocity[c]
+        started[c] = velocity[c]
     for c in k.n:
         for other in k.n:
-            w[other] = w[other] + Minv[c, other] * (friction[c] + stop[c])
-    for c in k.n:
-        started[c] = w[c]
+            started[other] = started[other] + Minv[c, other] * (friction[c] + stop[c])
 
 
 @kernel(
     response=("n", "r"), velocity=("n",), u=("r",), impulse=("r",), friction=("n",), stop=("n",),
-    started=("n",), u_started=("r",), outputs=("started", "u_started"),
+    started=("n",), u_started=("r",), outputs=("started", "u_started"), sparse=("started", "u_started"),
 )  # fmt: skip
 def joint_contact_start(
     k: Workspace, response: Indexed, velocity: Indexed, u: Indexed, impulse: Indexed, friction: Indexed, stop: Indexed,
     started: Indexed, u_started: Indexed,
 ) -> None:  # fmt: skip
     """Likewise the effect of impulses at contacts on joints, and of those of joints on contacts."""
-    w, moving = k.array("n"), k.array("r")
     for c in k.n:
-        w[c] = velocity[c]
+        started[c] = velocity[c]
     for row in k.r:
-        moving[row] = u[row]
+        u_started[row] = u[row]
     for c in k.n:
         for row in k.r:
-            moving[row] = moving[row] + response[c, row] * (friction[c] + stop[c])
+            u_started[row] = u_started[row] + response[c, row] * (friction[c] + stop[c])
     for row in k.r:
         for c in k.n:
-            w[c] = w[c] + response[c, row] * impulse[row]
-    for c in k.n:
-        started[c] = w[c]
-    for row in k.r:
-        u_started[row] = moving[row]
+            started[c] = started[c] + response[c, row] * impulse[row]
 
 
 @kernel(
     Minv=("n", "n"), slowest=("n",), fastest=("n",), dry=("n",), velocity=("n",), friction=("n",), stop=("n",),
     after=("n",), friction_after=("n",), stop_after=("n",), outputs=("after", "friction_after", "stop_after"),
+    sparse=("after",),
 )  # fmt: skip
 def joint_sweep(
-    k: Workspace, Minv: Indexed, slowest: Indexed, fastest: Indexed, dry: Indexed, velocity: Indexed, friction: Indexed,
-    stop: Indexed, after: Indexed, friction_after: Indexed, stop_after: Indexed,
+    k: Workspace, Minv: Indexed, slowest: Indexed, fastest: Indexed, dry: Indexed, velocity: Indexed,
+    friction: Indexed, stop: Indexed, after: Indexed, friction_after: Indexed, stop_after: Indexed,
 ) -> None:  # fmt: skip
-    """Visit every degree of freedom once.
-
-    Args:
-        k: Size n.
-        Minv: M⁻¹, (nv, n).
-        slowest: As of `joint_bounds`, (n,).
-        fastest: As of `joint_bounds`, (n,).
-        dry: Largest friction impulse dt τ_f, (n,).
-        velocity: w, (n,).
-        friction: f, (n,).
-        stop: s, (n,).
-        after: w after the sweep, (n,).
-        friction_after: f after the sweep, (n,).
-        stop_after: s after the sweep, (n,).
-    """
-    w = k.array("n")
+    """Visit every degree of freedom once."""
     for c in k.n:
-        w[c] = velocity[c]
+        after[c] = velocity[c]
     for c in k.n:
-        change = _visit(c, Minv, slowest, fastest, dry, w, friction, stop, friction_after, stop_after)
+        change = _visit(c, Minv, slowest, fastest, dry, after, friction, stop, friction_after, stop_after)
         for other in k.n:
-            w[other] = w[other] + Minv[c, other] * change
-    for c in k.n:
-        after[c] = w[c]
+            after[other] = after[other] + Minv[c, other] * change
 
 
 @kernel(
@@ -108,25 +91,12 @@ def joint_residual(
     k: Workspace, Minv: Indexed, slowest: Indexed, fastest: Indexed, dry: Indexed, free: Indexed, velocity: Indexed,
     friction: Indexed, stop: Indexed, parts: Indexed, residual: Indexed,
 ) -> None:  # fmt: skip
-    """How far impulses are from (1) and (2), as `contact_problem` measures contacts. Arguments as of `joint_sweep`.
+    """How far impulses are from (1) and (2), as `contact_problem` measures contacts.
 
-    Args:
-        k: Size n.
-        Minv: M⁻¹, (nv, n).
-        slowest: As of `joint_bounds`, (n,).
-        fastest: As of `joint_bounds`, (n,).
-        dry: Largest friction impulse dt τ_f, (n,).
-        free: Joint velocities without impulses, (n,).
-        velocity: w, (n,).
-        friction: f, (n,).
-        stop: s, (n,).
-        parts: pᵀv and pᵀM⁻¹p for p = f + s and v the velocities without it; largest violation; fastest approach.
-        residual: The ratio of the last two.
+    `free` are velocities without impulses. `parts` are pᵀv and pᵀM⁻¹p for p = f + s and v the velocities without it,
+    the largest violation, and the fastest approach; `residual` is the ratio of the last two.
     """
-    work, kept, worst, size = totals = [k.array("n") for _ in range(4)]
-    for c in k.n:
-        for total in totals:
-            total[c] = 0.0
+    work, kept, worst, size = totals = [k.scalar(0.0) for _ in range(4)]
     for c in k.n:
         m, v, w, f, s, most = (x[()] for x in (Minv[c, c], free[c], velocity[c], friction[c], stop[c], dry[c]))
         root = sqrt(m)
@@ -136,12 +106,10 @@ def joint_residual(
         rubbing = select(-most, 0.0, magnitude(v), ROUNDING * magnitude(v))
         fast = larger(rubbing, larger(slowest[c][()] - v, v - fastest[c][()]))
         large = larger(fast / root, ROUNDING * root * magnitude(f + s))
-        for other in k.n:
-            work[other], kept[other] = work[other] + (f + s) * v, kept[other] + (f + s) * (w - v)
-            worst[other], size[other] = larger(worst[other][()], off), larger(size[other][()], large)
-    for c in k.n:
-        parts[...] = np.array([total[c][()] for total in totals])
-        residual[...] = relative(worst[c][()], size[c][()], work[c][()])
+        work[...], kept[...] = work[...] + (f + s) * v, kept[...] + (f + s) * (w - v)
+        worst[...], size[...] = larger(worst[...][()], off), larger(size[...][()], large)
+    parts[...] = np.array([total[...][()] for total in totals])
+    residual[...] = relative(worst[...][()], size[...][()], work[...][()])
 
 
 @kernel(
@@ -163,74 +131,39 @@ def joint_share(
     G=("r", "r"), scale=("r",), mu=("r",), Minv=("n", "n"), response=("n", "r"), slowest=("n",),
     fastest=("n",), dry=("n",), u=("r",), velocity=("n",), impulse=("r",), friction=("n",), stop=("n",),
     u_after=("r",), after=("n",), solved=("r",), friction_after=("n",), stop_after=("n",),
-    outputs=("u_after", "after", "solved", "friction_after", "stop_after"),
+    outputs=("u_after", "after", "solved", "friction_after", "stop_after"), sparse=("u_after", "after"),
 )  # fmt: skip
 def joint_contact_sweep(
     k: Workspace, G: Indexed, scale: Indexed, mu: Indexed, Minv: Indexed, response: Indexed, slowest: Indexed,
     fastest: Indexed, dry: Indexed, u: Indexed, velocity: Indexed, impulse: Indexed, friction: Indexed, stop: Indexed,
     u_after: Indexed, after: Indexed, solved: Indexed, friction_after: Indexed, stop_after: Indexed,
 ) -> None:  # fmt: skip
-    """Visit every contact and every degree of freedom once. Arguments as of `contact_sweep` and `joint_sweep`.
-
-    Args:
-        k: Sizes r, three rows for each contact, and n.
-        G: As of `contact_sweep`, (r, r).
-        scale: As of `contact_sweep`, (r,).
-        mu: Friction of each contact, at its normal row, (r,).
-        Minv: M⁻¹, (nv, n).
-        response: Joint velocities per unit impulse along each row, (nv, r).
-        slowest: As of `joint_bounds`, (n,).
-        fastest: As of `joint_bounds`, (n,).
-        dry: Largest friction impulse of joints, (n,).
-        u: Velocities of the rows, (r,).
-        velocity: Joint velocities, (n,).
-        impulse: λ, (r,).
-        friction: f, (n,).
-        stop: s, (n,).
-        u_after: u after the sweep, (r,).
-        after: Joint velocities after the sweep, (n,).
-        solved: λ after the sweep, (r,).
-        friction_after: f after the sweep, (n,).
-        stop_after: s after the sweep, (n,).
-    """
-    moving, w = k.array("r"), k.array("n")
+    """Visit every contact and every degree of freedom once."""
     for row in k.r:
-        moving[row] = u[row]
+        u_after[row] = u[row]
     for c in k.n:
-        w[c] = velocity[c]
+        after[c] = velocity[c]
 
     def pushed(rows: Any, changes: Any) -> None:
         x, y, n = rows
         along, across, normal = changes
         for c in k.n:
-            w[c] = w[c] + response[c, n] * normal + response[c, x] * along + response[c, y] * across
+            after[c] = after[c] + response[c, n] * normal + response[c, x] * along + response[c, y] * across
 
-    visit_contacts(k.r, G, scale, mu, moving, impulse, solved, MANY, pushed)
+    visit_contacts(k.r, G, scale, mu, u_after, impulse, solved, MANY, pushed)
     for c in k.n:
-        change = _visit(c, Minv, slowest, fastest, dry, w, friction, stop, friction_after, stop_after)
+        change = _visit(c, Minv, slowest, fastest, dry, after, friction, stop, friction_after, stop_after)
         for other in k.n:
-            w[other] = w[other] + Minv[c, other] * change
+            after[other] = after[other] + Minv[c, other] * change
         for row in k.r:
-            moving[row] = moving[row] + response[c, row] * change
-
-    for row in k.r:
-        u_after[row] = moving[row]
-    for c in k.n:
-        after[c] = w[c]
+            u_after[row] = u_after[row] + response[c, row] * change
 
 
 @kernel(
     response=("n", "r"), axes=("r", 3), turned=("n", "r"), outputs=("turned",)
 )  # fmt: skip
 def response_to_contacts(k: Workspace, response: Indexed, axes: Indexed, turned: Indexed) -> None:
-    """Joint velocities per unit impulse, along the axes of contacts instead of the world's.
-
-    Args:
-        k: Sizes r, three rows for each contact, and n.
-        response: Along world axes, (nv, r).
-        axes: As of `contact_problem`, (r, 3).
-        turned: Along contact axes, (nv, r).
-    """
+    """Joint velocities per unit impulse, along the axes of contacts instead of the world's."""
     for rows in contacts(k.r):
         basis = [axes[row] for row in rows]
         for c in k.n:

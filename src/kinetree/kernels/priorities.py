@@ -1,4 +1,10 @@
-"""Steps of the block factorisation of Λ⁻¹ by levels of priority, as in `kinetree.control.hierarchy`. Cost O(n³)."""
+"""Steps of the block factorisation of Λ⁻¹ by levels of priority, as in `kinetree.control.hierarchy`. Cost O(n³).
+
+A, r       Λ⁻¹ of all n rows, and their residual accelerations
+G          a level's inverse in its own rows and columns, zero elsewhere
+later      1 for rows after the level, else 0
+λ, cut     eigenvalues of a level, and ε, below which they count as singular
+"""
 
 from __future__ import annotations
 
@@ -17,9 +23,9 @@ _RECIPROCALS: Any = {"values": ("n",), "cut": (), "result": ("n",), "outputs": (
 @kernel(**_RECIPROCALS)
 def truncated_reciprocals(k: Workspace, values: Indexed, cut: Indexed, result: Indexed) -> None:
     """1/λ above a cut, else zero; NaN stays NaN."""
-    for row in k.n:
-        value = values[row]
-        result[row] = less(cut[...], value, 1.0 / value, nothing(value))
+    for i in k.n:
+        value = values[i]
+        result[i] = less(cut[...], value, 1.0 / value, nothing(value))
 
 
 @kernel(**_RECIPROCALS)
@@ -27,82 +33,56 @@ def blended_reciprocals(k: Workspace, values: Indexed, cut: Indexed, result: Ind
     """ω/λ, where ω grows smoothly from 0 at a hundredth of the cut to 1 at the cut; NaN stays NaN."""
     least = _NONE * cut[...]
     width = cut[...] - least
-    for row in k.n:
-        value = values[row]
+    for i in k.n:
+        value = values[i]
         s = between((value - least) / width, 0.0, 1.0)
-        result[row] = less(least, value, s * s * (3.0 - 2.0 * s) / value, nothing(value))
+        result[i] = less(least, value, s * s * (3.0 - 2.0 * s) / value, nothing(value))
 
 
 @kernel(values=("n",), of_rows=("n", 2), least=(), outputs=("least",), sparse=("least",))
 def least_share(k: Workspace, values: Indexed, of_rows: Indexed, least: Indexed) -> None:
-    """The smallest eigenvalue relative to its cut; NaN if one is NaN.
-
-    Args:
-        k: Size n.
-        values: λ, (n,).
-        of_rows: What λ is multiplied by, and what is added then, (n, 2).
-        least: ().
-    """
+    """The smallest λ scale + away, each row with its own scale and away; NaN if one is NaN."""
     least[...] = float("inf")
-    for row in k.n:
-        scale, away = of_rows[row]
-        share = values[row] * scale + away
-        least[...] = less(share, least[...], share, least[...]) + nothing(values[row])
+    for i in k.n:
+        scale, away = of_rows[i]
+        share = values[i] * scale + away
+        least[...] = less(share, least[...], share, least[...]) + nothing(values[i])
 
 
 @kernel(
-    A=("n", "n"), r=("n",), G=("n", "n"), later=("n",),
-    A_left=("n", "n"), r_left=("n",), outputs=("A_left", "r_left"),
+    A=("n", "n"), r=("n",), G=("n", "n"), later=("n",), A_left=("n", "n"), r_left=("n",), outputs=("A_left", "r_left"),
+    sparse=("A_left", "r_left"),
 )  # fmt: skip
 def eliminate(
     k: Workspace, A: Indexed, r: Indexed, G: Indexed, later: Indexed, A_left: Indexed, r_left: Indexed
 ) -> None:
-    """What a level leaves to the rows after it: with C = A G, r −= C r and A −= C A there.
-
-    Args:
-        k: Size n.
-        A: (n, n).
-        r: (n,).
-        G: The level's inverse in its own rows and columns, zero elsewhere, (n, n).
-        later: 1 for rows after the level, else 0, (n,).
-        A_left: (n, n).
-        r_left: (n,).
-    """
-    C, B, left = k.array("n"), k.array("n"), k.array("n")
+    """What a level leaves to the rows after it: with C = A G, r −= C r and A −= C A there."""
+    C = k.array("n")
     for i in k.n:
         share = later[i]
         for j in k.n:
             C[j] = 0.0
-            B[j] = A[i, j]
+            A_left[i, j] = A[i, j]
         for m in k.n:
             entry = share * A[i, m]
             for j in k.n:
                 C[j] = C[j] + entry * G[m, j]
-        left[i] = r[i]
+        r_left[i] = r[i]
         for m in k.n:
             entry = C[m]
-            left[i] = left[i] - entry * r[m]
+            r_left[i] = r_left[i] - entry * r[m]
             for j in k.n:
-                B[j] = B[j] - entry * A[m, j] * later[j]
-        for j in k.n:
-            A_left[i, j] = B[j]
-    for i in k.n:
-        r_left[i] = left[i]
+                A_left[i, j] = A_left[i, j] - entry * A[m, j] * later[j]
 
 
-@kernel(A=("n", "n"), r=("n",), G=("n", "n"), f=("n",), force=("n",), outputs=("force",))
+@kernel(
+    A=("n", "n"), r=("n",), G=("n", "n"), f=("n",), force=("n",), outputs=("force",), sparse=("force",)
+)  # fmt: skip
 def add_level(k: Workspace, A: Indexed, r: Indexed, G: Indexed, f: Indexed, force: Indexed) -> None:
-    """Forces f of lower levels, and those of a level, G (r − A f).
-
-    Args:
-        k: Size n.
-        A: Symmetric, (n, n).
-        r: (n,).
-        G: As of `eliminate`, (n, n).
-        f: (n,).
-        force: (n,).
-    """
-    left, total = k.copy(r, "n"), k.copy(f, "n")
+    """Forces f of lower levels, and those of a level, G (r − A f)."""
+    left = k.copy(r, "n")
+    for i in k.n:
+        force[i] = f[i]
     for j in k.n:
         entry = f[j]
         for i in k.n:
@@ -110,6 +90,4 @@ def add_level(k: Workspace, A: Indexed, r: Indexed, G: Indexed, f: Indexed, forc
     for j in k.n:
         entry = left[j]
         for i in k.n:
-            total[i] = total[i] + entry * G[j, i]
-    for i in k.n:
-        force[i] = total[i]
+            force[i] = force[i] + entry * G[j, i]

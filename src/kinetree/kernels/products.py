@@ -92,76 +92,44 @@ def mirror(size: Size, matrix: Indexed) -> None:
 # Products of matrices that are given, such as Λ of tasks that may be singular; r rows of tasks, n columns
 
 
-@kernel(inertia=("r", "r"), acceleration=("r",), force=("r",), outputs=("force",))
+@kernel(inertia=("r", "r"), acceleration=("r",), force=("r",), outputs=("force",), sparse=("force",))
 def opposing_force(k: Workspace, inertia: Indexed, acceleration: Indexed, force: Indexed) -> None:
-    """−Λ ẍ, the force that cancels an acceleration of the tasks.
-
-    Args:
-        k: Size r.
-        inertia: Λ, (r, r).
-        acceleration: ẍ, (r,).
-        force: (r,).
-    """
-    total = k.zeros("r")
+    """−Λ ẍ, the force that cancels an acceleration of the tasks."""
     for j in k.r:
         entry = acceleration[j]
         for i in k.r:
-            total[i] = total[i] - inertia[j, i] * entry
-    for i in k.r:
-        force[i] = total[i]
+            force[i] = force[i] - inertia[j, i] * entry
 
 
-@kernel(base=("n",), jacobian=("r", "n"), force=("r",), tau=("n",), outputs=("tau",))
+@kernel(base=("n",), jacobian=("r", "n"), force=("r",), tau=("n",), outputs=("tau",), sparse=("tau",))
 def with_row_forces(k: Workspace, base: Indexed, jacobian: Indexed, force: Indexed, tau: Indexed) -> None:
-    """Joint forces τ + Jᵀ f.
-
-    Args:
-        k: Sizes n, r.
-        base: τ, (n,).
-        jacobian: J, (r, n).
-        force: f, (r,).
-        tau: (n,).
-    """
-    total = k.copy(base, "n")
+    """Joint forces τ + Jᵀ f."""
+    for j in k.n:
+        tau[j] = base[j]
     for i in k.r:
         entry = force[i]
         for j in k.n:
-            total[j] = total[j] + entry * jacobian[i, j]
-    for j in k.n:
-        tau[j] = total[j]
+            tau[j] = tau[j] + entry * jacobian[i, j]
 
 
 @kernel(
     response=("n", "r"), jacobian=("r", "n"), inertia=("r", "r"), inverse=("n", "r"), nullspace=("n", "n"),
-    outputs=("inverse", "nullspace"),
+    outputs=("inverse", "nullspace"), sparse=("inverse", "nullspace"),
 )  # fmt: skip
 def projections(
     k: Workspace, response: Indexed, jacobian: Indexed, inertia: Indexed, inverse: Indexed, nullspace: Indexed
 ) -> None:
-    """J̄ = M⁻¹JᵀΛ and N = 1 − J̄J.
-
-    Args:
-        k: Sizes n, r.
-        response: M⁻¹Jᵀ, (n, r).
-        jacobian: J, (r, n).
-        inertia: Λ, (r, r).
-        inverse: J̄, (n, r).
-        nullspace: N, (n, n).
-    """
-    J_bar, N = k.zeros("n", "r"), k.zeros("n", "n")
+    """J̄ = M⁻¹JᵀΛ and N = 1 − J̄J, of M⁻¹Jᵀ, J and Λ."""
     for c in k.n:
         for j in k.r:
             entry = response[c, j]
             for i in k.r:
-                J_bar[c, i] = J_bar[c, i] + entry * inertia[j, i]
-        N[c, c] = 1.0
+                inverse[c, i] = inverse[c, i] + entry * inertia[j, i]
+        nullspace[c, c] = 1.0
         for i in k.r:
-            entry = J_bar[c, i]
-            inverse[c, i] = entry
+            entry = inverse[c, i]
             for o in k.n:
-                N[c, o] = N[c, o] - entry * jacobian[i, o]
-        for o in k.n:
-            nullspace[c, o] = N[c, o]
+                nullspace[c, o] = nullspace[c, o] - entry * jacobian[i, o]
 
 
 @kernel(
@@ -171,16 +139,8 @@ def projections(
 def inverse_inertia_rate(
     k: Workspace, jacobian_rate: Indexed, response: Indexed, coriolis: Indexed, rate: Indexed
 ) -> None:
-    """The rate of Λ⁻¹ = J M⁻¹Jᵀ: J̇ M⁻¹Jᵀ − J M⁻¹ C M⁻¹Jᵀ plus its transpose, since Ṁ = C + Cᵀ.
-
-    Args:
-        k: Sizes n, r.
-        jacobian_rate: J̇, (r, n).
-        response: M⁻¹Jᵀ, (n, r).
-        coriolis: C, (n, n).
-        rate: (r, r).
-    """
-    left, half = k.copy(jacobian_rate, "r", "n"), k.zeros("r", "r")  # J̇ − J M⁻¹ C, and that times M⁻¹Jᵀ
+    """The rate of Λ⁻¹ = J M⁻¹Jᵀ from J̇, M⁻¹Jᵀ and C, since Ṁ = C + Cᵀ: (J̇ − J M⁻¹ C) M⁻¹Jᵀ plus its transpose."""
+    left, half = k.copy(jacobian_rate, "r", "n"), k.zeros("r", "r")
     for c in k.n:
         for i in k.r:
             entry = response[c, i]
@@ -194,3 +154,25 @@ def inverse_inertia_rate(
     for i in k.r:
         for j in k.r.since(i):
             rate[i, j] = half[i, j] + half[j, i]
+
+
+@kernel(
+    J=("r", "n"), error=("r",), pull=("n",), weights=("r",), factors=(3,), H=("n", "n"), g=("n",),
+    outputs=("H", "g"), sparse=("H", "g"),
+)  # fmt: skip
+def differential_program(
+    k: Workspace, J: Indexed, error: Indexed, pull: Indexed, weights: Indexed, factors: Indexed, H: Indexed, g: Indexed
+) -> None:
+    """H = JᵀW J + d 1 and g = −α JᵀW e − w₀² Δ₀ of e, Δ₀, W, and α, w₀², d: the program of differential IK."""
+    gain, pulling, least = factors[...]
+    for i in k.n:
+        g[i] = -(pulling * pull[i])
+        H[i, i] = least
+    for row in k.r:
+        weight = weights[row]
+        pushing = weight * (gain * error[row])
+        for i in k.n:
+            g[i] = g[i] - J[row, i] * pushing
+            entry = weight * J[row, i]
+            for j in k.n:
+                H[i, j] = H[i, j] + entry * J[row, j]

@@ -26,9 +26,8 @@ from kinetree.engines.formats import FLOAT64
 from kinetree.engines.function import Function
 from kinetree.engines.kernel_function import KernelFunction, compiled
 from kinetree.errors import UnsupportedError
-from kinetree.kernels.differential_ik import differential_program
 from kinetree.kernels.language import Kernel
-from kinetree.kernels.products import projections, with_row_forces
+from kinetree.kernels.products import differential_program, projections, with_row_forces
 from kinetree.operational_space.methods import METHODS, chosen
 from kinetree.operational_space.reach import looked_at, reach
 from kinetree.operational_space.task_function import TaskFunction
@@ -191,7 +190,7 @@ class Recursions:
 
     @cached_property
     def differential_program(self) -> KernelFunction:
-        """See `kinetree.kernels.differential_ik`."""
+        """See `kinetree.kernels.products`."""
         return self.dense(differential_program)
 
     @cached_property
