@@ -10,7 +10,12 @@ Forces λ along rows that should accelerate by b, from unconstrained acceleratio
 
     Λ⁻¹ λ = b − kp φ − kd J v − J̇v − J a_f,        a = a_f + M⁻¹Jᵀλ,        Λ⁻¹ = J M⁻¹Jᵀ
 
-Cost O(r² n) for r rows and n degrees of freedom.
+    J, drift, error      J, J̇v and φ of r rows; gains are kp and kd, wanted is b
+    response, inertia    J M⁻¹ and Λ
+    v, a                 velocities and unconstrained accelerations of n degrees of freedom
+    poses                of two frames
+
+Cost O(r² n).
 """
 
 from __future__ import annotations
@@ -99,19 +104,9 @@ def distance_row(
     k: Workspace, v: Indexed, J: Indexed, drift: Indexed, poses: Indexed, length: Indexed,
     row: Indexed, bent: Indexed, error: Indexed, velocity: Indexed,
 ) -> None:  # fmt: skip
-    """The distance between two points.
+    """The distance between two points at frames: its rate per joint velocity, J̇v, φ, and their relative velocity.
 
-    Args:
-        k: Size n.
-        v: Joint velocities, (n,).
-        J: Velocities of both points per joint velocity, in world axes, (6, n).
-        drift: J̇v of both, (6,).
-        poses: Frames at the points, (2, 4, 4).
-        length: The distance that is held.
-        row: Rate of the distance per joint velocity, (n,).
-        bent: Its acceleration at zero joint accelerations.
-        error: φ.
-        velocity: Of the second point relative to the first, (3,).
+    J and drift are those of both points, in world axes; `length` is held.
     """
     ends, drifts = poses[...], drift[...]
     apart = ends[1, :3, 3] - ends[0, :3, 3]
@@ -131,13 +126,7 @@ def distance_row(
 
 @kernel(poses=(2, 4, 4), error=(5,), outputs=("error",))
 def hinge_error(_k: Workspace, poses: Indexed, error: Indexed) -> None:
-    """How far two frames are from a hinge about their z axes.
-
-    Args:
-        _k: No sizes.
-        poses: (2, 4, 4).
-        error: Tilt about x and y, and displacement, in the axes of the first frame, (5,).
-    """
+    """How far two frames are from a hinge about their z axes: tilt about x and y, displacement, in axes of one."""
     first, second = poses[...]
     into = first[:3, :3].T
     axis, way = into @ second[:3, 2], into @ (second[:3, 3] - first[:3, 3])
@@ -151,83 +140,42 @@ def hinge_error(_k: Workspace, poses: Indexed, error: Indexed) -> None:
     symmetric=("A",),
 )  # fmt: skip
 def row_mobility(k: Workspace, J: Indexed, response: Indexed, A: Indexed, own: Indexed) -> None:
-    """Λ⁻¹ of rows.
-
-    Args:
-        k: Sizes r and n.
-        J: (r, n).
-        response: J M⁻¹, (r, n).
-        A: Λ⁻¹, (r, r).
-        own: Its diagonal, (r,).
-    """
-    total = k.array("r", "r")
-    for one in k.r:
-        for other in k.r.since(one):
-            total[one, other] = 0.0
-            for c in k.n:
-                total[one, other] = total[one, other] + J[one, c] * response[other, c]
-            A[one, other] = total[one, other]
-    for one in k.r:
-        own[one] = total[one, one]
+    """Λ⁻¹ of rows, and its diagonal."""
+    for i in k.r:
+        for j in k.r.since(i):
+            A[i, j] = k.sum(J[i, c] * response[j, c] for c in k.n)
+    for i in k.r:
+        own[i] = A[i, i]
 
 
 @kernel(
     J=("r", "n"), drift=("r",), error=("r",), v=("n",), a=("n",), wanted=("r",), gains=("r", 2),
-    residual=("r",), outputs=("residual",),
+    residual=("r",), outputs=("residual",), sparse=("residual",),
 )  # fmt: skip
 def row_residual(
     k: Workspace, J: Indexed, drift: Indexed, error: Indexed, v: Indexed, a: Indexed, wanted: Indexed, gains: Indexed,
     residual: Indexed,
 ) -> None:  # fmt: skip
-    """What accelerations of rows lack.
-
-    Args:
-        k: Sizes r and n.
-        J: (r, n).
-        drift: J̇v, (r,).
-        error: φ, (r,).
-        v: Joint velocities, (n,).
-        a: Joint accelerations, (n,).
-        wanted: b, (r,).
-        gains: kp and kd, (r, 2).
-        residual: b − kp φ − kd J v − J̇v − J a, (r,).
-    """
-    total = k.array("r")
-    for row in k.r:
-        stiffness, damping = gains[row]
-        total[row] = wanted[row] - drift[row] - stiffness * error[row]
+    """What accelerations of rows lack: b − kp φ − kd J v − J̇v − J a."""
+    for i in k.r:
+        stiffness, damping = gains[i]
+        residual[i] = wanted[i] - drift[i] - stiffness * error[i]
         for c in k.n:
-            total[row] = total[row] - J[row, c] * (a[c] + damping * v[c])
-        residual[row] = total[row]
+            residual[i] = residual[i] - J[i, c] * (a[c] + damping * v[c])
 
 
 @kernel(
     response=("r", "n"), inertia=("r", "r"), residual=("r",), a=("n",), force=("r",), moved=("n",),
-    outputs=("force", "moved"),
+    outputs=("force", "moved"), sparse=("force", "moved"),
 )  # fmt: skip
 def row_forces(
     k: Workspace, response: Indexed, inertia: Indexed, residual: Indexed, a: Indexed, force: Indexed, moved: Indexed
 ) -> None:
-    """Forces along rows, and joint accelerations with them.
-
-    Args:
-        k: Sizes r and n.
-        response: J M⁻¹, (r, n).
-        inertia: Λ, (r, r).
-        residual: As of `row_residual`, (r,).
-        a: Joint accelerations without the forces, (n,).
-        force: Λ residual, (r,).
-        moved: a + M⁻¹Jᵀ force, (n,).
-    """
-    along, total = k.array("r"), k.array("n")
+    """Forces Λ residual along rows, and joint accelerations with them, a + M⁻¹Jᵀ force."""
     for c in k.n:
-        total[c] = a[c]
-    for one in k.r:
-        along[one] = 0.0
-        for other in k.r:
-            along[one] = along[one] + inertia[one, other] * residual[other]
-        force[one] = along[one]
+        moved[c] = a[c]
+    for i in k.r:
+        force[i] = k.sum(inertia[i, j] * residual[j] for j in k.r)
+        entry = force[i]
         for c in k.n:
-            total[c] = total[c] + response[one, c] * along[one]
-    for c in k.n:
-        moved[c] = total[c]
+            moved[c] = moved[c] + response[i, c] * entry

@@ -26,6 +26,13 @@ multiplied by the largest share up to one that keeps
 Then kinetic energy changes by λᵀ(g − c + ½ G λ) ≤ −λᵀc, with c the speeds (h > 0 ? h : β h)/dt that gaps add to g: it
 grows at most by what the correction of penetrations takes.
 
+    arm, velocity, normal, height    of each contact, in world axes: from its body to its point; of the point without
+                                     contacts; outward; signed distance from the surface, at the normal row
+    G, g, λ, u                       G, free, impulse, u = G λ + g (moving), in contact axes; axes: tangents, normal
+    m                                scale: mean diagonal of each contact's block of G
+    μ                                friction of each contact, at its normal row
+    contacts                         the first of the r rows of each contact, and the first of the n columns of its body
+
 [D17] T. Duff et al., "Building an orthonormal basis, revisited", Journal of Computer Graphics Techniques 6, 2017.
 """
 
@@ -53,9 +60,8 @@ _NEVER_ZERO, _ENDLESS = 2.0**-500, 2.0**1000
 
 
 @kernel(
-    mobility=("n", "n"), arm=("r",), velocity=("r",), normal=("r",), height=("r",), dt=(),
-    G=("r", "r"), scale=("r",), free=("r",), axes=("r", 3), outputs=("G", "scale", "free", "axes"),
-    lists={"contacts": {"r": 3, "n": 6}},
+    mobility=("n", "n"), arm=("r",), velocity=("r",), normal=("r",), height=("r",), dt=(), G=("r", "r"), scale=("r",),
+    free=("r",), axes=("r", 3), outputs=("G", "scale", "free", "axes"), lists={"contacts": {"r": 3, "n": 6}},
 )  # fmt: skip
 def contact_problem(
     k: Workspace, mobility: Indexed, arm: Indexed, velocity: Indexed, normal: Indexed, height: Indexed, dt: Indexed,
@@ -63,19 +69,8 @@ def contact_problem(
 ) -> None:  # fmt: skip
     """The rows of all contacts along tangents and normal.
 
-    Args:
-        k: Size r, three rows for each contact; size n, six columns for each body; `contacts`, the first row of each
-            contact and the first column of its body.
-        mobility: Velocities of the bodies per unit impulse on each, in world axes, angular components first, (6b, 6b).
-        arm: From the body of each contact to its point, in world axes, (r,).
-        velocity: Velocities of the points without contacts, (r,).
-        normal: Outward normals of the surfaces, (r,).
-        height: Signed distances of the points from the surfaces, at the normal rows, (r,).
-        dt: Length of the step, seconds. A point may close its gap in that time but not more.
-        G: Mobility in contact axes, (r, r).
-        scale: m: mean diagonal of each contact's block of G, (r,).
-        free: g: velocities in contact axes, normal ones with the gap over dt, (r,).
-        axes: Tangents and normal of each contact, (r, 3).
+    `mobility` are velocities of the bodies per unit impulse on each, in world axes, angular components first. Normal
+    velocities in `free` have the gap over dt added: a point may close its gap in that time but not more.
     """
     chi = [k.array("r") for _ in range(6)]
     half_way = k.array("n", "r")
@@ -109,42 +104,22 @@ def contact_problem(
 
 
 @kernel(
-    G=("r", "r"), free=("r",), start=("r",), u=("r",), impulse=("r",), outputs=("u", "impulse")
+    G=("r", "r"), free=("r",), start=("r",), u=("r",), impulse=("r",), outputs=("u", "impulse"), sparse=("u", "impulse")
 )  # fmt: skip
-def contact_start(
-    k: Workspace, G: Indexed, free: Indexed, start: Indexed, u: Indexed, impulse: Indexed
-) -> None:  # fmt: skip
-    """Impulses that a solver starts from, and velocities with them; none if nothing approaches.
-
-    Args:
-        k: Size r.
-        G: As of `contact_problem`, (r, r).
-        free: g, (r,).
-        start: Impulses to start from, (r,).
-        u: G λ + g, (r,).
-        impulse: λ, (r,).
-    """
-    nearest, pushed, moving = (k.array("r") for _ in range(3))
-    for row in k.r:
-        nearest[row] = 0.0
+def contact_start(k: Workspace, G: Indexed, free: Indexed, start: Indexed, u: Indexed, impulse: Indexed) -> None:
+    """Impulses that a solver starts from, and velocities with them; none if nothing approaches."""
+    nearest = k.scalar(0.0)
     for rows in contacts(k.r):
-        for other in k.r:
-            nearest[other] = larger(nearest[other][()], -free[rows[2]][()])
+        nearest[...] = larger(nearest[...][()], -free[rows[2]][()])
     for row in k.r:
-        pushed[row] = select(-nearest[row][()], 0.0, start[row][()], 0.0)
-        impulse[row] = pushed[row]
-    times(k.r, G, pushed, free, moving)
-    for row in k.r:
-        u[row] = moving[row]
+        impulse[row] = select(-nearest[...][()], 0.0, start[row][()], 0.0)
+    times(k.r, G, impulse, free, u)
 
 
-@kernel(G=("r", "r"), impulse=("r",), free=("r",), u=("r",), outputs=("u",))
+@kernel(G=("r", "r"), impulse=("r",), free=("r",), u=("r",), outputs=("u",), sparse=("u",))
 def contact_velocities(k: Workspace, G: Indexed, impulse: Indexed, free: Indexed, u: Indexed) -> None:
     """u = G λ + g."""
-    moving = k.array("r")
-    times(k.r, G, impulse, free, moving)
-    for row in k.r:
-        u[row] = moving[row]
+    times(k.r, G, impulse, free, u)
 
 
 @kernel(
@@ -158,48 +133,31 @@ def contact_forces(
 ) -> None:  # fmt: skip
     """See to it that impulses add no energy (3), turn them to world axes, and measure the violation of (1) by (2).
 
-    Args:
-        k: Size r.
-        axes: As of `contact_problem`, (r, 3).
-        pushed: λ as found, (r,).
-        free: g, (r,).
-        moving: G λ + g, (r,).
-        friction: μ of each contact, at its normal row, (r,).
-        scale: As of `contact_problem`, (r,).
-        others: Of impulses of joints, as of `joint_residual`, (4,).
-        force: λ in world axes, (r,).
-        impulse: λ, (r,).
-        share: The share of (3).
-        residual: (2), together with the joints.
+    `pushed` is λ as found, `others` are the parts of `joint_residual`; `share` is that of (3), and `residual` that of
+    contacts and joints together.
     """
-    work, kept, worst, size = (k.array("r") for _ in range(4))
+    work, kept, worst, size = (k.scalar(value) for value in others[...])
     for row in k.r:
-        for part, value in zip((work, kept, worst, size), others[...], strict=True):
-            part[row] = value
-    for row in k.r:
-        along, against = pushed[row] * free[row], pushed[row] * (moving[row] - free[row])
-        for other in k.r:
-            work[other], kept[other] = work[other] + along, kept[other] + against
+        work[...] = work[...] + pushed[row] * free[row]
+        kept[...] = kept[...] + pushed[row] * (moving[row] - free[row])
+    part_of_all = _share(work[...][()], kept[...][()])
+    share[...] = part_of_all
 
     for rows in contacts(k.r):
         (mu,), (m,) = row_values(friction, [rows[2]]), row_values(scale, [rows[2]])
-        part = [_share(work[row][()], kept[row][()]) * pushed[row][()] for row in rows]
+        part = [part_of_all * pushed[row][()] for row in rows]
         for row, p, total in zip(rows, part, sum(axes[r] * p for r, p in zip(rows, part, strict=True)), strict=True):
             impulse[row], force[row] = p, total
         some = select(-m, -IMMOBILE, m, 1.0)
         root, still = sqrt(some), select(-m, -IMMOBILE, 1.0, 0.0) / sqrt(some)
         away = row_values(free, rows)
-        changed = [_share(work[row][()], kept[row][()]) * (moving[row][()] - free[row][()]) for row in rows]
-        now = [a + b for a, b in zip(away, changed, strict=True)]
+        now = [a + part_of_all * (moving[row][()] - free[row][()]) for a, row in zip(away, rows, strict=True)]
         g, u, p = [still * x for x in away], [still * x for x in now], [root * x for x in part]
         v = [p[0] - u[0], p[1] - u[1], p[2] - (u[2] + mu * sqrt(u[0] * u[0] + u[1] * u[1]))]
         off = _length([x - y for x, y in zip(p, in_cone(mu, v), strict=True)])
         large = larger(-g[2], ROUNDING * larger(_length(g), _length(p)))
-        for other in k.r:
-            worst[other], size[other] = larger(worst[other][()], off), larger(size[other][()], large)
-    for row in k.r:
-        share[...] = _share(work[row][()], kept[row][()])
-        residual[...] = relative(worst[row][()], size[row][()], work[row][()])
+        worst[...], size[...] = larger(worst[...][()], off), larger(size[...][()], large)
+    residual[...] = relative(worst[...][()], size[...][()], work[...][()])
 
 
 @kernel(
@@ -209,16 +167,9 @@ def contact_forces(
 def contact_points(
     k: Workspace, place: Indexed, twist: Indexed, position: Indexed, points: Indexed, arm: Indexed, velocity: Indexed
 ) -> None:
-    """Positions and velocities of points.
+    """Positions and velocities of c points in the world, and their arms.
 
-    Args:
-        k: Size c, the number of points.
-        place: Of the body of each point, as of `mass_factors`, (c, 15).
-        twist: Of the body of each point, in world axes, (c, 6).
-        position: In the body, (c, 3).
-        points: Positions in the world, (c, 3).
-        arm: From the body to the point, in world axes, (c, 3).
-        velocity: In world axes, (c, 3).
+    `place` is as of `mass_factors` and `twist` in world axes, of the body of each point; `position` is in the body.
     """
     for i in k.c:
         R, there = place[i][:9].reshape(3, 3), place[i][9:12]
@@ -228,23 +179,20 @@ def contact_points(
         velocity[i] = twist[i][3:] + cross(twist[i][:3], away)
 
 
-@kernel(arm=("r",), force=("r",), wrench=("n",), outputs=("wrench",), lists={"contacts": {"r": 3, "n": 6}})
+@kernel(
+    arm=("r",),
+    force=("r",),
+    wrench=("n",),
+    outputs=("wrench",),
+    sparse=("wrench",),
+    lists={"contacts": {"r": 3, "n": 6}},
+)
 def contact_wrenches(k: Workspace, arm: Indexed, force: Indexed, wrench: Indexed) -> None:
-    """What forces at all points are for their bodies.
-
-    Args:
-        k: As of `contact_problem`.
-        arm: As of `contact_points`, (r,).
-        force: In world axes, (r,).
-        wrench: On the bodies, in world axes, moments first, (n,).
-    """
-    total = k.zeros("n")
+    """What forces at all points are for their bodies: wrenches in world axes, moments first."""
     for rows, own in k.contacts:
         push = np.array(row_values(force, rows))
         for c, x in zip(own, (*cross(np.array(row_values(arm, rows)), push), *push), strict=True):
-            total[c] = total[c] + x
-    for c in k.n:
-        wrench[c] = total[c]
+            wrench[c] = wrench[c] + x
 
 
 @kernel(residual=(), before=(), after=(), outputs=("after",))

@@ -21,6 +21,13 @@ Eigenvalues have errors of the size of rounding errors of the largest one.
 **A Jacobi sweep** [GV, §8.5] rotates every pair of rows of a matrix that is nearly diagonal. Off-diagonal entries that
 are small become quadratically smaller, with errors relative to the diagonal entries they lie between.
 
+    values, vectors     λ, in no particular order, and eigenvectors, one in each row
+    own, mean, reach    weights are means of own, by a matrix that averages groups of rows, plus reach
+    roots               square roots of the weights; one for rows that are immobile or not finite
+    infinite            number of entries of the weighted matrix that are not finite
+    cut, edge           ε = cut · max(λmax, 1) is the edge: up to there, directions are singular
+    rank, condition     number of larger λ, −1 where the matrix is not finite; infinite where a direction is singular
+
 [GV] G. Golub, C. Van Loan, "Matrix Computations", 4th edition.
 [P]  B. Parlett, "The Symmetric Eigenvalue Problem", SIAM 1998.
 """
@@ -57,18 +64,7 @@ def weigh(
     k: Workspace, A: Indexed, own: Indexed, mean: Indexed, reach: Indexed, weighted: Indexed, roots: Indexed,
     infinite: Indexed,
 ) -> None:  # fmt: skip
-    """Divide rows and columns of a symmetric matrix by the square roots of the weights: means of `own`, plus `reach`.
-
-    Args:
-        k: Size n.
-        A: Symmetric, (n, n).
-        own: What the weights are means of, (n,).
-        mean: Symmetric; replaces each entry of a vector by the mean over its group, (n, n).
-        reach: (n,).
-        weighted: (n, n).
-        roots: Square roots of the weights; one for rows that are immobile or not finite, (n,).
-        infinite: Number of entries of `weighted` that are not finite, ().
-    """
+    """Divide rows and columns of a symmetric matrix by the square roots of the weights."""
     root, bad = k.copy(reach, "n"), k.zeros("n")
     for j in k.n:
         entry = own[j]
@@ -115,14 +111,7 @@ def schedule(rows: int) -> list[int]:
     chosen={"steps": schedule},
 )
 def diagonalize(k: Workspace, A: Indexed, values: Indexed, vectors: Indexed) -> None:
-    """Eigenvalues and eigenvectors.
-
-    Args:
-        k: Size n.
-        A: Symmetric, (n, n).
-        values: In no particular order, (n,).
-        vectors: One eigenvector in each row, (n, n).
-    """
+    """Eigenvalues and eigenvectors of a symmetric matrix."""
     B, V = k.copy(A, "n", "n"), k.zeros("n", "n")
     diagonal, beside = k.array("n"), k.zeros("n")
     for i in k.n:
@@ -137,15 +126,7 @@ def diagonalize(k: Workspace, A: Indexed, values: Indexed, vectors: Indexed) -> 
 
 
 def _tridiagonalize(k: Workspace, B: Indexed, V: Indexed, diagonal: Indexed, beside: Indexed) -> None:
-    """Reduce a matrix to tridiagonal form.
-
-    Args:
-        k: Size n.
-        B: Symmetric, both triangles, (n, n); overwritten.
-        V: The identity; becomes Q, (n, n).
-        diagonal: Of T, (n,).
-        beside: Entry of T to the left of each diagonal entry; starts at zero, as it is in the first row, (n,).
-    """
+    """Reduce B, both triangles, to tridiagonal form: diagonal, and what is left of it. V, the identity, becomes Q."""
     v, p, u = (k.array("n") for _ in range(3))
     total, product = k.zeros("n"), k.zeros("n")
     for row, first in k.n.pairs():
@@ -214,14 +195,7 @@ class _Trailing:
 
 
 def _qr_iteration(k: Workspace, d: Indexed, e: Indexed, V: Indexed) -> None:
-    """Diagonalise a tridiagonal matrix.
-
-    Args:
-        k: Size n, and the list `steps`.
-        d: Diagonal; becomes the eigenvalues, in no particular order, (n,).
-        e: Entries to the left of the diagonal, zero in the first row, (n,); overwritten.
-        V: The rotations are applied to its rows, (n, n).
-    """
+    """Diagonalise a tridiagonal matrix: d becomes the eigenvalues, e is overwritten, rotations apply to rows of V."""
     t, C, gamma, sign, sine, cosine, length = (k.array("n") for _ in range(7))
     scale = k.zeros("n")
     for row in k.n:
@@ -305,18 +279,7 @@ def settle(
     k: Workspace, computed: Indexed, infinite: Indexed, cut: Indexed, values: Indexed, edge: Indexed, rank: Indexed,
     condition: Indexed,
 ) -> None:  # fmt: skip
-    """How many eigenvalues are singular.
-
-    Args:
-        k: Size n.
-        computed: Eigenvalues, (n,).
-        infinite: From `weigh`, ().
-        cut: Fraction of the largest eigenvalue, or of one, up to which directions are singular, ().
-        values: The same; NaN where the matrix was not finite, (n,).
-        edge: The largest eigenvalue that counts as singular, ().
-        rank: Number of larger ones; −1 where the matrix was not finite, ().
-        condition: Condition number; infinite where a direction is singular, ().
-    """
+    """How many eigenvalues are singular; values are NaN where the matrix was not finite."""
     poison = sqrt(-infinite[...])  # NaN, or −0
     condition[...] = _INFINITE
     for i in k.n:
@@ -344,17 +307,7 @@ def settle(
 def regularized_inverse(
     k: Workspace, values: Indexed, vectors: Indexed, roots: Indexed, edge: Indexed, softness: Indexed, inverse: Indexed
 ) -> None:
-    """The inverse of a weighted matrix, regularised in its singular directions.
-
-    Args:
-        k: Size n.
-        values: λ, (n,).
-        vectors: One eigenvector in each row, (n, n).
-        roots: Square roots of the weights, (n,).
-        edge: ε, the largest eigenvalue that counts as singular, ().
-        softness: 1/λ is replaced by this times 2 ε/(λ² + ε²) in singular directions, ().
-        inverse: (n, n).
-    """
+    """The inverse of a weighted matrix; in singular directions, 1/λ becomes softness times 2 ε/(λ² + ε²)."""
     reciprocals, limit = k.array("n"), edge[...]
     for i in k.n:
         value = values[i]
@@ -394,14 +347,7 @@ def _compose(k: Workspace, vectors: Indexed, roots: Indexed, values: Any, result
 
 @kernel(A=("n", "n"), rotated=("n", "n"), vectors=("n", "n"), outputs=("rotated", "vectors"))
 def jacobi_sweep(k: Workspace, A: Indexed, rotated: Indexed, vectors: Indexed) -> None:
-    """Rotate every pair of rows of a symmetric matrix once: R A Rᵀ, and R.
-
-    Args:
-        k: Size n.
-        A: Symmetric, (n, n).
-        rotated: R A Rᵀ, (n, n); its diagonal holds the eigenvalues, in no particular order.
-        vectors: R, (n, n): one eigenvector in each row.
-    """
+    """Rotate every pair of rows of a symmetric matrix once: R A Rᵀ with the eigenvalues on its diagonal, and R."""
     B, V = k.copy(A, "n", "n"), k.zeros("n", "n")
     for i in k.n:
         V[i, i] = 1.0

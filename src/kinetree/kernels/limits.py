@@ -4,6 +4,12 @@
 
 A joint at a limit is held by a force that pushes it back. One that pulls it towards the limit shows that the joint need
 not be held. All l joints have one coordinate each.
+
+    ends        lower and upper limits, infinite where there are none
+    rates       whether there is a lower limit, an upper one (1 if so, else 0), k², 2k, v_max, κ
+    bounds      least and largest a; opposite are their negatives
+    active      1 for joints held at their upper bound, −1 at their lower, else 0; following is the same afterwards
+    along       forces along the rows of held joints, which act against the joint's direction
 """
 
 from __future__ import annotations
@@ -25,18 +31,7 @@ PULL = 1e-9
 def acceleration_bounds(
     k: Workspace, q: Indexed, v: Indexed, ends: Indexed, rates: Indexed, bounds: Indexed, opposite: Indexed
 ) -> None:
-    """(1).
-
-    Args:
-        k: Size l.
-        q: Positions, (l,).
-        v: Velocities, (l,).
-        ends: Lower and upper limits, infinite where there are none, (l, 2).
-        rates: For each joint, whether it has a lower limit, an upper one (1 if so, else 0), k², 2k, the largest
-            velocity, and κ, (l, 6).
-        bounds: Lower and upper bounds of a, (l, 2).
-        opposite: Their negatives, (l, 2).
-    """
+    """(1)."""
     for i in k.l:
         low, high = ends[i]
         lower, upper, square, double, fastest, rate = rates[i]
@@ -58,17 +53,7 @@ def acceleration_bounds(
 def bounds_check(
     k: Workspace, a: Indexed, bounds: Indexed, along: Indexed, active: Indexed, following: Indexed, excess: Indexed
 ) -> None:
-    """Count the free joints that violate a bound, and the held ones that need not be held.
-
-    Args:
-        k: Size l.
-        a: Accelerations, (l,).
-        bounds: From `acceleration_bounds`, (l, 2).
-        along: Forces along the rows of held joints, which act against the joint's direction, (l,).
-        active: 1 for joints held at their upper bound, −1 at their lower, else 0, (l,).
-        following: The same after holding the former and releasing the latter, (l,).
-        excess: The number.
-    """
+    """Hold the free joints that violate a bound, release the held ones that need not be held, and count both."""
     for i in k.l:
         least, most = bounds[i]
         beyond = less(most + SLACK, a[i], 1.0, less(a[i], least - SLACK, -1.0, 0.0))

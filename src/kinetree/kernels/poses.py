@@ -43,27 +43,14 @@ _CLOSE = 0.02
 
 @kernel(twist=(6,), pose=(4, 4), outputs=("pose",))
 def exponential(_k: Workspace, twist: Indexed, pose: Indexed) -> None:
-    """The pose after unit time at a constant body twist.
-
-    Args:
-        _k: No sizes.
-        twist: Angular part first, (6,).
-        pose: (4, 4).
-    """
+    """The pose after unit time at a constant body twist, angular part first."""
     w, v = twist[...][:3], twist[...][3:]
     pose[...] = _pose(_rotation(w), displacement(w, v))
 
 
 @kernel(pose=(4, 4), twist=(6,), fault=(), outputs=("twist", "fault"))
 def logarithm(_k: Workspace, pose: Indexed, twist: Indexed, fault: Indexed) -> None:
-    """The inverse of `exponential`.
-
-    Args:
-        _k: No sizes.
-        pose: (4, 4).
-        twist: Angular part first, at most π long, (6,).
-        fault: How far the matrix is from a pose.
-    """
+    """The inverse of `exponential`: a twist with an angular part of at most π."""
     T = pose[...]
     w, angle = _turn(T[:3, :3])
     twist[...] = np.concatenate([w, linear_velocity(w, angle, T[:3, 3])])
@@ -72,26 +59,16 @@ def logarithm(_k: Workspace, pose: Indexed, twist: Indexed, fault: Indexed) -> N
 
 @kernel(pose=(4, 4), fault=(), outputs=("fault",))
 def pose_fault(_k: Workspace, pose: Indexed, fault: Indexed) -> None:
-    """How far a matrix is from a pose: the largest deviation of RᵀR and of the last row.
+    """How far a matrix is from a pose: the largest deviation of RᵀR and of the last row, where they are not NaN.
 
-    Args:
-        _k: No sizes.
-        pose: (4, 4).
-        fault: At least `REFLECTION` if det R < 0. Entries that are NaN do not count.
+    At least `REFLECTION` if det R < 0.
     """
     fault[...] = _fault(pose[...])
 
 
 @kernel(pose=(4, 4), inverse=(4, 4), fault=(), outputs=("inverse", "fault"))
 def inverse_pose(_k: Workspace, pose: Indexed, inverse: Indexed, fault: Indexed) -> None:
-    """The pose of the world in a frame.
-
-    Args:
-        _k: No sizes.
-        pose: (4, 4).
-        inverse: (4, 4).
-        fault: How far the matrix is from a pose.
-    """
+    """The pose of the world in a frame."""
     T = pose[...]
     back = T[:3, :3].T
     inverse[...] = _pose(back, -(back @ T[:3, 3]))

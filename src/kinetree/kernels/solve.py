@@ -31,16 +31,7 @@ BLOCK = 6
 
 @kernel(A=("n", "n"), b=("n",), weight=("n",), x=("n",), spread=(), outputs=("x", "spread"), sparse=("spread",))
 def solve_symmetric(k: Workspace, A: Indexed, b: Indexed, weight: Indexed, x: Indexed, spread: Indexed) -> None:
-    """The solution of A x = b.
-
-    Args:
-        k: Size n.
-        A: Symmetric and positive definite, (n, n).
-        b: (n,).
-        weight: Weights that make the rows comparable, (n,).
-        x: (n,).
-        spread: 1/√spread is a lower bound on the eigenvalues of A with its rows and columns divided by √weight.
-    """
+    """The solution of A x = b for a symmetric and positive definite A, and its `spread` with given weights."""
     B, total = k.copy(A, "n", "n"), k.array("n")
     invert(k.n, B)
     add_spread(k.n, B, weight, spread)
@@ -116,12 +107,5 @@ def add_spread(n: Size, B: Indexed, weight: Indexed, spread: Indexed) -> None:
 
 @kernel(spread=(), before=(), after=(), outputs=("after",))
 def count_doubt(_k: Workspace, spread: Indexed, before: Indexed, after: Indexed) -> None:
-    """Add one unless a `spread`, divided by what can be trusted, is less than one; NaN counts.
-
-    Args:
-        _k: No sizes.
-        spread: As of a control law.
-        before: The number so far.
-        after: The number.
-    """
+    """Add one unless a `spread`, divided by what can be trusted, is less than one; NaN counts."""
     after[...] = before[...] + less(spread[...], 1.0, 0.0, 1.0)
