@@ -13,19 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import kinetree as kt
-from kinetree.algorithms import tree_frame
 from kinetree.engines.function import Function
 from kinetree.operational_space.task_function import TaskFunction
 from kinetree.operational_space.tasks import AnyTask
 from kinetree.recursion.algorithm import algorithm
-from kinetree.spatial.inertia import RigidInertia
-from kinetree.spatial.motion import Force, Motion
+from kinetree.recursion.common_frame import in_common_frame
+from kinetree.spatial.motion import Motion
+from kinetree.spatial.vector3 import stack
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _ALIGNED = "local_world_aligned"
 
 
+@in_common_frame
 @algorithm(
     q=("q",),
     rotation=("frames", 3, 3),
@@ -35,40 +36,35 @@ _ALIGNED = "local_world_aligned"
 )
 def placements(tree: Any, q: Any, rotation: Any, position: Any, origin: Any) -> None:
     """Poses of frames in the frame of their tree, in world axes, and the place of its origin in the world."""
-    tree_frame.start(tree)
-
-    for k, parent in tree.scatter():
-        tree_frame.place(k, parent, q)
+    for k, _ in tree.scatter():
+        k.weight(q[k])
 
     for frame, carrier in tree.frames():
-        C = frame.X @ carrier.C
-        rotation[frame] = C.E.T
-        position[frame] = C.r
-        origin[frame] = carrier.origin
+        rotation[frame] = frame.X.E.T
+        position[frame] = frame.X.r
+        origin[frame] = tree.pose(frame, carrier).r - frame.X.r
 
 
+@in_common_frame
 @algorithm(q=("q",), v=("v",), acceleration=(3,), outputs=("acceleration",))
 def center_of_mass_dot_v(tree: Any, q: Any, v: Any, acceleration: Any) -> None:
     """Acceleration of the centre of mass when all joint accelerations are zero, without gravity."""
-    tree_frame.start(tree)
     tree.world.V = Motion.zero()
     tree.world.alpha = Motion.zero()
-    tree.world.R = RigidInertia.zero()
-    tree.world.f = Force.zero()
+    tree.world.whole = np.zeros(4)
 
     for k, parent in tree.scatter():
-        tree_frame.place(k, parent, q)
-        own = k.S @ v[k]
+        k.weight(q[k])
+        own = k.H @ v[k]
         k.V = parent.V + own
         k.alpha = parent.alpha + k.V.cross(own)
-        k.R = k.C.congruence(k.M)
-        k.f = k.R @ k.alpha + k.V.cross(k.R @ k.V)
+        force = k.M @ k.alpha + k.V.cross(k.M @ k.V)
+        k.whole = stack(k.M.mass, force.linear)
 
     for k, parent in tree.gather():
-        parent.R += k.R
-        parent.f += k.f
+        parent.whole += k.whole
 
-    acceleration[...] = tree.world.f.linear / tree.world.R.mass
+    acceleration[...] = tree.world.whole[1:] / tree.world.whole[0]
 
 
 class Placement(NamedTuple):

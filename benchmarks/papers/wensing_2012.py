@@ -42,7 +42,7 @@ _HEADERS = (
 
 _REASONS = """\
 In link coordinates, changes of coordinates are {SFA} of SFA, {EFPA} of EFPA and {RJK} of RJK (hands and feet). In the
-frame of the tree there are none after the first pass. SFA gains least from that; and pairs of tasks, for which RJK does
+common frame there are none after the first pass. SFA gains least from that; and pairs of tasks, for which RJK does
 little else, weigh less.
 
 So {here:.0%} here become {links:.0%} in link coordinates, of the published 78 %. If forming J is not charged to SFA, it

@@ -21,21 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms import tree_frame
 from kinetree.recursion.algorithm import Algorithm, algorithm
 from kinetree.recursion.tree import Indexed, Tree, Zeros
 from kinetree.spatial.motion import Motion
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.vector3 import cross
 
-#: Maps a frame's pose in its tree and the position of the tree's origin to the transform of a reference.
-View = Callable[[Transform, Any], Transform]
-
-VIEWS: dict[str, View] = {
-    "local": lambda pose, _: pose,
-    "local_world_aligned": lambda pose, _: Transform.of(np.eye(3), pose.r),
-    "world": lambda _, origin: Transform.of(np.eye(3), -origin),
-}
+#: The references, in the order of the table above.
+REFERENCES = ("local", "local_world_aligned", "world")
 
 
 @algorithm(q=("q",), T=("frames", 4, 4), outputs=("T",), any_node=True)
@@ -157,41 +150,6 @@ def propagate_columns(tree: Tree, k: Any, parent: Any, X: Any, S: Indexed) -> No
         S[k, c] = X @ S[parent, c]
 
 
-def seen_columns(tree: Tree, q: Indexed, view: View, put: Callable[[Any, Any, Motion], None]) -> Indexed:
-    """Call `put` with each frame, each degree of freedom that moves it, and the resulting motion in a view.
-
-    Returns:
-        The motion due to each degree of freedom, in the frame of its tree.
-    """
-    S = tree.array("v")
-    tree_frame.start(tree)
-
-    for k, parent in tree.scatter():
-        tree_frame.place(k, parent, q)
-        for c in k.columns():
-            S[c] = c.of(k.S)
-
-    for frame, carrier in tree.frames("frame"):
-        seen = view(frame.X @ carrier.C, carrier.origin)
-        for c in tree.support(frame):
-            put(frame, c, seen @ S[c])
-    return S
-
-
-def drifting(tree: Tree, q: Indexed, v: Indexed, a: Indexed | None = None) -> None:
-    """Set V and its rate α at every node; joint accelerations default to zero."""
-    tree_frame.start(tree)
-    tree.world.V = Motion.zero()
-    tree.world.alpha = Motion.zero()
-
-    for k, parent in tree.scatter():
-        tree_frame.place(k, parent, q)
-        own = k.S @ v[k]
-        k.V = parent.V + own
-        rate = k.V.cross(own) if a is None else k.V.cross(own) + k.S @ a[k]
-        k.alpha = parent.alpha + rate
-
-
 def for_each_reference(
     make: Callable[[str], Callable[..., None]], prefix: str = "", **dimensions: Any
 ) -> dict[str, Algorithm]:
@@ -203,7 +161,7 @@ def for_each_reference(
         **dimensions: As for `algorithm`.
     """
     made = {}
-    for reference in VIEWS:
+    for reference in REFERENCES:
         run = make(reference)
         run.__name__ = f"{prefix}{run.__name__}_{reference}"
         made[reference] = algorithm(**dimensions)(run)

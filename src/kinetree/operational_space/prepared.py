@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from kinetree.algorithms.kinematics import VIEWS
+from kinetree.algorithms.kinematics import REFERENCES
 from kinetree.engines import arguments
 from kinetree.engines.formats import FLOAT64, format_of
 from kinetree.engines.function import ENGINES
@@ -74,8 +74,8 @@ class Tasks:
         engine: str = "native",
     ) -> None:
         require_method(method)
-        if reference not in VIEWS:
-            raise UnknownNameError("reference", reference, tuple(VIEWS))
+        if reference not in REFERENCES:
+            raise UnknownNameError("reference", reference, REFERENCES)
         if engine not in ENGINES:
             raise UnknownNameError("engine", engine, ENGINES)
         require_policy(singular, cut)

@@ -159,7 +159,7 @@ def algorithm(
         sparse: Outputs whose untouched entries are zero.
         stacked: Outputs that are block matrices; see `Argument`.
         outputs: Names of the arguments that are filled.
-        any_node: Whether it runs on nodes of any kind, propagating by weights rather than in the tree's frame.
+        any_node: Whether it runs on nodes of any kind.
         local: Whether nodes matter only if they support one of the frames.
         **dimensions: For each argument after `tree`, the dimensions of its axes.
     """

@@ -98,7 +98,7 @@ class NodeKind(Protocol):
     def rigid(self) -> bool:
         """Whether the node is a single rigid body whose joint map is constant in its coordinates.
 
-        Recursions in the tree's frame, such as the composite-body mass matrix, require all nodes to be rigid.
+        The common frame (`kinetree.recursion.common_frame`) requires all nodes to be rigid.
         """
 
     @property

@@ -51,7 +51,7 @@ class Matrix(Linear):
 
 
 class Pose(Matrix):
-    """W C of a node with weight W and parent pose C: maps motions in the tree's frame to the node."""
+    """W C of a node with weight W and parent pose C: maps motions in the world to the node."""
 
     __slots__ = ()
 
