@@ -3,8 +3,8 @@
     python -m benchmarks.loading         # every URDF
 
 All read the file from its path, which is in the page cache. Kinetree also looks for mistakes: elements and attributes
-that it does not read, unphysical inertias. It makes bodies and joints, and assembles the nodes of its recursions, when
-they are first needed, which has a column of its own. Pinocchio also reads shapes and materials. MJCF is compiled by
+that it does not read, unphysical inertias. It assembles the nodes of its recursions when they are first needed, which
+has a column of its own. Pinocchio also reads shapes and materials. MJCF is compiled by
 MuJoCo for Kinetree, too, after a check. Pinocchio's wheel reads no SDF, so it reads the URDF of the same robot.
 """
 
