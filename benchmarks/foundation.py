@@ -24,6 +24,7 @@ from benchmarks import (
     coupled,
     flexible,
     float32,
+    kernels,
     linearized,
     loading,
     loops,
@@ -79,6 +80,7 @@ def main() -> None:
     jobs["functions by size"] = lambda: sizes.functions_table(options.seconds)
     jobs["linearize"] = lambda: linearized.matrices(options.seconds)
     jobs["directions"] = lambda: linearized.directions(options.seconds)
+    jobs["kernels"] = lambda: kernels.sweeps(options.seconds)
     jobs["manifold"] = lambda: manifold.functions(options.seconds)
     jobs["steps"] = lambda: manifold.steps(options.seconds)
     jobs["rollouts"] = lambda: rollouts.without_contacts(options.seconds)

@@ -1,6 +1,6 @@
 """Speed of the Riccati sweep beside NumPy and SciPy, whose products and factorisations are those of a BLAS.
 
-`python -m benchmarks.kernels`.
+Part of `make bench`; alone: `python -m benchmarks.kernels`.
 """
 
 from __future__ import annotations

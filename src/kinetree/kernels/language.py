@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from types import FunctionType, MappingProxyType
 from typing import Any
 
@@ -498,7 +498,7 @@ class Kernel(Algorithm):
         found = {one.key: one.starts(sizes, lists.get(one.name, ())) for one in self.lists}
         return Sizes.made({_inner(name): sizes[name] for name in self.sizes_named}, scalar, found)
 
-    @property
+    @cached_property
     def lists_given(self) -> tuple[str, ...]:
         """Names of the lists that are given when it is compiled."""
         return tuple(one.name for one in self.lists if one.chosen is None)

@@ -204,6 +204,8 @@ def test_lists_of_indices_that_do_not_exist(members: Any) -> None:
         kt.compiled(gathered, r=9, n=4, members=members)
     with pytest.raises(kt.errors.InputError, match="takes r=…, n=…, members=…; got r=9, n=4"):
         kt.compiled(gathered, r=9, n=4)
+    with pytest.raises(kt.errors.InputError, match="list 'members' has tuples of indices"):
+        kt.compiled(gathered, r=9, n=4, members=[3])
 
 
 def test_blocks_that_differ_in_where_loops_end() -> None:
@@ -515,6 +517,7 @@ def test_sparse_names_an_output() -> None:
         ({"m": 3, "n": -1}, "n=-1.: a size is an integer from zero on"),
         ({"m": 3, "n": 2.0}, "n=2.0.: a size is an integer from zero on"),
         ({"m": True, "n": 2}, "m=True.: a size is an integer from zero on"),
+        ({"m": [3], "n": 2}, "a size is an integer from zero on"),
     ],
 )
 def test_sizes_that_do_not_fit(sizes: Any, told: str) -> None:
