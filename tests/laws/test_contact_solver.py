@@ -97,6 +97,17 @@ def test_single_contacts_are_solved(friction: float, needle: float) -> None:
     assert (np.hypot(force[:, 0], force[:, 1]) <= friction * force[:, 2] * (1.0 + 1e-12)).all()
 
 
+@pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
+def test_one_sweep_solves_nearly_all_single_contacts() -> None:
+    """Also those where Newton's first step would lead away from the root, and the search goes further instead."""
+    poor = 0
+    for seed in range(3):
+        robot, ground, q, v, points = single(np.random.default_rng(seed), 2000, 0.7, 0.5)
+        world = simulation.Simulator(robot, contacts=points, ground=ground, sweeps=1)
+        poor += int((~world.step(q, v)[2].converged).sum())
+    assert poor <= 5
+
+
 def test_frictionless_ground_only_pushes() -> None:
     robot, ground, q, v, points = single(np.random.default_rng(4), 500, 0.0, 0.01)
     for sweeps in (1, 2, 7):
