@@ -109,7 +109,7 @@ def joint_residual(
         work[...], kept[...] = work[...] + (f + s) * v, kept[...] + (f + s) * (w - v)
         worst[...], size[...] = larger(worst[...][()], off), larger(size[...][()], large)
     parts[...] = np.array([total[...][()] for total in totals])
-    residual[...] = relative(worst[...][()], size[...][()], work[...][()])
+    residual[...] = relative(worst[...][()], size[...][()])
 
 
 @kernel(
