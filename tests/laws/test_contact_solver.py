@@ -12,7 +12,7 @@ import pytest
 import kinetree as kt
 from kinetree import simulation
 from kinetree.errors import ConvergenceWarning, InputError
-from kinetree.kernels import contact_admm, contact_problem, contact_sweep
+from kinetree.kernels import contact_admm, contact_problem, contact_sweep, joint_rows
 from kinetree.simulation.results import CONVERGED
 from kinetree.simulation.solvers import of_bodies
 from tests.fuzz import contacts as fuzz
@@ -394,6 +394,34 @@ def test_engines_agree(name: str) -> None:
         alone = compiled(*(x[i] if x.ndim > 1 else x for x in inputs))
         for a, b in zip(alone, together, strict=True):
             np.testing.assert_array_equal(a, b[i])
+
+
+def test_impulses_of_any_kind_are_limited_to_the_share_that_adds_no_energy() -> None:
+    """Of impulses at contacts and joints that solve nothing: the same share of all of them, from none to all."""
+    rng = np.random.default_rng(7)
+    count, r = 200, 6
+    root = rng.standard_normal((count, r, r))
+    G = root @ np.swapaxes(root, 1, 2)
+    g, pushed = rng.standard_normal((2, count, r))
+    pushed *= 10.0 ** rng.uniform(-3.0, 1.0, (count, 1))
+    u = np.einsum("bij,bj->bi", G, pushed) + g
+    others = np.abs(rng.standard_normal((count, 4))) * [-0.1, 0.1, 0.0, 0.0]
+    axes = np.tile(np.eye(3), (2, 1))
+    forces = kt.compiled(contact_problem.contact_forces, r=r)
+    force, impulse, share, _ = forces(axes, pushed, g, u, np.ones(r), np.ones(r), others)
+    work = others[:, 0] + (pushed * g).sum(axis=-1)
+    kept = others[:, 1] + (pushed * (u - g)).sum(axis=-1)
+    np.testing.assert_allclose(share, np.clip(-1.1 * work / kept, 0.0, 1.0), rtol=1e-9, atol=1e-12)
+    assert (share == 0.0).sum() > 20 < (share == 1.0).sum()
+    assert ((share > 0.0) & (share < 1.0)).sum() > 20
+    np.testing.assert_allclose(impulse, share[:, None] * pushed, rtol=1e-14)
+    np.testing.assert_allclose(force, impulse, rtol=1e-14)
+    free, velocity, friction, stop = rng.standard_normal((4, count, 3))
+    after, *parts = kt.compiled(joint_rows.joint_share, n=3)(share, free, velocity, friction, stop)
+    np.testing.assert_allclose(after, free + share[:, None] * (velocity - free), rtol=1e-13, atol=1e-13)
+    np.testing.assert_array_equal(after[share == 1.0], velocity[share == 1.0])
+    for found, whole in zip(parts, (friction, stop), strict=True):
+        np.testing.assert_array_equal(found, share[:, None] * whole)
 
 
 def test_the_problem_is_that_of_dense_matrices() -> None:
