@@ -361,6 +361,10 @@ def test_contacts_and_joints_together(sweeps: int) -> None:
     np.testing.assert_allclose(np.einsum("bij,bj->bi", M, w - free), pushed, rtol=0.0, atol=1e-9)
     before, now = (0.5 * np.einsum("bi,bij,bj->b", x, M, x) for x in (free, w))
     assert (now <= before * (1.0 + bound(robot.nv, condition(M)))).all()
+    one = simulation.Simulator(
+        robot, friction=dry, contacts=[simulation.Points("foot", CORNERS[0])], ground=simulation.Plane(friction=mu)
+    )
+    assert one.step(q, v)[2].converged.all()
 
 
 @pytest.mark.parametrize("name", ["contact_sweep", "contact_sweeps", "contact_start", "contact_forces", "admm_round"])
