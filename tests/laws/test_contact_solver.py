@@ -421,6 +421,13 @@ def test_impulses_of_any_kind_are_limited_to_the_share_that_adds_no_energy() -> 
     np.testing.assert_allclose(impulse, share[:, None] * pushed, rtol=1e-14)
     np.testing.assert_allclose(force, impulse, rtol=1e-14)
     free, velocity, friction, stop = rng.standard_normal((4, count, 3))
+    M = np.broadcast_to(np.eye(3), (count, 3, 3))
+    bounds = [np.full(3, x) for x in (-1.0, 1.0, 0.5)]
+    parts, _ = kt.compiled(joint_rows.joint_residual, n=3)(M, *bounds, free, velocity, friction, stop)
+    np.testing.assert_allclose(parts[:, 0], ((friction + stop) * free).sum(axis=-1), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        parts[:, 1], ((friction + stop) * (velocity - free)).sum(axis=-1), rtol=1e-12, atol=1e-12
+    )
     after, *parts = kt.compiled(joint_rows.joint_share, n=3)(share, free, velocity, friction, stop)
     np.testing.assert_allclose(after, free + share[:, None] * (velocity - free), rtol=1e-13, atol=1e-13)
     np.testing.assert_array_equal(after[share == 1.0], velocity[share == 1.0])
