@@ -27,12 +27,13 @@ from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_
 from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
 from kinetree.algorithms.mass_matrix import mass_matrix
 from kinetree.recursion.algorithm import algorithm
+from kinetree.recursion.common_frame import in_common_frame
 from kinetree.recursion.roles import NodeRole
 from kinetree.recursion.tree import Indexed, Tree, Zeros
 
 
 @algorithm(q=("q",), v=("v",), a=("v",), dq=("v",), dv=("v",), dtau=("v",), da=("v",), outputs=("da",))
-def algorithm_3(
+def _algorithm_3(
     tree: Tree, q: Indexed, v: Indexed, a: Indexed, dq: Indexed, dv: Indexed, dtau: Indexed, da: Indexed
 ) -> None:
     """δa about given accelerations; arguments as those of `algorithm_5`."""
@@ -59,7 +60,7 @@ def algorithm_3(
     q=("q",), v=("v",), a=("v",), dq=("v", "v"), dv=("v", "v"), Minv=("v", "v"),
     outputs=("dq", "dv", "Minv"),
 )  # fmt: skip
-def algorithm_4(tree: Tree, q: Indexed, v: Indexed, a: Indexed, dq: Indexed, dv: Indexed, Minv: Indexed) -> None:
+def _algorithm_4(tree: Tree, q: Indexed, v: Indexed, a: Indexed, dq: Indexed, dv: Indexed, Minv: Indexed) -> None:
     """∂a/∂q = −B_C, ∂a/∂v = −A_C and M⁻¹ about given accelerations.
 
     Args:
@@ -136,3 +137,7 @@ class _Columns:
         for row, entries in zip(rows, np.reshape(value, (len(rows), len(columns))), strict=True):
             for column, entry in zip(columns, entries, strict=True):
                 self._array[row, column] = entry
+
+
+# in an inertial frame, as in the paper
+algorithm_3, algorithm_4 = in_common_frame(_algorithm_3), in_common_frame(_algorithm_4)

@@ -116,13 +116,19 @@ def _several(results: Any) -> tuple[Any, ...]:
     return results if isinstance(results, tuple) else (results,)
 
 
-@pytest.mark.parametrize("name", ["mass_matrix", "mass_matrix_inverse"])
+@pytest.mark.parametrize("name", ["mass_matrix", "coriolis_matrix", "inverse_dynamics_derivatives"])
 def test_the_choice_depends_on_the_tree(name: str) -> None:
     own = TEXTS[name]
     common = in_common_frame(own)
-    cases = {chain(7): own, chain(16): own, chain(30): common, chain(2, 30): common, kt.zoo.humanoid24(): own}
+    cases = {chain(7): own, chain(16): own, chain(30): common, chain(2, 30): own, kt.zoo.humanoid24(): own}
     for of, expected in cases.items():
         assert getattr(of, name).algorithm is expected, of
+
+
+def test_functions_of_general_nodes_run_in_own_coordinates() -> None:
+    of = gripper()
+    for name in ("mass_matrix", "jacobian", "velocity_derivative", "regressor"):
+        assert getattr(of, name).algorithm.any_node
 
 
 def test_operations() -> None:

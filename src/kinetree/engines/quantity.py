@@ -155,7 +155,7 @@ def frame_quantity(
     frames: Callable[[Any], tuple[str, ...]] | None = None,
     *,
     classical: Mapping[str, Algorithm] = MappingProxyType({}),
-    view: View = "own",
+    view: View | Mapping[str, View] = "own",
 ) -> Callable[[Declared[P, R]], Quantity[FrameFunction[P, R]]]:
     """Declare a function of frames.
 
@@ -163,7 +163,7 @@ def frame_quantity(
         algorithms: The recursion, or one for each reference.
         frames: Gives the owner's default frames, used when none are named; by default all.
         classical: The recursions used with `classical=True`.
-        view: In which coordinates the recursions run.
+        view: In which coordinates the recursions run; it may depend on the reference.
     """
     by_reference = {"local": algorithms} if isinstance(algorithms, Algorithm) else algorithms
 
@@ -171,8 +171,9 @@ def frame_quantity(
         def make(o: Any) -> FrameFunction[P, R]:
             names = o.frames if frames is None else frames(o)
             given = {"site": o.site, "frames": names, **_described(declared)}
+            views = view if isinstance(view, Mapping) else dict.fromkeys(by_reference, view)
             seen, of_points = (
-                {r: in_view(a, o.mechanism, view) for r, a in texts.items()} for texts in (by_reference, classical)
+                {r: in_view(a, o.mechanism, views[r]) for r, a in texts.items()} for texts in (by_reference, classical)
             )
             return FrameFunction(declared.__name__, o.mechanism, seen, classical=of_points, **given)
 

@@ -23,6 +23,7 @@ from kinetree.engines.function import Function
 from kinetree.engines.quantity import forced_quantity, frame_quantity
 from kinetree.errors import InputError
 from kinetree.model.body import Body
+from kinetree.model.propagation import prefers_common_frame
 from kinetree.model.results import Discretized, LinearizedForward, LinearizedInverse
 from kinetree.model.singularity import require_invertible
 from kinetree.model.stepping import DiscretizeFunction, StepFunction
@@ -59,7 +60,7 @@ class Derivatives:
 
         def site(self, frame: str) -> Site: ...
 
-    @forced_quantity(inverse_dynamics_derivatives, bundle=LinearizedInverse, view="common")
+    @forced_quantity(inverse_dynamics_derivatives, bundle=LinearizedInverse, view=prefers_common_frame)
     def inverse_dynamics_derivatives(
         self,
         q: ArrayLike,

@@ -136,7 +136,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: Array for the result.
         """
 
-    @quantity(mass_matrix_inverse, guard=require_invertible, view=prefers_common_frame)
+    @quantity(mass_matrix_inverse, guard=require_invertible)
     def mass_matrix_inverse(self, q: ArrayLike, *, out: Array | None = None) -> Array:
         """Inverse of the mass matrix, full and symmetric, (…, nv, nv).
 
@@ -192,7 +192,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: Array for the result.
         """
 
-    @quantity(coriolis_matrix, view="common")
+    @quantity(coriolis_matrix, view=prefers_common_frame)
     def coriolis_matrix(self, q: ArrayLike, v: ArrayLike, *, out: Array | None = None) -> Array:
         """C with C v = bias − gravity forces and Ṁ − 2C skew, (…, nv, nv).
 

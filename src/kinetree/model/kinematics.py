@@ -27,10 +27,14 @@ from kinetree.algorithms.kinematics import (
     poses,
 )
 from kinetree.engines.quantity import frame_quantity
+from kinetree.recursion.common_frame import View
 from kinetree.spatial.value import Array
 
 Frames = str | Sequence[str]
 Reference = Literal["local", "local_world_aligned", "world"]
+
+#: Where single motions take the fewest operations: those in the frame's own axes need no pose.
+_OF_MOTIONS: dict[str, View] = {"local": "own", "local_world_aligned": "common", "world": "common"}
 
 
 class Kinematics:
@@ -46,7 +50,7 @@ class Kinematics:
             out: Array for the result.
         """
 
-    @frame_quantity(VELOCITIES, view="common")
+    @frame_quantity(VELOCITIES, view=_OF_MOTIONS)
     def velocity(
         self,
         q: ArrayLike,
@@ -67,7 +71,7 @@ class Kinematics:
             out: Array for the result.
         """
 
-    @frame_quantity(ACCELERATIONS, classical=CLASSICAL_ACCELERATIONS, view="common")
+    @frame_quantity(ACCELERATIONS, classical=CLASSICAL_ACCELERATIONS, view=_OF_MOTIONS)
     def acceleration(
         self,
         q: ArrayLike,
@@ -113,7 +117,7 @@ class Kinematics:
             out: Array for the result.
         """
 
-    @frame_quantity(JACOBIANS_DOT_V, view="common")
+    @frame_quantity(JACOBIANS_DOT_V, view=_OF_MOTIONS)
     def jacobian_dot_v(
         self, q: ArrayLike, v: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
     ) -> Array:

@@ -7,7 +7,8 @@ little else. For M, with weights of any shape, in operations:
     common frame        230 per node + 11 per ancestor of a column
     own coordinates      70 per node + 34 per ancestor of a column, fewer if axes are parallel or at right angles
 
-Times of single calls cross over later than operations do, those of batches earlier.
+The Coriolis matrix and linearised inverse dynamics cross over at fewer ancestors on chains with axes in any direction,
+but later on robots. Times of single calls cross over later than operations do, those of batches earlier.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from kinetree.recursion.mechanism import Mechanism
 
 #: Ancestors of a node with a column, on average over the columns.
 _MOST_ANCESTORS = 8
-#: Columns times nodes: some recursions store columns at each node. A batch of eight samples takes 384 bytes for each.
-_MOST_COLUMNS = 2048
 
 
 def prefers_common_frame(mechanism: Mechanism) -> bool:
@@ -25,4 +24,4 @@ def prefers_common_frame(mechanism: Mechanism) -> bool:
     depths, sizes = mechanism.topology.depths, [kind.nv for kind in mechanism.kinds]
     columns = sum(sizes)
     ancestors = sum((depth - 1) * size for depth, size in zip(depths, sizes, strict=True))
-    return ancestors > _MOST_ANCESTORS * columns or len(sizes) * columns > _MOST_COLUMNS
+    return ancestors > _MOST_ANCESTORS * columns

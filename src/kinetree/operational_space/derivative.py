@@ -103,9 +103,7 @@ class InverseInertiaDerivative(PreparedFunction):
     @cached_property
     def _coriolis(self) -> Function[..., Array]:
         recursions = self.core.recursions
-        mechanism = recursions.robot.mechanism
-        algorithm = in_view(coriolis_matrix, mechanism, "common")
-        return Function("coriolis_matrix", mechanism, algorithm).engine(recursions.engine)
+        return Function("coriolis_matrix", recursions.robot.mechanism, coriolis_matrix).engine(recursions.engine)
 
     def _kernels(self) -> Several[Any]:
         return (

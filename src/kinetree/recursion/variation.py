@@ -320,6 +320,64 @@ def turned_velocities(k: Any, X: Any, V_p: Any, v: Array) -> list[Any]:
     return found
 
 
+class Carried(NamedTuple):
+    """Motions of a node: its velocity, and what it has of its parent's motions where it is.
+
+    Attributes:
+        V: Velocity.
+        V_plus: Velocity of the parent, W V_p.
+        alpha_plus: Acceleration of the parent, W α_p.
+        omega_plus: Virtual velocity of the parent, W ω_p.
+    """
+
+    V: Any
+    V_plus: Any
+    alpha_plus: Any
+    omega_plus: Any
+
+
+def prepare_gradients(k: Any, here: Here, omega: Any, omega_p: Any, w: Array) -> None:
+    """Keep what `gradients` needs of nodes that are no rigid bodies in hidden fields.
+
+    Args:
+        k: The node.
+        here: Its state.
+        omega: Its virtual velocity.
+        omega_p: That of its parent.
+        w: Its virtual joint velocities.
+    """
+    kind, _ = k.formulas()
+    if not kind.moving:
+        return
+    change = variation(k, here)
+    for name, value in (("theta", change.theta), ("zeta_q", change.zeta_q), ("zeta_v", change.zeta_v)):
+        k.keep(name, value)
+    k.keep("omega_q", columns(turned_velocities(k, here.X, omega_p, w), kind.dimension))
+    k.keep("own_q", change.force_q.T @ omega + change.spring_q.T @ w)
+    k.keep("own_v", change.force_v.T @ omega + change.spring_v.T @ w)
+
+
+def gradients(k: Any, of: Carried, f: Any, g: Any, g_hat: Any) -> tuple[Array, Array]:
+    """Gradients of the virtual power of inertial forces with respect to a node's q and v, (n,) each.
+
+    [JR] Lemma 3.1, transposed: products of g with ζ, of ĝ with ϑ, and of f with the change of ω, per coordinate and
+    velocity. With (V × h)ᵀ f = −hᵀ (V ×* f), they are components along H of two forces on a rigid body.
+
+    Args:
+        k: The node; after `prepare_gradients`.
+        of: Its motions.
+        f: Force on it.
+        g: Momentum of the virtual velocity, Σ M ω.
+        g_hat: Σ M̂ᵀ ω.
+    """
+    kind, _ = k.formulas()
+    if not kind.moving:
+        by_q = of.V_plus.cross(of.V_plus.cross(g) - g_hat) - of.alpha_plus.cross(g) - of.omega_plus.cross(f)
+        return k.H.T @ by_q, k.H.T @ (g_hat - (of.V + of.V_plus).cross(g))
+    along = k.kept("theta").T @ g_hat + k.kept("zeta_q").T @ g + k.kept("omega_q").T @ f + k.kept("own_q")
+    return along, k.H.T @ g_hat + k.kept("zeta_v").T @ g + k.kept("own_v")
+
+
 class Rates(NamedTuple):
     """Rates of a node's motions as seen from the world, S° = Ṡ + V × S, while q moves with v.
 

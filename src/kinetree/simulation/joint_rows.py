@@ -16,7 +16,6 @@ from kinetree.kernels.joint_rows import joint_residual, joint_start, joint_sweep
 from kinetree.kernels.language import Kernel
 from kinetree.model.model import Model
 from kinetree.recursion.algorithm import Algorithm, with_constants
-from kinetree.recursion.common_frame import in_view
 from kinetree.simulation.results import Impulses
 from kinetree.spatial.value import Array
 
@@ -69,8 +68,7 @@ class JointRows:
 
     def mobility(self, call: Any, q: Any) -> Any:
         """M⁻¹."""
-        inverse = in_view(mass_matrix_inverse, self._robot.mechanism, "common")
-        return call(self.recursion(with_constants(inverse) if self._varied else inverse), q)
+        return call(self.recursion(with_constants(mass_matrix_inverse) if self._varied else mass_matrix_inverse), q)
 
     def record(self, sequence: Sequence, q: Place, v: Place, start: Place) -> Impulses:
         """Record the impulses of a step without contacts.

@@ -10,7 +10,7 @@
 This is not Algorithm 5, which takes a and f as given and starts from the tips. It needs two additional recursions, for
 P̂ and Ĝ, in place of the linearised motion. If a has to be computed, an outward sweep is needed in any case. Then the
 linearised equations of motion, solved with the available articulated inertias (Lemma 4.6), need neither P̂ nor Ĝ:
-579 M + 510 A per link of a chain, including the computation of a, while Algorithm 5, corrected and written in the tree
+549 M + 483 A per link of a chain, including the computation of a, while Algorithm 5, corrected and written in the tree
 language (`benchmarks/papers/algorithm_5.py`), takes 606 M + 559 A with a given.
 
 [JR]  A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on

@@ -5,8 +5,7 @@
     wrenches   frames     external forces on the bodies
     gradient   gather     forces f; momenta g = Σ M ω and ĝ = Σ M̂ᵀ ω; gradients
 
-Transposed, the operators of Lemma 3.1 are again one scatter and one gather. With ϑ and ζ per degree of freedom
-(`recursion.variation`), the gradients are products of g with ζ, of ĝ with ϑ, and of f with the change of ω.
+Transposed, the operators of Lemma 3.1 are again one scatter and one gather. Everything is in body coordinates.
 
 [JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
      Systems, Man and Cybernetics 23, 1993.
@@ -20,13 +19,13 @@ from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.contract import components, describe, rebuild
 from kinetree.recursion.tree import Indexed, Tree
 from kinetree.recursion.variation import (
+    Carried,
     Here,
-    columns,
     coriolis_momentum,
     drag,
+    gradients,
     gyroscopic,
-    turned_velocities,
-    variation,
+    prepare_gradients,
 )
 from kinetree.spatial.motion import Force, Motion
 
@@ -98,27 +97,17 @@ def vary(k: Any, here: Here, omega_p: Any, w: Any) -> None:
         omega_p: ω of its parent.
         w: Its virtual joint velocities.
     """
-    change = variation(k, here)
-    k.omega = here.X @ omega_p + k.H @ w
+    k.V_plus, k.alpha_plus, k.omega_plus = here.V_plus, here.X @ here.alpha_p, here.X @ omega_p
+    k.omega = k.omega_plus + k.H @ w
     k.g = k.M @ k.omega
     k.g_hat = coriolis_momentum(k, here.V, here.v, k.omega)
-    k.theta, k.zeta_q, k.zeta_v = change.theta, change.zeta_q, change.zeta_v
     k.drag = drag(k, here.X, here.V, here.v, here.V_p)
-    k.omega_q = columns(turned_velocities(k, here.X, omega_p, w), k.dimension)
-    omega = components(k.omega)
-    k.own_q = change.force_q.T @ omega + change.spring_q.T @ w
-    k.own_v = change.force_v.T @ omega + change.spring_v.T @ w
+    prepare_gradients(k, here, k.omega, omega_p, w)
 
 
 def gradient(k: Any) -> tuple[Any, Any]:
-    """Gradients with respect to a node's q and v: rows of Lemma 3.1, transposed.
-
-    Args:
-        k: A node with the fields of `vary` and the gathered f, g and g_hat.
-    """
-    f, g, g_hat = components(k.f), components(k.g), components(k.g_hat)
-    by_q = k.theta.T @ g_hat + k.zeta_q.T @ g + k.omega_q.T @ f + k.own_q
-    return by_q, k.H.T @ k.g_hat + k.zeta_v.T @ g + k.own_v
+    """Gradients with respect to the q and v of a node with the fields of `vary` and the gathered f, g and g_hat."""
+    return gradients(k, Carried(k.V, k.V_plus, k.alpha_plus, k.omega_plus), k.f, k.g, k.g_hat)
 
 
 def hand_down(k: Any, parent: Any) -> None:
