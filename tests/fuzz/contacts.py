@@ -19,6 +19,7 @@ import numpy as np
 import kinetree as kt
 from kinetree import simulation
 from kinetree.errors import ConvergenceWarning
+from tests.tolerance import EPS
 from tests.trees import KINDS, random_inertia, random_rotation, unit
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -106,10 +107,13 @@ def checked(rng: np.random.Generator, states: int, **options: Any) -> dict[str, 
     off, size = violation(force, u, g, n, ground.friction, m)
     residual = off.max(axis=1) / np.maximum(size.max(axis=1), 1e-300)
     excess = residual / ALLOWED
-    told_wrong = np.abs(info.residual - residual) > 1e-4 * residual + ALLOWED
+    # impulses of problems without solution are huge and cancel, which leaves rounding of their size
+    huge = (np.linalg.norm(force, axis=-1) * np.sqrt(m)).max(axis=1)
+    rounding = 100.0 * count * EPS * huge * np.sqrt(m.max(axis=1) / m.min(axis=1).clip(1e-300))
+    told_wrong = np.abs(info.residual - residual) > 1e-4 * residual + ALLOWED + rounding / size.max(axis=1).clip(1e-300)
     kinetic = [0.5 * np.einsum("bi,bij,bj->b", rate, M, rate) for rate in (free, after)]
     given = np.maximum(-c * (force * n).sum(axis=-1), 0.0).sum(axis=1)
-    gained = (kinetic[1] - kinetic[0] - given) / (1e-9 * (kinetic[0] + given) + 1e-300)
+    gained = (kinetic[1] - kinetic[0] - given) / (1e-9 * (kinetic[0] + given) + rounding * huge + 1e-300)
     assert reported == int((~info.converged).sum())
     assert np.isfinite(info.residual).all()
     assert np.isfinite(after).all()
