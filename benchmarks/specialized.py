@@ -24,7 +24,7 @@ from kinetree.engines.llvm import target
 from kinetree.engines.llvm.machine_code import compile_text
 from kinetree.engines.native.kernels import kernels as kernels_of
 from kinetree.engines.pipeline import variants_of
-from kinetree.engines.straight import individual_of
+from kinetree.engines.straight import robot_key
 
 NAMES = ("UR5", "Panda", "ANYmal", "Talos")
 FUNCTIONS = ("inverse_dynamics", "forward_dynamics", "mass_matrix", "mass_matrix_inverse")
@@ -87,7 +87,7 @@ def kernel(model: kt.Model, function: str, inputs: list[Any]) -> float:
     called = getattr(model, function)
     binding = called.bound().binding
     mechanism, algorithm = model.mechanism, called.algorithm
-    variants, individual = variants_of(algorithm, mechanism, ()), individual_of(algorithm, mechanism, ())
+    variants, individual = variants_of(algorithm, mechanism, ()), robot_key(algorithm, mechanism, ())
     kernels = kernels_of(algorithm, variants, FLOAT64, individual)
     texts, _ = kernels.modules(1, target.host(), binding.single_workspace > 0)
     given = np.concatenate([np.ravel(x) for x in inputs])

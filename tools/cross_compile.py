@@ -19,10 +19,10 @@ from kinetree.engines.native import cache, kernels, libraries
 from kinetree.engines.native.linking import Library
 
 
-def described(text: str) -> target.Target:
+def described(text: str) -> target.Processor:
     """The processor of a description "triple|cpu|features|width"."""
     triple, cpu, features, width = text.split("|")
-    return target.Target(triple, cpu, features, int(width))
+    return target.Processor(triple, cpu, features, int(width))
 
 
 def pytest_configure() -> None:
@@ -36,7 +36,7 @@ def on_request() -> None:
         also_for(described(text))
 
 
-def also_for(second: target.Target) -> None:
+def also_for(second: target.Processor) -> None:
     """From now on, compile every kernel also for a second processor."""
     target.llvm().initialize_all_targets()
     target.llvm().initialize_all_asmprinters()

@@ -159,7 +159,7 @@ def test_sums_in_loops(shortest: int, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_processors_without_avx2(dtype: str) -> None:
     """They have no instruction that permutes the lanes of children to those of their parents."""
-    sandybridge = target.Target(target.host().triple, "sandybridge", "", LANES)
+    sandybridge = target.Processor(target.host().triple, "sandybridge", "", LANES)
     assert not sandybridge.has_avx2
     robot = kt.zoo.random_tree(9, kinds=("revolute",), seed=5).astype(dtype)
     q, v, x = states(robot, ())

@@ -21,10 +21,10 @@ from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.algorithms.operational_space import inertia, inverse_inertia
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines import interpreter, parts, straight
-from kinetree.engines.ir import Part
+from kinetree.engines.ir import Segment
 from kinetree.engines.llvm import target
 from kinetree.engines.native import threads
-from kinetree.engines.straight import Individual, Specialization
+from kinetree.engines.straight import RobotKey, Specialization
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.common_frame import in_common_frame
 from kinetree.recursion.variants import Variants
@@ -52,7 +52,7 @@ def specialized(name: str) -> kt.Model:
     return ROBOTS[name]().compile((), specialize=True)
 
 
-def always(_algorithm: Algorithm, _variants: Variants, _individual: Individual, _aim: str) -> Specialization:
+def always(_algorithm: Algorithm, _variants: Variants, _individual: RobotKey, _aim: str) -> Specialization:
     return Specialization(True, 0, 0, "for a test")
 
 
@@ -146,9 +146,9 @@ def test_parts_have_the_bits_of_the_whole(length: int, monkeypatch: pytest.Monke
     whole = interpreter.run(forward_dynamics, robot.mechanism, (), (q, v, x, np.zeros((0, 6))))
     monkeypatch.setattr(parts, "LENGTH", length)
     straight._straight.cache_clear()
-    cut = straight.own_code(forward_dynamics, robot.mechanism, ())
+    cut = straight.specialized(forward_dynamics, robot.mechanism, ())
     assert cut is not None
-    pieces = [item for item in cut.lowered.program.top.items if isinstance(item, Part)]
+    pieces = [item for item in cut.lowered.program.top.items if isinstance(item, Segment)]
     assert len(pieces) > cut.operations.total() // (2 * length)
     assert 0 < cut.lowered.layout.records["world"] < cut.operations.total() // 2
     agree(forward_dynamics, robot)

@@ -17,7 +17,7 @@ from tools.bits import Tally, states
 from tools.c_bits import compared, declared
 from tools.cross_compile import on_request
 
-ARM = target.Target("aarch64-unknown-linux-gnu", "generic", "", 2)
+ARM = target.Processor("aarch64-unknown-linux-gnu", "generic", "", 2)
 
 
 def test_a_tally_sees_the_sign_of_zero() -> None:

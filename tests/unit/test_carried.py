@@ -11,7 +11,7 @@ import kinetree as kt
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.inverse_dynamics import inverse_dynamics
 from kinetree.engines import interpreter, reference
-from kinetree.engines.carried import RELATIVES, Carried, Relatives, relatives
+from kinetree.engines.carried import RELATIVES, LoopCarried, SiblingFlags, relatives
 from kinetree.engines.ir import For, Store, walk
 from kinetree.engines.llvm.carrying import emit
 from kinetree.engines.lowered import Lowered
@@ -35,7 +35,7 @@ def program_of(one: Algorithm, robot: kt.Model) -> Lowered:
     return lowered(one, variants_of(one, robot.mechanism, ()))
 
 
-def carried_by(program: Lowered) -> list[Carried | None]:
+def carried_by(program: Lowered) -> list[LoopCarried | None]:
     return [item.carried for item in program.program.top.items if isinstance(item, For)]
 
 
@@ -44,7 +44,7 @@ def test_relatives() -> None:
     #      1   4       5
     #     2 3        6
     rows = list(enumerate([-1, 0, 1, 1, 0, -1, 5]))
-    before, after, later_children = Relatives
+    before, after, later_children = SiblingFlags
     meeting = before | later_children
     assert relatives(rows).tolist() == [meeting, meeting, before, after, after, after, 0]
     assert relatives([]).tolist() == []
@@ -53,9 +53,9 @@ def test_relatives() -> None:
 def test_relatives_of_some_nodes() -> None:
     assert relatives([(2, -1), (4, 2), (5, 4), (9, 4)]).tolist() == [
         0,
-        Relatives.LATER_CHILDREN,
-        Relatives.BEFORE,
-        Relatives.AFTER,
+        SiblingFlags.LATER_CHILDREN,
+        SiblingFlags.BEFORE,
+        SiblingFlags.AFTER,
     ]
 
 

@@ -111,7 +111,7 @@ def test_damaged_code_is_logged(fresh: kt.Model, caplog: pytest.LogCaptureFixtur
     assert f"{path} is damaged; its code is compiled again" in caplog.text
 
 
-@pytest.mark.parametrize("stage", ["lowered", "Pending"])
+@pytest.mark.parametrize("stage", ["lowered", "CompileJob"])
 def test_an_interrupt_leaves_nothing_half_done(fresh: kt.Model, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

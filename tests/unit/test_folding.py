@@ -14,11 +14,11 @@ from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_
 from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
 from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.engines import simplify as stage
-from kinetree.engines.collector import paused
+from kinetree.engines.collector import gc_paused
 from kinetree.engines.dead_code import keys_of
 from kinetree.engines.fold import RULES
 from kinetree.engines.folding import OPAQUE, says_nothing
-from kinetree.engines.ir import Block, Loop, Op, Program, Store
+from kinetree.engines.ir import Block, Op, Program, Store, TreeLoop
 from kinetree.engines.llvm.carrying import emit
 from kinetree.engines.lower import lower
 from kinetree.engines.pipeline import variants_of
@@ -88,7 +88,7 @@ class RecordedAgain:
 def assembly(algorithm: Algorithm, robot: kt.Model) -> list[str]:
     """The code of an algorithm for a robot's variants."""
     variants = variants_of(algorithm, robot.mechanism, ())
-    with paused():
+    with gc_paused():
         program = stage.fuse(stage.simplify(trace(algorithm, variants, checked=False)))
         return emit(lower(program, algorithm, variants), 1, 4)
 
@@ -112,7 +112,7 @@ def test_what_becomes_the_same_as_an_operation_before_the_loop_is_not_computed_i
     program.top.items.append(Store(Output(0, ((0, 0),)), (a + zero) * b))
     inner = program.current = Block(program, program.top)
     inner.items.append(Store(Output(0, ((0, 1),)), a * b))
-    program.top.items.append(Loop(Tree.columns, None, bodies={(): inner}))
+    program.top.items.append(TreeLoop(Tree.columns, None, bodies={(): inner}))
     stage.simplify(program)
     (product,) = [item for item in program.top.items if isinstance(item, Op) and item.code == "mul"]
     assert [item.value for item in inner.items if isinstance(item, Store)] == [product]

@@ -167,7 +167,7 @@ from kinetree.engines.native import cache, libraries, linking
 def refuse(*_):
     raise AssertionError("something is compiled, loaded or hashed")
 
-cache.source_fingerprint = cache.load = libraries.Pending.__init__ = linking.Library.__init__ = refuse
+cache.source_fingerprint = cache.load = libraries.CompileJob.__init__ = linking.Library.__init__ = refuse
 robot = kt.zoo.humanoid24()
 for name in kt.model.dynamics.FUNCTIONS:
     repr(getattr(robot, name))

@@ -32,7 +32,7 @@ def copy(n: int, m: int, scalar: Format) -> Compiled:
 
 
 @cache
-def copy_kernel(width: int, scalar: Format, chosen: target.Target) -> Library:
+def copy_kernel(width: int, scalar: Format, chosen: target.Processor) -> Library:
     lanes = scalar.vector(width)
     f = FunctionWriter("define void @body(ptr %ws, ptr %par, ptr %tab, ptr %in, ptr %out0, ptr %out1)")
     n = f.word("%tab", 0)

@@ -109,10 +109,10 @@ def test_errors_reach_whoever_needs_the_result(two_threads: None) -> None:
 def test_libraries_that_failed_are_compiled_again(two_threads: None) -> None:
     text = "define void @f() { ret void }"
 
-    def pending(text: str) -> libraries.Pending:
-        return libraries.Pending("library", None, target.host(), lambda: ([text], {"number": 1}), "f")
+    def pending(text: str) -> libraries.CompileJob:
+        return libraries.CompileJob("library", None, target.host(), lambda: ([text], {"number": 1}), "f")
 
-    shared: libraries.Shared[str] = libraries.Shared()
+    shared: libraries.Libraries[str] = libraries.Libraries()
     for begin in (False, True):
         if begin:
             shared.begin("key", lambda _: pending("nonsense"))
@@ -182,7 +182,7 @@ Compilation(made.modules(1, target.host())[0] * 3, target.host(), lambda _: None
 def test_only_kernels_that_are_used_are_compiled(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KINETREE_CACHE_DIR", "off")
     kernels._made.cache_clear()  # others may have compiled them
-    monkeypatch.setattr(sequence, "_interpreters", libraries.Shared())
+    monkeypatch.setattr(sequence, "_interpreters", libraries.Libraries())
     compiled: list[int] = []
     compilation = libraries.Compilation
     monkeypatch.setattr(

@@ -17,7 +17,7 @@ from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
 from kinetree.algorithms.mass_matrix_solve import mass_matrix_solve
 from kinetree.engines.accumulators import sweep_direction
 from kinetree.engines.carried import carried
-from kinetree.engines.ir import Access, Loop, Op, Program, Store, walk
+from kinetree.engines.ir import Access, Op, Program, Store, TreeLoop, walk
 from kinetree.engines.layout import Layout, Tables
 from kinetree.engines.pipeline import lowered, simplified, variants_of
 from kinetree.engines.places import Field
@@ -46,7 +46,7 @@ def uses(program: Program) -> dict[tuple[str, str, int], set[Use]]:
     for time, outermost in enumerate(program.top.items):
         blocks = [] if isinstance(outermost, Op | Store) else outermost.blocks
         sweeps = bool(sweep_direction(outermost))
-        own = {roles[0] for roles in outermost.roles.values()} if isinstance(outermost, Loop) and sweeps else set()
+        own = {roles[0] for roles in outermost.roles.values()} if isinstance(outermost, TreeLoop) and sweeps else set()
         for item in (outermost, *(item for block in blocks for item in walk(block))):
             place = item.place if isinstance(item, Store) else getattr(item, "attr", None)
             if isinstance(place, Field):

@@ -53,7 +53,7 @@ def test_modules_are_compiled_once_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     compiled: list[str] = []
     go_on = threading.Event()
 
-    def compile_text(text: str, chosen: target.Target) -> bytes:
+    def compile_text(text: str, chosen: target.Processor) -> bytes:
         go_on.wait(10)
         compiled.append(text)
         return text.encode()

@@ -23,10 +23,10 @@ from kinetree.algorithms.operational_space import (
 from kinetree.algorithms.operational_space.task_space import Parts
 from kinetree.engines import pipeline
 from kinetree.engines.checks import verify
-from kinetree.engines.collector import paused
+from kinetree.engines.collector import gc_paused
 from kinetree.engines.hoist import hoist
 from kinetree.engines.ir import Access, Block, Follow, For, Op, Program, Store, needed, walk
-from kinetree.engines.kept import LIVE, PACKED, Kept
+from kinetree.engines.kept import LIVE, PACKED, ProgramCache
 from kinetree.engines.llvm.carrying import emit
 from kinetree.engines.lower import lower
 from kinetree.engines.native import kernels, libraries
@@ -86,7 +86,7 @@ def test_formulas_of_joints_keep_the_rules_and_every_stage_the_form(made: Any, f
 def _check(one: Algorithm, sites: tuple[Site, ...], mechanism: Mechanism = ROBOT.mechanism) -> None:
     variants = variants_of(one, mechanism, sites)
     assert is_own(one, variants)
-    with paused():
+    with gc_paused():
         program = trace(one, variants, checked=True)
         for stage in (simplify, fuse):
             verify(program)
@@ -183,14 +183,14 @@ def test_batches_alone_compile_one_kernel(samples: int, monkeypatch: pytest.Monk
 
 def test_the_collector_is_paused_and_resumes() -> None:
     assert gc.isenabled()
-    with paused():
-        with paused():
+    with gc_paused():
+        with gc_paused():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()
     gc.disable()
     try:
-        with paused():
+        with gc_paused():
             assert not gc.isenabled()
         assert not gc.isenabled()
     finally:
@@ -204,7 +204,7 @@ def test_what_is_kept_is_made_once() -> None:
         made.append(number)
         return [number]
 
-    kept = Kept(make, lambda _: LIVE // 4)
+    kept = ProgramCache(make, lambda _: LIVE // 4)
     first = kept.get(0)
     assert kept.get(0) is first
     for _ in range(2):
@@ -223,14 +223,14 @@ def test_what_cannot_be_pickled_is_made_again() -> None:
         made.append(number)
         return lambda: number
 
-    kept = Kept(make, lambda _: LIVE // 4)
+    kept = ProgramCache(make, lambda _: LIVE // 4)
     for number in (*range(5), 0):
         assert kept.get(number)() == number
     assert made == [*range(5), 0]
 
 
 def test_short_results_stay_as_they_are_and_the_last_one_always_does() -> None:
-    kept = Kept(lambda number: [number], lambda made: made[0])
+    kept = ProgramCache(lambda number: [number], lambda made: made[0])
     short = [kept.get(number) for number in range(20)]
     assert all(kept.get(number) is one for number, one in enumerate(short))
     long = kept.get(2 * LIVE)

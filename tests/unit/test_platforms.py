@@ -19,9 +19,9 @@ from kinetree.errors import CacheWarning
 from kinetree.loading import source
 
 SYSTEMS = {
-    "darwin": target.Target("arm64-apple-darwin", "apple-m1", "", 2),
-    "win32": target.Target("x86_64-pc-windows-msvc", "x86-64", "", 2),
-    "linux": target.Target("x86_64-unknown-linux-gnu", "x86-64", "", 2),
+    "darwin": target.Processor("arm64-apple-darwin", "apple-m1", "", 2),
+    "win32": target.Processor("x86_64-pc-windows-msvc", "x86-64", "", 2),
+    "linux": target.Processor("x86_64-unknown-linux-gnu", "x86-64", "", 2),
 }
 
 
@@ -33,7 +33,7 @@ def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def imports(text: str, chosen: target.Target) -> set[str]:
+def imports(text: str, chosen: target.Processor) -> set[str]:
     """Functions outside of a module that its code for a processor refers to."""
     module, machine = machine_code.optimized(text, chosen)
     code = machine.emit_assembly(module)

@@ -72,13 +72,13 @@ def test_every_damaged_byte_is_noticed(directory: Path) -> None:
 
 @pytest.mark.parametrize("damaged", ["metadata", "code"])
 def test_corrupted_driver_is_compiled_again(directory: Path, monkeypatch: pytest.MonkeyPatch, damaged: str) -> None:
-    monkeypatch.setattr(compiled, "_drivers", libraries.Shared())
+    monkeypatch.setattr(compiled, "_drivers", libraries.Libraries())
     load_driver(1)
     metadata, code = sorted(directory.iterdir(), key=lambda path: path.stat().st_size)
     file = metadata if damaged == "metadata" else code
     good = file.read_bytes()
     file.write_bytes(good[:-100] + bytes(100))
-    monkeypatch.setattr(compiled, "_drivers", libraries.Shared())
+    monkeypatch.setattr(compiled, "_drivers", libraries.Libraries())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(toy(2)(np.ones(2), np.ones(2), 1.0)[2], [[[1], [1]], [[2], [2]]])
@@ -86,9 +86,9 @@ def test_corrupted_driver_is_compiled_again(directory: Path, monkeypatch: pytest
 
 
 def test_driver_comes_from_the_cache(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_drivers", libraries.Shared())
+    monkeypatch.setattr(compiled, "_drivers", libraries.Libraries())
     load_driver(1)
-    monkeypatch.setattr(compiled, "_drivers", libraries.Shared())
+    monkeypatch.setattr(compiled, "_drivers", libraries.Libraries())
     monkeypatch.setattr(libraries, "compile_text", lambda *_: pytest.fail("compiled again"))
     load_driver(1)
 
@@ -159,7 +159,7 @@ def test_directory_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("KINETREE_CACHE_DIR", str(tmp_path / "file" / "cache"))
     monkeypatch.setattr(cache, "_warned", False)
-    monkeypatch.setattr(compiled, "_drivers", libraries.Shared())
+    monkeypatch.setattr(compiled, "_drivers", libraries.Libraries())
     with pytest.warns(CacheWarning, match="not cached"):
         result = toy(2)(np.ones(2), np.ones(2), 1.0)[2]
     np.testing.assert_array_equal(result, [[[1], [1]], [[2], [2]]])
@@ -422,7 +422,7 @@ def test_nothing_is_kept_after_the_library_was_replaced(directory: Path, monkeyp
     imported = cache._sources()
     path = next(iter(imported))
     monkeypatch.setattr(cache, "_IMPORTED", {**imported, path: (0, 0, 0, 0)})
-    monkeypatch.setattr(compiled, "_drivers", libraries.Shared())
+    monkeypatch.setattr(compiled, "_drivers", libraries.Libraries())
     cache.source_fingerprint.cache_clear()
     try:
         assert cache.key("driver", 1) is None
@@ -439,7 +439,7 @@ MODULE = "define i64 @{0}(i64 %x) {{ ret i64 %x }}"
 def find(*functions: str, what: tuple[object, ...] | None = ("library",)) -> Library:
     """A library with one module for each function."""
     texts = [MODULE.format(name) for name in functions]
-    library, metadata = libraries.Pending("library", what, host(), lambda: (texts, dict(META)), *functions).library()
+    library, metadata = libraries.CompileJob("library", what, host(), lambda: (texts, dict(META)), *functions).library()
     assert metadata == META
     for name in functions:
         assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.address(name))(7) == 7

@@ -20,7 +20,7 @@ from tests.parity.functions import FUNCTIONS
 #: Between them, they have all kinds of loops.
 CHECKED = ("inverse_dynamics", "mass_matrix", "mass_matrix_inverse", "coriolis_matrix", "jacobian_dot_v")
 
-ARM = target.Target("aarch64-unknown-linux-gnu", "generic", "", 2)
+ARM = target.Processor("aarch64-unknown-linux-gnu", "generic", "", 2)
 
 
 @algorithm(q=("q",), x=("v",), y=("v",), z=("v",), outputs=("y", "z"))

@@ -19,7 +19,7 @@ from kinetree.engines.lower import lower
 from kinetree.engines.native import kernels
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.pipeline import simplified, variants_of
-from kinetree.engines.straight import Individual, Straight
+from kinetree.engines.straight import RobotKey, Straight
 from kinetree.engines.unroll import TooLongError, Unrolling
 from kinetree.errors import InputError, UnknownNameError, UnsupportedError
 from kinetree.recursion.algorithm import with_constants
@@ -107,7 +107,7 @@ def test_variants_are_not(fast: kt.Model) -> None:
 
 def test_populations_run_on_shared_code(fast: kt.Model, robot: kt.Model) -> None:
     """Their constants are inputs."""
-    assert straight.individual_of(with_constants(fast.energy.algorithm), fast.mechanism, ()) is None
+    assert straight.robot_key(with_constants(fast.energy.algorithm), fast.mechanism, ()) is None
     q, v, _ = state(robot)
     gravity = np.array([[0.0, 0.0, -9.81], [0.0, 0.0, -1.6]])
     for one, other in zip(*(each.population(gravity=gravity).energy(q[:2], v[:2]) for each in (fast, robot))):
@@ -252,8 +252,8 @@ def test_everything_that_code_depends_on_is_in_the_digest(fast: kt.Model) -> Non
         (mechanism, (replace(site, rows=(3, 4, 5)),)),
         (mechanism, (replace(site, part="near"),)),
     ]
-    assert len({Individual.of(*one).digest for one in different}) == len(different)
-    assert Individual.of(mechanism, ()) == Individual.of(arm().mechanism, ())
+    assert len({RobotKey.of(*one).digest for one in different}) == len(different)
+    assert RobotKey.of(mechanism, ()) == RobotKey.of(arm().mechanism, ())
 
 
 # Operations

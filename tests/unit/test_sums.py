@@ -11,7 +11,7 @@ import pytest
 import kinetree as kt
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.engines.accumulators import from_nothing
-from kinetree.engines.ir import Block, Loop, Op, Program, Store, walk
+from kinetree.engines.ir import Block, Op, Program, Store, TreeLoop, walk
 from kinetree.engines.machine import fma
 from kinetree.engines.pipeline import simplified, variants_of
 from kinetree.engines.places import Input, Output
@@ -23,7 +23,7 @@ from kinetree.recursion.tree import Tree
 def traced(formula: Callable[..., Any], count: int) -> Program:
     """A program with a loop whose body stores the value of a formula of the numbers of an input."""
     program = Program()
-    loop = Loop(Tree.scatter, None)
+    loop = TreeLoop(Tree.scatter, None)
     program.top.items.append(loop)
     program.current = loop.bodies["any",] = body = Block(program, program.top)
     loop.roles["any",] = ()

@@ -37,7 +37,7 @@ def tiers(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     monkeypatch.setattr(tiered, "_LARGE", 0)
     monkeypatch.setattr(kernels, "_made", kernels.Kernels)  # none that others have compiled
 
-    def slowly(text: str, chosen: target.Target) -> bytes:
+    def slowly(text: str, chosen: target.Processor) -> bytes:
         if "@kernel(" in text or "@part_" in text:
             go_on.wait(60)
         return compile_text(text, chosen)
@@ -181,7 +181,7 @@ def test_which_code_has_two_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unoptimised_code_stays_if_optimising_fails(
     tiers: threading.Event, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(text: str, _: target.Target) -> bytes:
+    def fail(text: str, _: target.Processor) -> bytes:
         raise RuntimeError("LLVM is tired")
 
     robot = MIXED.with_gravity([0.0, 1.0, 0.0])

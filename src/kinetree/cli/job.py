@@ -27,7 +27,7 @@ import numpy as np
 
 import kinetree as kt
 from kinetree.cli import chunks
-from kinetree.engines.dask import Blocks, Once, Operand, sample_of
+from kinetree.engines.dask import Blocks, DaskOperand, Once, sample_of
 from kinetree.engines.function import Function
 from kinetree.errors import InputError, UnknownNameError
 
@@ -167,7 +167,7 @@ def plan(
                 places += [(argument, frame) for frame in frames]
                 paths += [f"{argument}/{frame}" for frame in frames]
         arrays = [_array(name, data, group, path) for path in paths]
-    operands = [Operand(argument, array, ranks[argument] if key is None else 1)
+    operands = [DaskOperand(argument, array, ranks[argument] if key is None else 1)
                 for (argument, key), array in zip(places, arrays, strict=True)]  # fmt: skip
     sources = tuple(Source(path, len(operand.value.shape) > operand.rank) for path, operand in zip(paths, operands))
     blocks = Blocks(function, options, places)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kinetree.engines.ir import Block, Item, Loop, Op, Program, Store, walk
+from kinetree.engines.ir import Block, Item, Op, Program, Store, TreeLoop, walk
 from kinetree.engines.places import Field, Param, Role
 from kinetree.recursion.loops import Table
 
@@ -19,7 +19,7 @@ _Component = tuple[str, int]
 
 def sweep_direction(item: Item) -> str:
     """The direction of a loop from node to node without loops inside, "inward" or "outward"; empty for other items."""
-    if not isinstance(item, Loop) or not isinstance(item.loop, Table) or item.over is not None:
+    if not isinstance(item, TreeLoop) or not isinstance(item.loop, Table) or item.over is not None:
         return ""
     is_plain = all({Op, Store}.issuperset(map(type, body.items)) for body in item.blocks)
     return item.loop.direction if is_plain else ""
@@ -32,7 +32,7 @@ def from_nothing(program: Program) -> Program:
         program: The program, which is changed.
     """
     for item in program.top.items:
-        if isinstance(item, Loop) and sweep_direction(item) == "inward":
+        if isinstance(item, TreeLoop) and sweep_direction(item) == "inward":
             uses = _uses(program, item).items()
             if starts := {component: found for component, each in uses if (found := _starts(each)) is not None}:
                 _rewrite(item, starts)
@@ -51,7 +51,7 @@ class _Start(NamedTuple):
     constant: _Constant
 
 
-def _sums(loop: Loop) -> list[_Component]:
+def _sums(loop: TreeLoop) -> list[_Component]:
     """The components of fields to which the nodes of a sweep add terms at their parents."""
     added: dict[_Component, None] = {}
     for variant, body in loop.bodies.items():
@@ -70,7 +70,7 @@ class _Use(NamedTuple):
     is_early: bool
 
 
-def _uses(program: Program, loop: Loop) -> dict[_Component, list[_Use]]:
+def _uses(program: Program, loop: TreeLoop) -> dict[_Component, list[_Use]]:
     """Loads and stores outside a sweep of the components to which it adds."""
     found: dict[_Component, list[_Use]] = {component: [] for component in _sums(loop)}
     if not found:
@@ -118,7 +118,7 @@ def _constant(value: Op, role: Role) -> _Constant | None:
     return float(value.attr) if value.code == "const" else None
 
 
-def _rewrite(loop: Loop, starts: dict[_Component, list[_Start]]) -> None:
+def _rewrite(loop: TreeLoop, starts: dict[_Component, list[_Start]]) -> None:
     """Let sums start from nothing, and the nodes of a sweep add their constants to what they load."""
     stores: dict[Block, set[int]] = {}
     for block, store, _, _ in (start for each in starts.values() for start in each):

@@ -21,7 +21,7 @@ from kinetree.recursion.variants import WORLD_CLASS, Variants
 
 
 @dataclass
-class Row:
+class TableRow:
     """A role that is an entry in a row of a table, and the cells of the row that are known."""
 
     block: Block
@@ -32,7 +32,7 @@ class Row:
 
 
 @dataclass
-class Count:
+class LoopIndex:
     """A role that is an index of a loop."""
 
     index: Op
@@ -61,7 +61,7 @@ class Addressing:
         self.algorithm, self.variants, self.layout, self.known = algorithm, variants, layout, known
         self.target = Program()
         self.result = Lowered(self.target, layout, len(algorithm.inputs), len(algorithm.outputs))
-        self.found: dict[Role, Row | Count] = {}
+        self.found: dict[Role, TableRow | LoopIndex] = {}
         self.heads: dict[Block, int] = {}  # number of `cell` ops at the start of each block
         self.independent: Role | None = None
 
@@ -98,7 +98,7 @@ class Addressing:
         if role.classes == (WORLD_CLASS,):
             return self.fixed(0)
         found = self.found[role]
-        if isinstance(found, Count):
+        if isinstance(found, LoopIndex):
             if found.entity.identity(self.variants, what):
                 return found.index
             return self.cell(f"{found.entity.name}.{what}", found.index, what)
@@ -204,7 +204,7 @@ class Addressing:
         if not along:
             return Access(space, base, offset, note=note)
         found, what = self.found[along[0].role], along[0].what
-        if isinstance(found, Count) and not found.entity.identity(self.variants, what):
+        if isinstance(found, LoopIndex) and not found.entity.identity(self.variants, what):
             return Access(space, base, offset, stride, f"{found.entity.name}.{what}")
         return Access(space, base, offset, stride)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kinetree.engines.ir import Block, Loop, Op, Store
+from kinetree.engines.ir import Block, Op, Store, TreeLoop
 from kinetree.engines.layout import Layout
 from kinetree.engines.places import Field, Position, Role
 from kinetree.recursion.variants import WORLD_CLASS
 
 
-def alike(loop: Loop, variants: Mapping[int, tuple[Any, ...]], layout: Layout) -> dict[int, int]:
+def alike(loop: TreeLoop, variants: Mapping[int, tuple[Any, ...]], layout: Layout) -> dict[int, int]:
     """For each variant of a loop, by number, the first with the same body."""
     found: dict[int, int] = {}
     firsts: list[int] = []
@@ -35,7 +35,7 @@ class _Comparison:
         #: What roles and ops of the one body are in the other; those from outside are the same in both.
         self.other: dict[Role | Op, Role | Op | None] = {}
 
-    def bodies(self, one: Loop, variant: tuple[Any, ...], two: Loop, other: tuple[Any, ...]) -> bool:
+    def bodies(self, one: TreeLoop, variant: tuple[Any, ...], two: TreeLoop, other: tuple[Any, ...]) -> bool:
         """Whether bodies of two loops are the same."""
         for own, its in zip(one.roles[variant], two.roles[other], strict=True):
             both = (own.classes == (WORLD_CLASS,)) == (its.classes == (WORLD_CLASS,))

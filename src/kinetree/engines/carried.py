@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.engines.accumulators import sweep_direction
-from kinetree.engines.ir import Block, Item, Loop, Op, Program, Store, needed, walk
+from kinetree.engines.ir import Block, Item, Op, Program, Store, TreeLoop, needed, walk
 from kinetree.engines.places import Field, Role
 from kinetree.recursion.topology import WORLD
 from kinetree.recursion.variants import WORLD_CLASS
 from kinetree.spatial.value import Array
 
-#: A column of the table of nodes: `Relatives`.
+#: A column of the table of nodes: `SiblingFlags`.
 RELATIVES = "relatives of a node"
 #: A number of a node: where its record is.
 RECORD = "record"
@@ -42,7 +42,7 @@ def record_of(table: str, position: int) -> tuple[str, str]:
     return table, f"{position}.{RECORD}"
 
 
-class Relatives(IntFlag):
+class SiblingFlags(IntFlag):
     """When a node needs memory for what sweeps carry."""
 
     BEFORE = 1  # siblings have added to the parent before this node, tips to base
@@ -56,14 +56,14 @@ def relatives(rows: Sequence[Sequence[int]]) -> Array:
     numbers, of = np.arange(len(nodes)), parents - WORLD
     first, last = np.zeros((2, of.max(initial=0) + 1), dtype=int)
     last[of], first[of[::-1]] = numbers, numbers[::-1]
-    found: Array = (last[of] != numbers) * Relatives.BEFORE.value
-    found[first[of] != numbers] |= Relatives.AFTER.value
+    found: Array = (last[of] != numbers) * SiblingFlags.BEFORE.value
+    found[first[of] != numbers] |= SiblingFlags.AFTER.value
     apart = np.append(True, nodes[:-1] != parents[1:])[: len(nodes)]
-    found[np.isin(nodes, parents[apart])] |= Relatives.LATER_CHILDREN.value
+    found[np.isin(nodes, parents[apart])] |= SiblingFlags.LATER_CHILDREN.value
     return found
 
 
-class Carried(NamedTuple):
+class LoopCarried(NamedTuple):
     """What the nodes of a sweep pass to each other: components of fields, or their offsets in records.
 
     Attributes:
@@ -80,15 +80,15 @@ class Carried(NamedTuple):
     sums: frozenset[Any]
 
 
-NOTHING = Carried(0, frozenset(), frozenset(), frozenset())
+NOTHING = LoopCarried(0, frozenset(), frozenset(), frozenset())
 
 
-def carried(program: Program) -> dict[Loop, Carried]:
+def carried(program: Program) -> dict[TreeLoop, LoopCarried]:
     """What each sweep of a fused program carries, as components of fields."""
     found = {}
     accesses = [_Accesses(item) for item in program.top.items]
     for time, loop in enumerate(program.top.items):
-        if isinstance(loop, Loop) and accesses[time].direction:
+        if isinstance(loop, TreeLoop) and accesses[time].direction:
             taken = int(accesses[time].direction == "outward")
             made = _carried(loop, taken, accesses[:time], accesses[time + 1 :])
             if 0 < len(made.values) <= len(made.sums) + _MOST:
@@ -107,7 +107,7 @@ class _Accesses:
         self.loaded = {component for component, _, _ in self.loads}
 
 
-def _carried(loop: Loop, taken: int, before: Sequence[_Accesses], after: Sequence[_Accesses]) -> Carried:
+def _carried(loop: TreeLoop, taken: int, before: Sequence[_Accesses], after: Sequence[_Accesses]) -> LoopCarried:
     givers = [
         _Giver(body, loop.roles[variant][1 - taken])
         for variant, body in loop.bodies.items()
@@ -128,11 +128,11 @@ def _carried(loop: Loop, taken: int, before: Sequence[_Accesses], after: Sequenc
     values = {component for component in candidates if all(component in giver.stores for giver in givers)} | sums
     if not all(values & giver.stores.keys() for giver in givers):
         values = set()
-    return Carried(taken, *map(frozenset, (values, spent & values, sums & values)))
+    return LoopCarried(taken, *map(frozenset, (values, spent & values, sums & values)))
 
 
-def passed_only(program: Program, found: dict[Loop, Carried]) -> set[_Component]:
-    """Components that are in memory only at nodes with `Relatives.LATER_CHILDREN`.
+def register_only(program: Program, found: dict[TreeLoop, LoopCarried]) -> set[_Component]:
+    """Components that are in memory only at nodes with `SiblingFlags.LATER_CHILDREN`.
 
     Args:
         program: The fused program.
@@ -141,7 +141,7 @@ def passed_only(program: Program, found: dict[Loop, Carried]) -> set[_Component]
     sums = {component for one in found.values() for component in one.sums}
     passed = {component for one in found.values() if one.taken for component in one.spent} | sums
     for item in program.top.items:
-        one = found.get(item, NOTHING) if isinstance(item, Loop) else NOTHING
+        one = found.get(item, NOTHING) if isinstance(item, TreeLoop) else NOTHING
         here, accesses = one.spent if one.taken else one.sums, _Accesses(item)
         # the starts of sums are not stored
         stores = [store for store in accesses.stores if store[0] not in sums or not _is_nothing(store[-1].value)]

@@ -17,7 +17,7 @@ _was_enabled = False
 
 
 @contextmanager
-def paused() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Pause the collector inside a `with` block. It resumes when the last thread leaves its block."""
     global _pausing, _was_enabled
     with _lock:

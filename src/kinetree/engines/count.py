@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
-from kinetree.engines.ir import Block, Loop, Op, Program, blocks
+from kinetree.engines.ir import Block, Op, Program, TreeLoop, blocks
 from kinetree.engines.pipeline import simplified
 from kinetree.engines.places import Index, Role
-from kinetree.engines.straight import own_code
+from kinetree.engines.straight import specialized
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import Entity, number_of
 from kinetree.recursion.loops import IndexLoop, Table
@@ -74,7 +74,7 @@ def count(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site] = ()
         sites: The frames, if the algorithm takes any.
     """
     algorithm.require(mechanism)
-    own = own_code(algorithm, mechanism.at(sites), sites)
+    own = specialized(algorithm, mechanism.at(sites), sites)
     if own is not None:
         numbers = Counter[str]()
         for code, number in own.operations.items():
@@ -130,13 +130,13 @@ class _Runs:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
 
-    def of(self, loop: Loop) -> Counter[Block]:
+    def of(self, loop: TreeLoop) -> Counter[Block]:
         """Executions of the bodies of a loop and of its inner loops."""
         runs: Counter[Block] = Counter()
         self._loop(loop, {}, 1, runs)
         return runs
 
-    def _loop(self, loop: Loop, known: dict[Role, tuple[Entity, int]], times: int, runs: Counter[Block]) -> None:
+    def _loop(self, loop: TreeLoop, known: dict[Role, tuple[Entity, int]], times: int, runs: Counter[Block]) -> None:
         data, over = loop.loop, WORLD if loop.over is None else known[loop.over][1]
         bounds = (None if bound is None else self._number(bound, known) for bound in (loop.start, loop.stop))
         visited = data.visits(self.setup, over, *bounds)

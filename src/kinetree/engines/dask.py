@@ -73,7 +73,7 @@ class Blocks(Once):
         return tuple(result) if isinstance(result, tuple) else np.asarray(result)
 
 
-class Operand(NamedTuple):
+class DaskOperand(NamedTuple):
     """An argument that is an array.
 
     Attributes:
@@ -105,21 +105,21 @@ def call(function: Any, given: Mapping[str, Any], ranks: Mapping[str, int], out:
     if out is not None:
         raise InputError(f"{name}: a lazy result cannot be written to out=; store it with dask.array.store or to_zarr")
     places: list[Place] = []
-    operands: list[Operand] = []
+    operands: list[DaskOperand] = []
     for argument, value in given.items():
         if isinstance(value, Mapping) and not hasattr(value, "__dask_graph__"):
             places += [(argument, key) for key in value]
-            operands += [Operand(f"the wrench on {key!r}", each, 1) for key, each in value.items()]
+            operands += [DaskOperand(f"the wrench on {key!r}", each, 1) for key, each in value.items()]
         elif argument in ranks:
             places.append((argument, None))
-            operands.append(Operand(argument, value, ranks[argument]))
+            operands.append(DaskOperand(argument, value, ranks[argument]))
     blocks = Blocks(function, given, places)
     if any(arguments.is_xarray(operand.value) for operand in operands):
         return _named(name, blocks, [_with_names(name, operand) for operand in operands])
     return _lazy(name, blocks, [_array(name, operand) for operand in operands])
 
 
-def _lazy(name: str, blocks: Blocks, operands: Sequence[Operand]) -> Any:
+def _lazy(name: str, blocks: Blocks, operands: Sequence[DaskOperand]) -> Any:
     """The result for arrays of Dask and NumPy."""
     from dask.array import apply_gufunc
 
@@ -141,7 +141,7 @@ def _lazy(name: str, blocks: Blocks, operands: Sequence[Operand]) -> Any:
     return _like(sample, made) if isinstance(sample, tuple) else made
 
 
-def sample_of(blocks: Blocks, operands: Sequence[Operand]) -> Any:
+def sample_of(blocks: Blocks, operands: Sequence[DaskOperand]) -> Any:
     """The result for a batch of no samples; raises for what the function does not accept.
 
     Args:
@@ -168,7 +168,7 @@ def _like(sample: tuple[Any, ...], parts: Any) -> Any:
     return tuple(parts) if type(sample) is tuple else type(sample)(*parts)
 
 
-def _array(name: str, operand: Operand) -> Operand:
+def _array(name: str, operand: DaskOperand) -> DaskOperand:
     """The operand as an array of Dask or NumPy; other collections are refused."""
     value = operand.value
     if not arguments.is_lazy(value):
@@ -196,7 +196,7 @@ def _dask_array(what: str) -> Any:
     return Array
 
 
-def _aligned(operands: Sequence[Operand], cores: Sequence[Sequence[str]]) -> list[Any]:
+def _aligned(operands: Sequence[DaskOperand], cores: Sequence[Sequence[str]]) -> list[Any]:
     """The arrays with the same chunks along batch axes, and with a single chunk along the axes of one sample."""
     from dask.array.core import unify_chunks
 
@@ -211,7 +211,7 @@ def _aligned(operands: Sequence[Operand], cores: Sequence[Sequence[str]]) -> lis
     return list(arrays)
 
 
-def _with_names(name: str, operand: Operand) -> Operand:
+def _with_names(name: str, operand: DaskOperand) -> DaskOperand:
     """The operand as a DataArray; arrays without names may be single samples only."""
     from xarray import DataArray
 
@@ -231,7 +231,7 @@ def _with_names(name: str, operand: Operand) -> Operand:
     return operand._replace(value=DataArray(array, dims=[f"{operand.name}_{axis}" for axis in range(array.ndim)]))
 
 
-def _named(name: str, blocks: Blocks, operands: Sequence[Operand]) -> Any:
+def _named(name: str, blocks: Blocks, operands: Sequence[DaskOperand]) -> Any:
     """The result for DataArrays: batch axes are matched by name, the last axes are those of one sample."""
     from xarray import apply_ufunc
 

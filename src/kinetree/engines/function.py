@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from kinetree.engines import arguments
-from kinetree.engines.collector import paused
+from kinetree.engines.collector import gc_paused
 from kinetree.engines.count import Count, count
 from kinetree.engines.formats import format_of
 from kinetree.engines.interpreted import Interpreted
@@ -229,7 +229,7 @@ class Function(Gate, Generic[P, R]):
 
     def _bind(self, sites: tuple[Site, ...], algorithm: Algorithm, single: bool) -> Compiled | Interpreted:
         key = algorithm, sites, single
-        with self._lock, paused():  # tables of a large robot are made from millions of objects
+        with self._lock, gc_paused():  # tables of a large robot are made from millions of objects
             bound = self._bound.get(key)
             if bound is None:
                 algorithm.require(self.mechanism, self.name)

@@ -11,7 +11,7 @@ import numpy as np
 from kinetree.engines.layout import Tables
 from kinetree.engines.machine import Machine
 from kinetree.engines.pipeline import lowered, variants_of
-from kinetree.engines.straight import own_code
+from kinetree.engines.straight import specialized
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
@@ -29,7 +29,7 @@ def run(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], input
     Returns:
         One array per output.
     """
-    variants, own = variants_of(algorithm, mechanism, sites), own_code(algorithm, mechanism, sites)
+    variants, own = variants_of(algorithm, mechanism, sites), specialized(algorithm, mechanism, sites)
     program = lowered(algorithm, variants) if own is None else own.lowered
     tables = Tables(algorithm, variants, mechanism, sites, program.metadata)
     sizes = algorithm.sizes(mechanism, sites)

@@ -215,7 +215,7 @@ class Store(NamedTuple):
 
 
 @dataclass(eq=False)
-class Loop:
+class TreeLoop:
     """A loop of a traced program.
 
     Attributes:
@@ -308,7 +308,7 @@ class Switch:
 
 
 @dataclass(eq=False)
-class Part:
+class Segment:
     """A block of straight-line code that uses no op of other parts, only constants."""
 
     body: Block
@@ -337,7 +337,7 @@ class Block:
             block = block.outer
 
 
-Item = Op | Store | Loop | For | Follow | Switch | Part
+Item = Op | Store | TreeLoop | For | Follow | Switch | Segment
 
 
 #: What an operation on given arguments can be replaced by in a program's current block, or None.
@@ -374,9 +374,9 @@ class Program:
             block.items.clear()
 
     @staticmethod
-    def inner(block: Block) -> list[Loop]:
+    def inner(block: Block) -> list[TreeLoop]:
         """The loops of a block."""
-        return [item for item in block.items if isinstance(item, Loop)]
+        return [item for item in block.items if isinstance(item, TreeLoop)]
 
     def lift(self, value: Any) -> Op:
         """A number or an op, as an op that is usable in the current block."""

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
-from kinetree.engines.collector import paused
+from kinetree.engines.collector import gc_paused
 from kinetree.engines.locks import Lock
 
 Made = TypeVar("Made")
@@ -22,7 +22,7 @@ Made = TypeVar("Made")
 LIVE, PACKED = 40_000, 256
 
 
-class Kept(Generic[Made]):
+class ProgramCache(Generic[Made]):
     """What a function of hashable arguments returned for the last arguments: some as it is, 256 packed.
 
     Args:
@@ -66,5 +66,5 @@ class Kept(Generic[Made]):
 
 
 def _unpacked(packed: bytes) -> Any:
-    with paused():
+    with gc_paused():
         return pickle.loads(zlib.decompress(packed))  # noqa: S301 - packed above

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.c99.source import Exported, Source
+from kinetree.engines.c99.source import CSource, Exported
 from kinetree.engines.formats import format_named
 from kinetree.engines.function import Function
 from kinetree.errors import InputError
@@ -43,7 +43,7 @@ class KernelFunction(Function[..., Any]):
         outputs = results if isinstance(results, tuple) else (results,)
         run = Exported("run", self.algorithm, (), text, (inputs, outputs))
         told = [f"{self.name}: {text}", "", "Written by Kinetree. To change it, export it again."]
-        return Source(self.name, self.mechanism, [run], told, []).write(directory)
+        return CSource(self.name, self.mechanism, [run], told, []).write(directory)
 
     def __reduce__(self) -> tuple[Any, ...]:
         module, name, kernel = self.algorithm.run.__module__, self.name, self.algorithm

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines import angles as angle
-from kinetree.engines.carried import RECORD, RELATIVES, Carried, Relatives, passed_only, relatives
-from kinetree.engines.ir import Block, Loop, Program, walk
-from kinetree.engines.lives import Component, Life, guarded, lives_of, place_of
+from kinetree.engines.carried import RECORD, RELATIVES, LoopCarried, SiblingFlags, register_only, relatives
+from kinetree.engines.ir import Block, Program, TreeLoop, walk
+from kinetree.engines.lives import Component, LiveRange, extended, live_ranges, place_of
 from kinetree.engines.places import ArrayEntry
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import FRAME, INDICES, numbers_of
@@ -39,7 +39,7 @@ class Layout:
     Attributes:
         fields: Offset of (class of node, field, component).
         records: Length of a record of each class.
-        passing: The same without the fields that few nodes need, if sweeps carry them (`carried.passed_only`).
+        passing: The same without the fields that few nodes need, if sweeps carry them (`carried.register_only`).
         arrays: For each of the tree's arrays, its dimensions and the position of each component that is used. If rows
             are only passed from parents to children, one row per depth suffices: nodes are visited depth first, so a
             parent's row stays intact while its subtree is visited.
@@ -51,7 +51,7 @@ class Layout:
     arrays: list[tuple[tuple[str, ...], dict[int, int]]]
 
     @classmethod
-    def of(cls, program: Program, variants: Variants, passed: dict[Loop, Carried]) -> Layout:
+    def of(cls, program: Program, variants: Variants, passed: dict[TreeLoop, LoopCarried]) -> Layout:
         """Lay out a program's memory.
 
         A field has one offset in all classes, so that one loop body can serve several. Fields that are never in use at
@@ -71,9 +71,9 @@ class Layout:
                 positions = arrays[place.number][1]
                 positions.setdefault(place.component, len(positions))
         inner = {kind.name for kind, parent in variants.nodes if parent != WORLD_CLASS}
-        few = passed_only(program, passed)
-        lives = lives_of(program)
-        offsets = _offsets(guarded(lives, program, passed), inner, few)
+        few = register_only(program, passed)
+        lives = live_ranges(program)
+        offsets = _offsets(extended(lives, program, passed), inner, few)
         classes = (WORLD_CLASS, *(kind.name for kind, _ in variants.nodes))
 
         def lengths(left_out: Collection[Component]) -> dict[str, int]:
@@ -87,7 +87,9 @@ class Layout:
         return cls(fields, lengths(()), lengths(few), arrays)
 
 
-def _offsets(lives: dict[Component, dict[str, Life]], inner: set[str], few: set[Component]) -> dict[Component, int]:
+def _offsets(
+    lives: dict[Component, dict[str, LiveRange]], inner: set[str], few: set[Component]
+) -> dict[Component, int]:
     """Offsets of fields in records.
 
     Those of classes that may have many nodes come first, and of these, those that all nodes have in memory, so that
@@ -106,8 +108,8 @@ def _offsets(lives: dict[Component, dict[str, Life]], inner: set[str], few: set[
         return not many, key in few, -many, -max(life.last for life in lives[key].values())
 
     found: dict[tuple[str, int], int] = {}
-    taken: dict[tuple[str, int], list[Life]] = {}  # in a class, at an offset
-    free: dict[tuple[tuple[str, Life], ...], int] = {}  # fields with equal lives need not search from the start
+    taken: dict[tuple[str, int], list[LiveRange]] = {}  # in a class, at an offset
+    free: dict[tuple[tuple[str, LiveRange], ...], int] = {}  # fields with equal lives need not search from the start
     for key in sorted(lives, key=place):
         own = tuple(lives[key].items())
         offset = free.get(own, 0)
@@ -124,7 +126,7 @@ def _handed_down(program: Program, number: int) -> bool:
     loops = [
         item.loop
         for item in program.top.items
-        if isinstance(item, Loop)
+        if isinstance(item, TreeLoop)
         and any(_row(place, number) not in (None, WORLD_CLASS) for body in item.blocks for place in _places(body))
     ]
     return [loop.direction if isinstance(loop, Table) else "" for loop in loops] == ["outward"]
@@ -187,7 +189,7 @@ class Tables:
         nodes, metadata = self.setup.nodes, self.metadata
         lengths = self.lengths("records")
         if carrying and metadata["passing"] != metadata["records"]:
-            lengths = np.where(self._relatives & Relatives.LATER_CHILDREN, lengths, self.lengths("passing"))
+            lengths = np.where(self._relatives & SiblingFlags.LATER_CHILDREN, lengths, self.lengths("passing"))
         starts = np.cumsum(np.append(metadata["records"][WORLD_CLASS], lengths))
         self._record_of |= zip(nodes, starts.tolist(), strict=False)
         return int(starts[-1])

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from kinetree.engines.accumulators import sweep_direction
-from kinetree.engines.addressing import Addressing, Count, Row, bases
+from kinetree.engines.addressing import Addressing, LoopIndex, TableRow, bases
 from kinetree.engines.alike import alike
-from kinetree.engines.carried import RELATIVES, Carried, carried, record_of
-from kinetree.engines.ir import Access, Block, Follow, For, Loop, Op, Place, Program, Store, Switch
+from kinetree.engines.carried import RELATIVES, LoopCarried, carried, record_of
+from kinetree.engines.ir import Access, Block, Follow, For, Op, Place, Program, Store, Switch, TreeLoop
 from kinetree.engines.layout import Layout
 from kinetree.engines.lowered import Lowered
 from kinetree.engines.places import ArrayEntry, Field, Output, Position, Role
@@ -73,7 +73,7 @@ class _Lowering(Addressing):
                 place = item.place
                 if isinstance(place, Field) and place.role.exact and (place.name, place.component) in self.sums:
                     self.result.starts.append(made_store)
-            elif isinstance(item, Loop):
+            elif isinstance(item, TreeLoop):
                 self.loop(item)
                 self.target.current = new
 
@@ -86,7 +86,7 @@ class _Lowering(Addressing):
 
     # Loops
 
-    def loop(self, loop: Loop) -> None:
+    def loop(self, loop: TreeLoop) -> None:
         """Lower a loop of any shape."""
         data = loop.loop
         if isinstance(data, Table):
@@ -104,10 +104,10 @@ class _Lowering(Addressing):
             outer, index = self.target.current, self.index()
             start = self.of_over(loop, "start") if loop.start is None else self.number(loop.start)
             self.column(data.name, "next")
-            self.found[loop.roles[()][0]] = Count(index, data.index)
+            self.found[loop.roles[()][0]] = LoopIndex(index, data.index)
             outer.items.append(Follow(index, start, data.name, self.inside(loop.bodies[()], outer)))
 
-    def range(self, loop: Loop, data: Range[Any]) -> None:
+    def range(self, loop: TreeLoop, data: Range[Any]) -> None:
         """Lower a loop over a range."""
         bounded = "start" in data.bounds
         if loop.start is None:
@@ -121,11 +121,11 @@ class _Lowering(Addressing):
             stop = self.number(loop.stop)
         self.contiguous(loop, data, start, stop, data.backwards)
 
-    def contiguous(self, loop: Loop, data: IndexLoop[Any], start: Op, stop: Op, backwards: bool = False) -> None:
+    def contiguous(self, loop: TreeLoop, data: IndexLoop[Any], start: Op, stop: Op, backwards: bool = False) -> None:
         """Lower a loop over consecutive indices."""
         outer, index, (role,), body = self.target.current, self.index(), loop.roles[()], loop.bodies[()]
         independent = _independent(body, role) and not self.adds_to_shared(body, role, data.index)
-        self.found[role] = Count(index, data.index)
+        self.found[role] = LoopIndex(index, data.index)
         self.independent = role if independent else None
         inside = self.inside(body, outer)
         outer.items.append(For(index, start, stop, inside, backwards, independent=independent, note=data.name))
@@ -137,7 +137,7 @@ class _Lowering(Addressing):
         read = [item.attr for item in body.items if isinstance(item, Op) and item.code == "load"]
         return any(shared.intersection(bases(place)) for place in read if isinstance(place, (Output, ArrayEntry)))
 
-    def table(self, loop: Loop, data: Table[Any]) -> None:
+    def table(self, loop: TreeLoop, data: Table[Any]) -> None:
         """Lower a loop over rows, with a switch to the body of the row's variant; equal bodies are lowered once."""
         outer, row, source = self.target.current, self.index(), data.source
         numbers = {variant: i for i, variant in enumerate(source.cases(self.variants))}
@@ -161,7 +161,7 @@ class _Lowering(Addressing):
             variant = filled[number]
             cases[number] = block = body if single else Block(self.target, body)
             for position, role in enumerate(loop.roles[variant]):
-                self.found[role] = Row(block, source.name, row, position)
+                self.found[role] = TableRow(block, source.name, row, position)
             self.block(loop.bodies[variant], block)
             if sweep_direction(loop):
                 _set_late(block, record_of(source.name, 0))
@@ -172,7 +172,7 @@ class _Lowering(Addressing):
         passed_on = self.passed_on(loop, source.name)
         outer.items.append(For(row, start, stop, body, data.backwards, carried=passed_on, note=data.name))
 
-    def passed_on(self, loop: Loop, table: str) -> Carried | None:
+    def passed_on(self, loop: TreeLoop, table: str) -> LoopCarried | None:
         """What a sweep carries, by offsets in records."""
         found = self.carried.get(loop)
         if found is None:
@@ -183,9 +183,9 @@ class _Lowering(Addressing):
             self.column(*record_of(table, position))
         offsets = {(name, component): offset for (_, name, component), offset in self.layout.fields.items()}
         taken, *parts = found
-        return Carried(taken, *(frozenset(offsets[component] for component in part) for part in parts))
+        return LoopCarried(taken, *(frozenset(offsets[component] for component in part) for part in parts))
 
-    def of_over(self, loop: Loop, what: str) -> Op:
+    def of_over(self, loop: TreeLoop, what: str) -> Op:
         """A number of the entity that a loop is over."""
         if loop.over is None:
             raise AssertionError(f"{loop.loop.name} is not an inner loop")
@@ -217,7 +217,7 @@ def _text(key: Any) -> str:
 
 def _independent(body: Block, index: Role) -> bool:
     """Whether iterations are independent: no inner loop, and no index accesses another's places."""
-    if any(isinstance(item, Loop) for item in body.items):
+    if any(isinstance(item, TreeLoop) for item in body.items):
         return False
     stored: list[Any] = [item.place for item in body.items if isinstance(item, Store)]
     loaded: list[Any] = [item.attr for item in body.items if isinstance(item, Op) and item.code == "load"]

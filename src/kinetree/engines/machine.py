@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines.elementary import SineCosine
-from kinetree.engines.ir import Access, Block, Follow, For, Op, Part, Store, Switch
+from kinetree.engines.ir import Access, Block, Follow, For, Op, Segment, Store, Switch
 from kinetree.engines.layout import Tables
 from kinetree.spatial.value import Array
 
@@ -51,7 +51,7 @@ class Machine:
                     self.values[item.index] = number
                     self.block(item.body)
                     number = int(self.cells[item.table][0][number, 0])
-            elif isinstance(item, Part):
+            elif isinstance(item, Segment):
                 self.block(item.body)
             elif isinstance(item, Switch) and self.values[item.value] in item.cases:
                 self.block(item.cases[self.values[item.value]])

@@ -8,11 +8,11 @@ from functools import lru_cache
 
 from kinetree.engines.angles import angles
 from kinetree.engines.checks import verify
-from kinetree.engines.collector import paused
+from kinetree.engines.collector import gc_paused
 from kinetree.engines.hoist import hoist
 from kinetree.engines.identity import identity, is_own_kind
 from kinetree.engines.ir import Program
-from kinetree.engines.kept import Kept
+from kinetree.engines.kept import ProgramCache
 from kinetree.engines.lower import lower
 from kinetree.engines.lowered import Lowered
 from kinetree.engines.simplify import fuse, simplify
@@ -42,14 +42,14 @@ def simplified(algorithm: Algorithm, variants: Variants) -> Program:
 
     The package's own algorithms are known to keep the rules of the tree language: its tests check each of them.
     """
-    with paused():
+    with gc_paused():
         return simplify(trace(algorithm, variants, checked=not is_own(algorithm, variants)))
 
 
 @lru_cache(maxsize=2)
 def fused(algorithm: Algorithm, variants: Variants) -> Program:
     """The simplified program with fused multiply-adds: the same for all mechanisms."""
-    with paused():
+    with gc_paused():
         return fuse(simplified(algorithm, variants))
 
 
@@ -63,7 +63,7 @@ def lowered(algorithm: Algorithm, variants: Variants, known: Callable[[str], int
     """
     if known is None:
         return _lowered.get(algorithm, variants)
-    with paused():
+    with gc_paused():
         return _lower(fused(algorithm, variants), algorithm, variants, known)
 
 
@@ -79,7 +79,7 @@ def _lower(
 
 
 def _for_all(algorithm: Algorithm, variants: Variants) -> Lowered:
-    with paused():
+    with gc_paused():
         program = fuse(simplified(algorithm, variants))
         made = _lower(program, algorithm, variants)
         program.discard()
@@ -87,4 +87,4 @@ def _for_all(algorithm: Algorithm, variants: Variants) -> Lowered:
 
 
 # The same for all lane widths and formats, which are often needed one after another with other functions in between.
-_lowered: Kept[Lowered] = Kept(_for_all, lambda made: made.length)
+_lowered: ProgramCache[Lowered] = ProgramCache(_for_all, lambda made: made.length)

@@ -14,7 +14,7 @@ import numpy as np
 
 from kinetree.engines.checks import canonical
 from kinetree.engines.fold import RULES
-from kinetree.engines.ir import Block, Loop, Op, Place, Program, Store
+from kinetree.engines.ir import Block, Op, Place, Program, Store, TreeLoop
 from kinetree.engines.places import ArrayEntry, Index, Output, Role
 from kinetree.engines.symbolic import SymbolicCell
 from kinetree.errors import ContractError
@@ -97,7 +97,7 @@ class Recorder:
     # Bodies of loops
 
     def run(
-        self, loop: Loop, variants: Sequence[tuple[Any, ...]], roles: Callable[[tuple[Any, ...]], Any]
+        self, loop: TreeLoop, variants: Sequence[tuple[Any, ...]], roles: Callable[[tuple[Any, ...]], Any]
     ) -> Iterator[Any]:
         """Trace the body of a loop for each variant."""
         program = self.program

@@ -20,7 +20,7 @@ from math import sqrt
 import numpy as np
 
 from kinetree.engines.checks import verify
-from kinetree.engines.collector import paused
+from kinetree.engines.collector import gc_paused
 from kinetree.engines.identity import identity
 from kinetree.engines.ir import Block, Op
 from kinetree.engines.lane_tables import LaneTables
@@ -48,7 +48,7 @@ _GAIN = 1.15
 
 
 @dataclass(frozen=True)
-class Individual:
+class RobotKey:
     """A mechanism and the frames of a call, compared by their structure and numbers.
 
     Attributes:
@@ -62,7 +62,7 @@ class Individual:
     sites: tuple[Site, ...] = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, mechanism: Mechanism, sites: Sequence[Site]) -> Individual:
+    def of(cls, mechanism: Mechanism, sites: Sequence[Site]) -> RobotKey:
         """A mechanism and frames, with their digest."""
         kinds = [kind.name for kind in mechanism.kinds]
         frames = [(site.node, site.rows, site.part) for site in sites]
@@ -109,7 +109,7 @@ class Specialization:
         return f"{'straight-line' if self.straight else 'shared'} code: {self.reason}"
 
 
-def straight(algorithm: Algorithm, variants: Variants, individual: Individual) -> Straight:
+def straight(algorithm: Algorithm, variants: Variants, individual: RobotKey) -> Straight:
     """The straight-line code of an algorithm that was chosen to have some."""
     made = _straight(algorithm, variants, individual)
     if made is None:
@@ -118,10 +118,10 @@ def straight(algorithm: Algorithm, variants: Variants, individual: Individual) -
 
 
 @lru_cache(maxsize=2)
-def _straight(algorithm: Algorithm, variants: Variants, individual: Individual) -> Straight | None:
+def _straight(algorithm: Algorithm, variants: Variants, individual: RobotKey) -> Straight | None:
     """The straight-line code of an algorithm for one robot; None if it would be too long."""
     mechanism, sites = individual.mechanism, individual.sites
-    with paused():
+    with gc_paused():
         program = simplified(algorithm, variants)
         shared = lower(program, algorithm, variants)
         shared.sweeps = sweeps(shared.program, shared.layout, shared.tables)
@@ -147,7 +147,7 @@ def _operations(block: Block) -> Counter[str]:
     return found
 
 
-def individual_of(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> Individual | None:
+def robot_key(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> RobotKey | None:
     """The robot, if an algorithm runs on code of its own there; None if it runs on shared code.
 
     Args:
@@ -157,14 +157,14 @@ def individual_of(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Si
     """
     if not mechanism.specialized or algorithm.constants is not None:
         return None
-    individual = Individual.of(mechanism, sites)
+    individual = RobotKey.of(mechanism, sites)
     chosen = _chosen(algorithm, variants_of(algorithm, mechanism, sites), individual, mechanism.specialized)
     return individual if chosen.straight else None
 
 
-def own_code(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> Straight | None:
+def specialized(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> Straight | None:
     """The straight-line code on which an algorithm runs; None if it runs on shared code."""
-    individual = individual_of(algorithm, mechanism, sites)
+    individual = robot_key(algorithm, mechanism, sites)
     return None if individual is None else straight(algorithm, variants_of(algorithm, mechanism, sites), individual)
 
 
@@ -180,12 +180,12 @@ def specialization(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[S
     mechanism = mechanism.at(sites)
     if not mechanism.specialized:
         return Specialization(False, None, None, "the robot is not specialized; see compile(specialize=True)")
-    individual = Individual.of(mechanism, sites)
+    individual = RobotKey.of(mechanism, sites)
     return _chosen(algorithm, variants_of(algorithm, mechanism, sites), individual, mechanism.specialized)
 
 
 @lru_cache(maxsize=1024)
-def _chosen(algorithm: Algorithm, variants: Variants, individual: Individual, aim: str) -> Specialization:
+def _chosen(algorithm: Algorithm, variants: Variants, individual: RobotKey, aim: str) -> Specialization:
     """The choice, from the cache on disk or made now."""
     name = None
     if is_own(algorithm, variants):

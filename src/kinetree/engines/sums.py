@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kinetree.engines.ir import Block, Item, Loop, Op, Program, Store
+from kinetree.engines.ir import Block, Item, Op, Program, Store, TreeLoop
 from kinetree.engines.places import Field
 
 #: Cycles until a result can be used, on current processors; one if not given.
@@ -42,9 +42,9 @@ def arrange(program: Program) -> Program:
     for item in program.top.items:
         if isinstance(item, Op):
             item.note = _EARLY
-        elif isinstance(item, Loop):
+        elif isinstance(item, TreeLoop):
             inside = [inner for body in item.blocks for inner in body.items]
-            if any(isinstance(inner, Loop) for inner in inside):
+            if any(isinstance(inner, TreeLoop) for inner in inside):
                 continue
             stored = [inner.place for inner in inside if isinstance(inner, Store)]
             passed_on = {place.name for place in stored if isinstance(place, Field)}

@@ -27,7 +27,7 @@ _COSTS = {"const": 0, "sin": 10, "cos": 10, "div": 4, "sqrt": 4}
 
 
 @dataclass(frozen=True)
-class Body:
+class SweepBody:
     """A body of a sweep.
 
     Attributes:
@@ -58,7 +58,7 @@ class Sweeps:
         uniform: The other columns.
     """
 
-    bodies: dict[Block, Body]
+    bodies: dict[Block, SweepBody]
     frames: list[Block]
     each: list[str]
     uniform: list[str]
@@ -111,7 +111,7 @@ class _Analysis:
     def __init__(self, program: Program) -> None:
         self.each: dict[str, None] = {}
         self.uniform: dict[str, None] = {}
-        self.bodies: dict[Block, Body] = {}
+        self.bodies: dict[Block, SweepBody] = {}
         self.frames: list[Block] = []
         self.seen: set[Any] = set()
         for item in program.top.items:
@@ -217,7 +217,7 @@ def _place(access: Any) -> tuple[Any, ...]:
     return access.space, access.base, access.offset
 
 
-def _body(block: Block, variants: list[int], row: Op) -> Body:
+def _body(block: Block, variants: list[int], row: Op) -> SweepBody:
     """Find what a body reads from its node's parent, and what it adds to it."""
     stores = [item for item in block.items if isinstance(item, Store) and _of_parent(item.place)]
     places = {_place(store.place) for store in stores}
@@ -241,7 +241,7 @@ def _body(block: Block, variants: list[int], row: Op) -> Body:
             operands |= {a: None for a in item.args if a not in adding and a.code != "const"}
     loaded = [_place(op.attr) for op in ops if op.code == "load"]
     _require(len(loaded) == len(places) == len(stores))
-    return Body(variants, row, list(reads.values()), ops, stores, list(operands))
+    return SweepBody(variants, row, list(reads.values()), ops, stores, list(operands))
 
 
 def _arithmetic(block: Block) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.ir import Loop, Program
+from kinetree.engines.ir import Program, TreeLoop
 from kinetree.engines.places import Input, Output, Param, Position, Role, Uniform
 from kinetree.engines.recorder import Recorder
 from kinetree.engines.symbolic import (
@@ -50,7 +50,7 @@ class TracedTree(Recorder, Tree):
         self.rigid_multibody = all(kind.rigid_multibody for kind in self._kinds.values())
 
     def visit(self, loop: LoopData[Any], over: Any, start: Index | None, stop: Index | None = None) -> Iterator[Any]:
-        made = Loop(loop, over, start, stop)
+        made = TreeLoop(loop, over, start, stop)
         if isinstance(loop, Table):
             return self._visit_table(loop, made)
         if not isinstance(loop, IndexLoop) or not loop.index.exists(self.variants):
@@ -59,7 +59,7 @@ class TracedTree(Recorder, Tree):
         made.roles[()] = (role,)
         return self.run(made, [()], lambda _: index.of(self, role))
 
-    def _visit_table(self, loop: Table[Any], made: Loop) -> Iterator[Any]:
+    def _visit_table(self, loop: Table[Any], made: TreeLoop) -> Iterator[Any]:
         if loop.direction and self.program.current is not self.program.top:
             refuse("loops over nodes cannot be nested")
         if loop.over is None:

@@ -27,7 +27,7 @@ _LONGEST = 1000
 _DETAILS = re.compile(r",? line \d+, column \d+.*|, (?:try|use) XML_PARSE_HUGE(?: option)?", re.DOTALL)
 
 
-class _Own(threading.local):
+class _OwnParser(threading.local):
     """A parser for each thread, which is used again: making one takes half as long as parsing a small file."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class _Own(threading.local):
         )
 
 
-_own = _Own()
+_own = _OwnParser()
 
 
 class Document:

@@ -17,7 +17,7 @@ from kinetree.loading.diagnostics import Diagnostics
 from kinetree.loading.document import Document, Element
 from kinetree.loading.options import Options
 from kinetree.loading.poses import composed, inverted, report_snapped, turned, turned_inertia
-from kinetree.loading.sdf_frames import MODEL, Frames, read_pose
+from kinetree.loading.sdf_frames import MODEL, SdfFrames, read_pose
 from kinetree.loading.source import Source, clipped
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
@@ -85,7 +85,7 @@ def load_sdf(source: Source, options: Options, diagnostics: Diagnostics) -> Mode
         raise document.error(nested, f"<{nested.tag}> in <model> is not read; {_FLATTEN}")
     if (model.findtext("static") or "").strip() in ("true", "1"):
         diagnostics.add("not read", "<static>: joints of the model move", model.sourceline)
-    frames = Frames(document, model)
+    frames = SdfFrames(document, model)
     if len(frames.links) > _MOST:
         raise document.error(model, f"has more than {_MOST} links; split the file")
     links = {link.get("name"): _link(document, link) for link in model.iterchildren("link")}
@@ -143,7 +143,7 @@ def _link(document: Document, element: Element) -> BodySpec:
 
 
 def _add_joint(
-    document: Document, element: Element, frames: Frames, links: dict[str, BodySpec], joints: dict[str, JointSpec]
+    document: Document, element: Element, frames: SdfFrames, links: dict[str, BodySpec], joints: dict[str, JointSpec]
 ) -> None:
     """Add a joint. If it is not at the child's origin, it moves a massless link to which the child is fixed."""
     name, given = document.text(element, "name"), document.text(element, "type")
@@ -191,7 +191,7 @@ def _fix(joints: dict[str, JointSpec], name: str, line: int | None, parent: str,
     joints[name] = JointSpec.fixed(name, parent, child, pose, line)
 
 
-def _axis(document: Document, axis: Element, frames: Frames, child: Pose) -> tuple[float, ...]:
+def _axis(document: Document, axis: Element, frames: SdfFrames, child: Pose) -> tuple[float, ...]:
     """A unit axis in the child's frame."""
     parts = document.parts(axis, _AXIS_PARTS, _PASSED_OVER["axis"])
     xyz = parts.get("xyz")
@@ -265,7 +265,7 @@ def _mimic(document: Document, axis: Element) -> Mimic | None:
 
 
 def _add_frame(
-    document: Document, element: Element, frames: Frames, links: dict[str, BodySpec], joints: dict[str, JointSpec]
+    document: Document, element: Element, frames: SdfFrames, links: dict[str, BodySpec], joints: dict[str, JointSpec]
 ) -> None:
     """Add a frame, as a link without mass."""
     name = element.get("name")
@@ -279,7 +279,7 @@ def _add_frame(
 def _place_roots(
     document: Document,
     model: Element,
-    frames: Frames,
+    frames: SdfFrames,
     links: dict[str, BodySpec],
     joints: dict[str, JointSpec],
     options: Options,

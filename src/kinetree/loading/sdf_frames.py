@@ -39,7 +39,7 @@ def read_pose(document: Document, element: Element | None) -> Pose:
     return pose_at(angles_rotation(document, element, written, angles), numbers[:3])
 
 
-class Frames:
+class SdfFrames:
     """Poses of links, joints and frames in the model's frame.
 
     Args:

@@ -25,7 +25,7 @@ from kinetree.model.loop import Loop
 from kinetree.model.merging import merged_poses
 from kinetree.model.node import JointedBody
 from kinetree.model.node_constants import NONE, NodeDraft, constants_of, inertias_of, jointed_kind, stacked, transforms
-from kinetree.model.quiet import undisturbed
+from kinetree.model.quiet import ieee_default
 from kinetree.model.reframing import Reframed, reframe
 from kinetree.model.slot import SlotKind
 from kinetree.model.stages import stages_of
@@ -80,7 +80,7 @@ def assemble(
         return _Assembly(bodies, joints, members, clusters.order, every=True, reframed=reframed)
 
     @cache
-    @undisturbed
+    @ieee_default
     def reaching() -> Mechanism:
         return full().mechanism(gravity)
 

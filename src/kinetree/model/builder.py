@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.collector import paused
+from kinetree.engines.collector import gc_paused
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
 from kinetree.model.builder_arguments import axes_of, finite, non_negative, pitch_of, pose_numbers
 from kinetree.model.constraining import Constraining
@@ -285,7 +285,7 @@ class Builder(Constraining):
         """
         if not self._parts.bodies:
             raise ModelError(f"model {self.name!r} has no bodies; add_body() at least one")
-        with paused():  # a large model consists of a million objects, which the collector would traverse repeatedly
+        with gc_paused():  # a large model consists of a million objects, which the collector would traverse repeatedly
             bodies, joints, frames = made(*self._parts.ordered(), self._parts.frames.values())
         constraints = self._constraints(self._parts)
         independent = [rate for given in self._independent for rate in rates_of(joints, given)]

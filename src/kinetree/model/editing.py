@@ -18,7 +18,7 @@ from kinetree.model.physical import fault, from_parameters, possible_inertia
 from kinetree.model.population import Population
 from kinetree.spatial.value import Array
 
-_Model = TypeVar("_Model", bound=surgery.Parts)
+_Model = TypeVar("_Model", bound=surgery.EditableModel)
 
 
 class Editing:
@@ -200,7 +200,7 @@ class Editing:
         return Population(robot, inertial_parameters, gravity, strict)
 
 
-def _require_joints(robot: surgery.Parts, names: Mapping[str, Any]) -> None:
+def _require_joints(robot: surgery.EditableModel, names: Mapping[str, Any]) -> None:
     known = tuple(joint.name for joint in robot.joints)
     for name in names:
         if name not in known:

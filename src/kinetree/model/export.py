@@ -12,7 +12,7 @@ import numpy as np
 from kinetree.algorithms.operational_space import inertia, inverse_inertia
 from kinetree.algorithms.operational_space.choice import choose, view_of
 from kinetree.algorithms.operational_space.task_space import Parts
-from kinetree.engines.c99.source import SCALARS, Exported, Source
+from kinetree.engines.c99.source import SCALARS, CSource, Exported
 from kinetree.engines.frame_function import FrameFunction
 from kinetree.engines.native.kernels import bind
 from kinetree.errors import InputError, UnknownNameError
@@ -96,7 +96,7 @@ def export_c(
         "",
         f"Written by Kinetree {version}. To change it, export it again.",
     ]
-    return Source(robot.name, mechanism, quantities, provenance, _labels(robot, mechanism)).write(directory)
+    return CSource(robot.name, mechanism, quantities, provenance, _labels(robot, mechanism)).write(directory)
 
 
 def _sites(robot: Robot, functions: Sequence[str], frames: Any) -> tuple[Site, ...]:

@@ -15,9 +15,9 @@ from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.loop import Loop
 from kinetree.model.stages import displaced
-from kinetree.model.surgery import Parts
+from kinetree.model.surgery import EditableModel
 
-_Model = TypeVar("_Model", bound=Parts)
+_Model = TypeVar("_Model", bound=EditableModel)
 _NO_LIMITS = Limits().expanded(KINDS["fixed"])
 
 

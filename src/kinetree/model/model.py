@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kinetree.engines.collector import paused
+from kinetree.engines.collector import gc_paused
 from kinetree.engines.formats import FLOAT64, FORMATS, format_named, rounded
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.aggregation import Cluster, Constraint, Rate
@@ -27,7 +27,7 @@ from kinetree.model.loops import Loops
 from kinetree.model.operational import Operational
 from kinetree.model.precision import require_representable
 from kinetree.model.printing import printable, tree_text
-from kinetree.model.quiet import undisturbed
+from kinetree.model.quiet import ieee_default
 from kinetree.model.record import frozen
 from kinetree.operational_space.lazy import lazy
 from kinetree.recursion.mechanism import Mechanism, Site
@@ -153,10 +153,10 @@ class Model(Configurations, Dynamics, Operational, Loops, Editing):
     # -- what functions need, computed when it is first used ----------------------------------------------------------
 
     @lazy
-    @undisturbed
+    @ieee_default
     def _assembled(self) -> Assembled:
         joints = {joint.child: joint for joint in self._every_joint}
-        with paused():  # a large model consists of a million objects, which the collector would traverse repeatedly
+        with gc_paused():  # a large model consists of a million objects, which the collector would traverse repeatedly
             return assemble(self.bodies, joints, self.extra_frames, self.gravity, self._clustering.clusters)
 
     @lazy
@@ -165,10 +165,10 @@ class Model(Configurations, Dynamics, Operational, Loops, Editing):
         return self._assembled.mechanism.computing_in(self._scalar)
 
     @lazy
-    @undisturbed
+    @ieee_default
     def sites(self) -> tuple[Site, ...]:
         """Internal. All frames with the nodes that carry them, in the order of `frames`."""
-        with paused():
+        with gc_paused():
             return self._assembled.sites()
 
     @lazy

@@ -25,7 +25,7 @@ def quiet(function: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def undisturbed(function: Callable[P, R]) -> Callable[P, R]:
+def ieee_default(function: Callable[P, R]) -> Callable[P, R]:
     """The function, run in IEEE default arithmetic, whatever the calling thread's rounding and flushing."""
 
     @wraps(function)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _WORLD = "world"
 
 
-class Parts(Protocol):
+class EditableModel(Protocol):
     """The parts of a `Model`, from which another can be created; avoids importing `Model` here."""
 
     name: str
@@ -56,7 +56,7 @@ class Parts(Protocol):
         """A variant with other parts."""
 
 
-_Model = TypeVar("_Model", bound=Parts)
+_Model = TypeVar("_Model", bound=EditableModel)
 
 
 def attach(robot: _Model, frame: str, other: _Model, placement: Any, prefix: str) -> _Model:
@@ -186,7 +186,7 @@ def _renamed(
     )
 
 
-def _carrier(robot: Parts, frame: str) -> tuple[str, Array]:
+def _carrier(robot: EditableModel, frame: str) -> tuple[str, Array]:
     """The body that a frame is fixed to, or the world, and the frame's pose in it."""
     for one in robot.extra_frames:
         if one.name == frame:
@@ -196,7 +196,7 @@ def _carrier(robot: Parts, frame: str) -> tuple[str, Array]:
     raise UnknownNameError("frame", frame, robot.frames)
 
 
-def _below(robot: Parts, body: str) -> set[str]:
+def _below(robot: EditableModel, body: str) -> set[str]:
     """Names of a body and its descendants."""
     found = {body}
     for one in robot.bodies:  # parents come first
@@ -217,7 +217,7 @@ def _merged(body: Body, load: Body) -> Body:
     return replace(body, mass=mass, com=com, inertia=inertia)
 
 
-def _refuse_clashes(robot: Parts, other: Parts, names: list[str], joints: list[str]) -> None:
+def _refuse_clashes(robot: EditableModel, other: EditableModel, names: list[str], joints: list[str]) -> None:
     taken = {name for name in names if name in robot.frames}
     taken_joints = {joint.name for joint in robot._every_joint} & set(joints)
     if not taken and not taken_joints:

@@ -26,7 +26,7 @@ _LEAST = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
-class _Group:
+class _JointGroup:
     """A body with the joints inboard of it, including those of massless bodies, which MuJoCo rejects.
 
     Attributes:
@@ -102,7 +102,7 @@ def _heavy(model: Model) -> set[str]:
     return heavy
 
 
-def _grouped(body: Body, model: Model, children: dict[str, list[Body]], heavy: set[str]) -> _Group:
+def _grouped(body: Body, model: Model, children: dict[str, list[Body]], heavy: set[str]) -> _JointGroup:
     """A body merged with its descendants up to the first that has mass."""
     links: list[tuple[Joint, Array]] = []
     start = model.joint(body.joint).placement
@@ -123,10 +123,10 @@ def _grouped(body: Body, model: Model, children: dict[str, list[Body]], heavy: s
             )
         body = children[body.name][0]
         start = _product(start, model.joint(body.joint).placement)
-    return _Group(body, tuple((joint, _inverse(at)) for joint, at in links), start)
+    return _JointGroup(body, tuple((joint, _inverse(at)) for joint, at in links), start)
 
 
-def _write_body(xml: Elements, model: Model, group: _Group, lost: list[str]) -> None:
+def _write_body(xml: Elements, model: Model, group: _JointGroup, lost: list[str]) -> None:
     body = group.body
     xml.open("body", name=body.name, **_pose(group.placement))
     if body.mass or body.inertia.any():

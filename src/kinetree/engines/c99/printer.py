@@ -8,7 +8,7 @@ from typing import Any
 
 from kinetree.engines.elementary import SineCosine
 from kinetree.engines.formats import Format
-from kinetree.engines.ir import Access, Block, Follow, For, Op, Part, Store, Switch
+from kinetree.engines.ir import Access, Block, Follow, For, Op, Segment, Store, Switch
 
 #: Scalar operations.
 _TEXT = {
@@ -72,7 +72,7 @@ class FunctionPrinter:
                 self.inside(f"for (int {i} = {self.use(item.start)}; {i} >= 0; {i} = {link})", item.index, i, item.body)
             elif isinstance(item, Switch):
                 self.switch(item)
-            elif isinstance(item, Part):
+            elif isinstance(item, Segment):
                 self.do("{")
                 self.depth += 1
                 self.block(item.body)

@@ -17,7 +17,7 @@ from kinetree.engines.formats import FORMATS, format_of
 from kinetree.engines.layout import Tables, size_of
 from kinetree.engines.lowered import Lowered
 from kinetree.engines.pipeline import lowered, variants_of
-from kinetree.engines.straight import own_code
+from kinetree.engines.straight import specialized
 from kinetree.errors import InputError
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.entities import FRAME, NODE
@@ -93,7 +93,7 @@ def identifier(name: str) -> str:
     return plain if not plain[0].isdigit() else f"_{plain}"
 
 
-class Source:
+class CSource:
     """The files.
 
     Args:
@@ -256,7 +256,7 @@ class Source:
         algorithm, sites = quantity.algorithm, quantity.sites
         variants = variants_of(algorithm, self.mechanism, sites)
         setup = Setup(self.mechanism, sites, algorithm.visited(self.mechanism, sites))
-        own = own_code(algorithm, self.mechanism, sites)
+        own = specialized(algorithm, self.mechanism, sites)
         program = lowered(algorithm, variants, lambda name: size_of(setup, name)) if own is None else own.lowered
         tables = Tables(algorithm, variants, self.mechanism, sites, program.metadata)
         stem, sizes = identifier(quantity.name), algorithm.sizes(self.mechanism, sites)

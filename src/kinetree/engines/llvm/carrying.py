@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from kinetree.engines.carried import NOTHING, RELATIVES, Carried, Relatives, record_of, term
+from kinetree.engines.carried import NOTHING, RELATIVES, LoopCarried, SiblingFlags, record_of, term
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.ir import Access, Block, For, Item, Op, Store, Switch
 from kinetree.engines.llvm.memory import Scope
@@ -61,7 +61,7 @@ class Passes:
 
     def __init__(self, emitter: Emitter, loop: For) -> None:
         self.emitter, self.f, self.loop = emitter, emitter.f, loop
-        self.carried: Carried = loop.carried or NOTHING
+        self.carried: LoopCarried = loop.carried or NOTHING
         self.table = loop.stop.attr.removeprefix("count ")
         self.offsets = sorted(self.carried.values)
         #: Cells with the record of the node whose fields a pass takes, and of the one of which it gives fields.
@@ -159,14 +159,14 @@ class Passes:
 
     def kept(self, stores: dict[int, Store], scope: Scope) -> Given:
         """What is given, and stored where other children than the next node read it."""
-        with self.f.when(self.has(Relatives.LATER_CHILDREN, self.relatives(scope))):
+        with self.f.when(self.has(SiblingFlags.LATER_CHILDREN, self.relatives(scope))):
             inner = scope.inner()
             for offset in sorted(self.carried.spent):
                 self.emitter.item(stores[offset], inner)
         return self.all_given(stores, scope)
 
     def relatives(self, scope: Scope) -> str:
-        """The node's `Relatives`."""
+        """The node's `SiblingFlags`."""
         return self.emitter.integer(self.cell((self.table, RELATIVES), scope), scope)
 
     def cell(self, which: tuple[str, str], scope: Scope) -> Op:
@@ -176,7 +176,7 @@ class Passes:
             scope.names[id(found)] = self.emitter.whole(found, scope)
         return found
 
-    def has(self, which: Relatives, relatives: str) -> str:
+    def has(self, which: SiblingFlags, relatives: str) -> str:
         """Whether a node has some relatives."""
         return self.f.let(f"icmp ne i64 {self.f.let(f'and i64 {relatives}, {which.value}')}, 0")
 
@@ -203,9 +203,9 @@ class Passes:
         terms = {offset: self.term(stores[offset].value, load, scope) for offset, load in sums.items()}
         alone = dict.fromkeys(sorted(self.carried.sums), self.zero) | terms
         relatives, before = self.relatives(scope), f.block
-        with f.when(self.has(Relatives.BEFORE | Relatives.AFTER, relatives)):
+        with f.when(self.has(SiblingFlags.BEFORE | SiblingFlags.AFTER, relatives)):
             start = f.block
-            with f.when(self.has(Relatives.BEFORE, relatives)):
+            with f.when(self.has(SiblingFlags.BEFORE, relatives)):
                 inner = scope.inner()
                 totals = {offset: emitter.load(self.given_place(offset, inner), inner) for offset in alone}
                 for offset, load in sums.items():
@@ -215,7 +215,7 @@ class Passes:
             sofar = {
                 offset: f.merged(element, {start: alone[offset], later: total}) for offset, total in totals.items()
             }
-            with f.when(self.has(Relatives.AFTER, relatives)):
+            with f.when(self.has(SiblingFlags.AFTER, relatives)):
                 inner = scope.inner()
                 for offset in sorted(self.carried.spent):
                     emitter.store(self.given_place(offset, inner), (sofar | values)[offset], inner)

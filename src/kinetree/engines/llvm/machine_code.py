@@ -11,14 +11,14 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kinetree.engines.llvm.target import Target, llvm
+from kinetree.engines.llvm.target import Processor, llvm
 from kinetree.engines.locks import inside_llvm
 
 if TYPE_CHECKING:
     import llvmlite.binding
 
 
-def compile_text(text: str, target: Target) -> bytes:
+def compile_text(text: str, target: Processor) -> bytes:
     """Compile a module.
 
     Args:
@@ -33,7 +33,7 @@ def compile_text(text: str, target: Target) -> bytes:
         return _emitted(module, machine)
 
 
-def compile_unoptimized(text: str, target: Target) -> bytes:
+def compile_unoptimized(text: str, target: Processor) -> bytes:
     """Compile a module without optimisation, four times as fast. The code gives the same bits; arguments as above."""
     machine = target.machine(level=0)
     module = _parsed(text, target, machine)
@@ -60,7 +60,7 @@ def _emitted(module: llvmlite.binding.ModuleRef, machine: llvmlite.binding.Targe
         ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
-def optimized(text: str, target: Target) -> tuple[llvmlite.binding.ModuleRef, llvmlite.binding.TargetMachine]:
+def optimized(text: str, target: Processor) -> tuple[llvmlite.binding.ModuleRef, llvmlite.binding.TargetMachine]:
     """The module after inlining, and the code generator.
 
     Common subexpressions, constants and loop invariants are handled before LLVM sees a kernel (`simplify`, `hoist`);
@@ -73,7 +73,7 @@ def optimized(text: str, target: Target) -> tuple[llvmlite.binding.ModuleRef, ll
     return module, machine
 
 
-def _parsed(text: str, target: Target, machine: llvmlite.binding.TargetMachine) -> llvmlite.binding.ModuleRef:
+def _parsed(text: str, target: Processor, machine: llvmlite.binding.TargetMachine) -> llvmlite.binding.ModuleRef:
     """The module, in a context of its own."""
     module = llvm().parse_assembly(_fenced(text) if target.is_arm else text, llvm().create_context())
     module.triple = target.triple

@@ -18,7 +18,7 @@ from kinetree.engines.llvm.memory import Scope
 from kinetree.engines.llvm.printer import Emitter
 from kinetree.engines.lowered import Lowered
 from kinetree.engines.rounds import Parents
-from kinetree.engines.sweeps import TABLE, Body, Sweeps, over_frames
+from kinetree.engines.sweeps import TABLE, SweepBody, Sweeps, over_frames
 
 #: Loads of sums at consecutive places, and the terms that are added.
 Run = list[tuple[Op, Op]]
@@ -209,7 +209,7 @@ class _Passes(Passes):
     def fetched(self, access: Access, scope: Scope) -> str:
         return self.emitter.load(access, scope)
 
-    def collect(self, body: Body, row: str, scope: Scope) -> None:
+    def collect(self, body: SweepBody, row: str, scope: Scope) -> None:
         """If the parents are scattered, copy what the body reads of them to a record of their own."""
         f, emitter = self.f, self.lanes
         arrangement = emitter.word(row, emitter.columns_at["parents"])
@@ -221,7 +221,7 @@ class _Passes(Passes):
                 value = emitter.gathered([f.at(p, LANES * access.offset, one) for p in parents])
                 emitter.store(access, value, inner)
 
-    def add(self, body: Body, row: str, scope: Scope) -> Given:
+    def add(self, body: SweepBody, row: str, scope: Scope) -> Given:
         """Add to the parents' fields: pass them on, or add in place, or in rounds."""
         f, emitter = self.f, self.lanes
         stores = {offset: store for each in body.stores for offset, store in self.given(each).items()}
@@ -259,7 +259,7 @@ class _Passes(Passes):
             },
         )
 
-    def passed(self, body: Body, stores: dict[int, Store], scope: Scope) -> dict[int, str]:
+    def passed(self, body: SweepBody, stores: dict[int, Store], scope: Scope) -> dict[int, str]:
         """What the parents' fields become if nobody else adds to them."""
         sums = self.sums(stores)
         late = {id(op) for offset, load in sums.items() for op in (load, stores[offset].value)}
@@ -270,7 +270,7 @@ class _Passes(Passes):
         terms = {offset: self.term(stores[offset].value, load, inner) for offset, load in sums.items()}
         return terms | {o: self.emitter.use(store.value, inner) for o, store in stores.items() if o not in sums}
 
-    def round(self, body: Body, runs: list[Run], slots: dict[int, str], number: str, scope: Scope) -> None:
+    def round(self, body: SweepBody, runs: list[Run], slots: dict[int, str], number: str, scope: Scope) -> None:
         """Add the terms of at most one child to each lane of a group of parents.
 
         Args:
@@ -337,7 +337,7 @@ class _Passes(Passes):
             f.do(f"store {t} {kept}, ptr {place}, {self.aligned}")
 
 
-def _runs(body: Body) -> list[Run]:
+def _runs(body: SweepBody) -> list[Run]:
     """Sums of a load and a term at consecutive places, as many as are worth a loop."""
     found: dict[int, tuple[Op, Op]] = {}
     items: list[Item] = [*body.ops, *body.stores]

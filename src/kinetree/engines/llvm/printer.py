@@ -17,7 +17,7 @@ from typing import Any
 
 from kinetree.engines.angles import COUNT, KEPT, POSITIONS
 from kinetree.engines.formats import Format
-from kinetree.engines.ir import INTEGERS, Block, Follow, For, Item, Op, Part, Store, Switch, needed, walk
+from kinetree.engines.ir import INTEGERS, Block, Follow, For, Item, Op, Segment, Store, Switch, needed, walk
 from kinetree.engines.llvm.memory import Lanes, Memory, Scope, Written, counting
 from kinetree.engines.llvm.sincos import sincos_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
@@ -103,14 +103,14 @@ class Emitter(Memory):
             with f.switch(self.integer(item.value, scope), item.cases, item.exhaustive) as cases:
                 for case in cases:
                     self.block(case, scope.inner())
-        elif isinstance(item, Part):
+        elif isinstance(item, Segment):
             self.block(item.body, scope)
 
     def is_apart(self, item: Item) -> bool:
         """Whether an item of the outermost block becomes a module."""
         if isinstance(item, (Op, Store)):
             return False
-        return isinstance(item, Part) or (self.long and sum(map(_length, item.blocks)) >= _LONG_LOOP)
+        return isinstance(item, Segment) or (self.long and sum(map(_length, item.blocks)) >= _LONG_LOOP)
 
     def apart(self, item: Item, scope: Scope) -> None:
         """An item of the outermost block as a module of its own, and a call."""

@@ -8,7 +8,7 @@ from kinetree.engines.formats import FLOAT64, Format
 
 def sincos_text(lanes: int, scalar: Format = FLOAT64) -> str:
     """The function `@sincos_<lanes>`, which returns the sine and cosine of its argument."""
-    do = _Assembly(lanes, scalar)
+    do = _Instructions(lanes, scalar)
     sine, cosine = SineCosine[str](do, scalar.precision)("%angle")
     t = do.scalar
     pair = do.let(f"insertvalue {{{t}, {t}}} poison, {t} {sine}, 0")
@@ -21,7 +21,7 @@ def sincos_text(lanes: int, scalar: Format = FLOAT64) -> str:
     )
 
 
-class _Assembly:
+class _Instructions:
     """Arithmetic that emits instructions."""
 
     def __init__(self, lanes: int, scalar: Format) -> None:

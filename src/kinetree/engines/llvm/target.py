@@ -26,7 +26,7 @@ _NAMED = {"x86-64": 2, "haswell": 4, "skylake-avx512": 8, "znver4": 8}
 
 
 @dataclass(frozen=True)
-class Target:
+class Processor:
     """A processor, as LLVM describes it.
 
     Attributes:
@@ -73,7 +73,7 @@ class Target:
         """Numbers in a vector register: the largest lane width of batches."""
         return self.width * FLOAT64.bytes // scalar.bytes
 
-    def with_width(self, width: int) -> Target:
+    def with_width(self, width: int) -> Processor:
         """The same processor with vector registers of another number of doubles, one of 1, 2, 4, 8."""
         if width not in WIDTHS:
             raise ValueError(f"lane width {width} is not one of {WIDTHS}")
@@ -81,29 +81,29 @@ class Target:
 
 
 @lru_cache(maxsize=1)
-def host() -> Target:
+def host() -> Processor:
     """The processor this process runs on."""
     features = llvm().get_host_cpu_features()
     triple = llvm().get_process_triple()
     width = 8 if features.get("avx512f") else 4 if features.get("avx") else 2
-    return Target(triple, llvm().get_host_cpu_name(), features.flatten(), width)
+    return Processor(triple, llvm().get_host_cpu_name(), features.flatten(), width)
 
 
-def named(cpu: str) -> Target:
+def named(cpu: str) -> Processor:
     """Another x86-64 processor: "x86-64", "haswell", "skylake-avx512" or "znver4"."""
-    return Target(host().triple, cpu, "", _NAMED[cpu])
+    return Processor(host().triple, cpu, "", _NAMED[cpu])
 
 
-_override: ContextVar[Target | None] = ContextVar("kinetree_target", default=None)
+_override: ContextVar[Processor | None] = ContextVar("kinetree_target", default=None)
 
 
-def current() -> Target:
+def current() -> Processor:
     """The processor to compile for: the host, unless changed by `use`."""
     return _override.get() or host()
 
 
 @contextmanager
-def use(target: Target) -> Iterator[None]:
+def use(target: Processor) -> Iterator[None]:
     """Compile for `target` inside a `with` block."""
     token = _override.set(target)
     try:

@@ -9,7 +9,7 @@ and leave settings and flags unchanged.
 
 from __future__ import annotations
 
-from kinetree.engines.llvm.target import Target
+from kinetree.engines.llvm.target import Processor
 from kinetree.engines.llvm.writer import FunctionWriter
 
 # On x86, settings and flags share one register; the default is all exceptions masked, rounding to nearest, no flushing.
@@ -18,7 +18,7 @@ _MXCSR_DEFAULT = 0x1F80
 _MXCSR_FLAGS = 0x3F
 
 
-def arithmetic_text(target: Target) -> str:
+def arithmetic_text(target: Processor) -> str:
     """The functions for a processor, with the intrinsics that they call."""
     parts = [_standard(target), _restore(target)]
     if target.is_x86:
@@ -29,7 +29,7 @@ def arithmetic_text(target: Target) -> str:
     return "\n".join(parts)
 
 
-def _standard(target: Target) -> str:
+def _standard(target: Processor) -> str:
     f = FunctionWriter("define i64 @standard()")
     if target.is_x86:
         register = f.let("alloca i32, align 4")
@@ -49,7 +49,7 @@ def _standard(target: Target) -> str:
     return f.text("i64 0")
 
 
-def _restore(target: Target) -> str:
+def _restore(target: Processor) -> str:
     f = FunctionWriter("define void @restore(i64 %found)")
     if target.is_x86:
         register = f.let("alloca i32, align 4")

@@ -11,7 +11,7 @@ from kinetree.engines.llvm.writer import FunctionWriter
 
 
 @dataclass
-class Chunk:
+class SampleChunk:
     """Consecutive numbers of a sample in a user's array, which is aligned to single numbers only.
 
     Attributes:
@@ -55,7 +55,7 @@ class Chunk:
 @contextmanager
 def chunks(
     f: FunctionWriter, start: str, stop: str, length: int, scalar: Format, size: str | None = None
-) -> Iterator[Chunk]:
+) -> Iterator[SampleChunk]:
     """Loop over chunks of samples.
 
     Args:
@@ -68,7 +68,7 @@ def chunks(
     """
     with f.loop(start, stop, length) as first:
         mask = None if size is None else _mask(f, length, f.let(f"sub i64 {size}, {first}"), scalar)
-        yield Chunk(f, scalar, length, first, mask)
+        yield SampleChunk(f, scalar, length, first, mask)
 
 
 def declarations(length: int, scalar: Format) -> list[str]:

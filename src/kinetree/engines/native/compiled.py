@@ -23,7 +23,7 @@ from kinetree.engines.native.driver import driver_text
 from kinetree.engines.native.gate import Gate
 from kinetree.engines.native.gate_layout import SMALLEST_BATCH
 from kinetree.engines.native.gufunc import make_gufunc
-from kinetree.engines.native.libraries import Pending, Shared
+from kinetree.engines.native.libraries import CompileJob, Libraries
 from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Array, Binding, Operand, plan
 from kinetree.errors import InputError
@@ -245,9 +245,9 @@ def prepare(width: int, scalar: Format = FLOAT64) -> None:
         gate.prepare()
 
 
-def _driver(key: tuple[int, Format, target.Target]) -> Pending:
+def _driver(key: tuple[int, Format, target.Processor]) -> CompileJob:
     width, scalar, chosen = key
-    return Pending(
+    return CompileJob(
         f"driver{scalar.note}, lane width {width}",
         ("driver", width, scalar.name),
         chosen,
@@ -258,7 +258,7 @@ def _driver(key: tuple[int, Format, target.Target]) -> Pending:
     )
 
 
-_drivers: Shared[tuple[int, Format, target.Target]] = Shared()
+_drivers: Libraries[tuple[int, Format, target.Processor]] = Libraries()
 
 
 def _batch_width(binding: Binding, widest: int) -> int:

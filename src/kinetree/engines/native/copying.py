@@ -13,7 +13,7 @@ from kinetree.engines.formats import Format
 from kinetree.engines.llvm.transposes import transpose
 from kinetree.engines.llvm.writer import FunctionWriter
 from kinetree.engines.native.chunks import chunks
-from kinetree.engines.native.strides import Core
+from kinetree.engines.native.strides import CoreStrides
 
 # Bytes of vectors from which on processors have masks.
 _MASKED = 32
@@ -30,7 +30,7 @@ def take(block: int, scalar: Format) -> str:
     """
     number, align = scalar.llvm, f"align {scalar.bytes}"
     f = FunctionWriter(f"define internal void @take{_SIGNATURE}")
-    core = Core(f, "%operand", "%steps", scalar)
+    core = CoreStrides(f, "%operand", "%steps", scalar)
     with f.returning_when(core.contiguous()):
         _copy(f, "%sample", core.size, block, scalar)
     with core.each() as (place, offset):
@@ -43,7 +43,7 @@ def put(scalar: Format) -> str:
     """A sample to a user array."""
     number, align = scalar.llvm, f"align {scalar.bytes}"
     f = FunctionWriter(f"define internal void @put{_SIGNATURE}")
-    with Core(f, "%operand", "%steps", scalar).each() as (place, offset):
+    with CoreStrides(f, "%operand", "%steps", scalar).each() as (place, offset):
         value = f.let(f"load {number}, ptr {f.at('%area', place, number)}, {align}")
         f.do(f"store {number} {value}, ptr {f.at('%sample', offset)}, {align}")
     return f.text()

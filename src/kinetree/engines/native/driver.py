@@ -12,7 +12,7 @@ described in `operands.py`.
 from __future__ import annotations
 
 from kinetree.engines.formats import FLOAT64, Format
-from kinetree.engines.llvm.target import Target
+from kinetree.engines.llvm.target import Processor
 from kinetree.engines.llvm.writer import FunctionWriter
 from kinetree.engines.native import copying, interleaving
 from kinetree.engines.native.arithmetic import arithmetic_text
@@ -20,7 +20,7 @@ from kinetree.engines.native.chunks import declarations
 from kinetree.engines.native.interleaving import ALIGNMENT, masked_lengths
 from kinetree.engines.native.operands import HEADER_WORDS, OPERAND_WORDS, Flag, OperandWord, PlanWord
 from kinetree.engines.native.pool import pool_text
-from kinetree.engines.native.strides import Core
+from kinetree.engines.native.strides import CoreStrides
 
 # Bytes of scratch that fit on the stack of any thread; allocating them would take as long as a small robot's kernel.
 _ON_STACK = 1 << 15
@@ -29,7 +29,7 @@ _ON_STACK = 1 << 15
 _CACHED = 1 << 24
 
 
-def driver_text(width: int, target: Target, scalar: Format = FLOAT64) -> str:
+def driver_text(width: int, target: Processor, scalar: Format = FLOAT64) -> str:
     """LLVM IR of `drive` for kernels of a lane width.
 
     Args:
@@ -120,7 +120,7 @@ def _drive(width: int, scalar: Format) -> str:
         every = f.let(f"add i64 {inputs}, {outputs}")
         dense = f.let(f"alloca i1, i64 {every}, align 1")
         with f.loop(0, every) as k:
-            f.do(f"store i1 {Core(f, operand(k), '%steps', scalar).contiguous()}, ptr {f.at(dense, k)}, align 1")
+            f.do(f"store i1 {CoreStrides(f, operand(k), '%steps', scalar).contiguous()}, ptr {f.at(dense, k)}, align 1")
         with f.loop(0, outputs) as o:
             sink = operand(f.let(f"add i64 {o}, {inputs}"))
             with f.when(has(sink, Flag.ZEROED_ONCE)):
@@ -163,7 +163,7 @@ def _drive(width: int, scalar: Format) -> str:
             if width == 1:
                 # a contiguous result is computed in place
                 user = f.at(f.address("%args", k), f.let(f"mul i64 {first}, {f.word('%steps', k)}"))
-                area = f.let(f"select i1 {Core(f, sink, '%steps', scalar).contiguous()}, ptr {user}, ptr {area}")
+                area = f.let(f"select i1 {CoreStrides(f, sink, '%steps', scalar).contiguous()}, ptr {user}, ptr {area}")
             f.do(f"store ptr {area}, ptr {f.at(outs, o, 'ptr')}, align 8")
             with f.when(has(sink, Flag.ZEROED)):
                 zero(sink, area)

@@ -29,7 +29,7 @@ from kinetree.engines.locks import Lock
 from kinetree.engines.native import gate_layout as layout
 from kinetree.engines.native import pool, threads
 from kinetree.engines.native.gate_code import gate_text
-from kinetree.engines.native.gate_layout import Word
+from kinetree.engines.native.gate_layout import KernelDescriptor
 from kinetree.engines.native.gate_support import (
     PYARRAY_NEW,
     PYARRAY_SET_BASE,
@@ -38,7 +38,7 @@ from kinetree.engines.native.gate_support import (
     supported,
 )
 from kinetree.engines.native.gufunc import array_functions
-from kinetree.engines.native.libraries import Pending, Shared
+from kinetree.engines.native.libraries import CompileJob, Libraries
 from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Binding, plan
 
@@ -187,28 +187,33 @@ class _Description:
         self.steps = np.array([0] * len(operands) + [s for core in strides for s in core], dtype=np.intp)
         self.binding = binding
         self.owned: list[Any] = []
-        words = self.words = np.zeros(Word.OPERANDS + layout.OPERAND_WORDS * len(operands), dtype=np.int64)
-        words[Word.INPUTS], words[Word.OUTPUTS] = len(binding.inputs), len(binding.outputs)
-        words[Word.STEPS], words[Word.STEP_COUNT] = self.steps.ctypes.data, len(self.steps)
-        words[Word.ARRAY_TYPE], words[Word.DTYPE] = id(np.ndarray), id(scalar.dtype)
-        words[Word.TYPE_NUMBER], words[Word.ITEM_BYTES] = scalar.number, scalar.bytes
+        words = self.words = np.zeros(KernelDescriptor.OPERANDS + layout.OPERAND_WORDS * len(operands), dtype=np.int64)
+        words[KernelDescriptor.INPUTS], words[KernelDescriptor.OUTPUTS] = len(binding.inputs), len(binding.outputs)
+        words[KernelDescriptor.STEPS], words[KernelDescriptor.STEP_COUNT] = self.steps.ctypes.data, len(self.steps)
+        words[KernelDescriptor.ARRAY_TYPE], words[KernelDescriptor.DTYPE] = id(np.ndarray), id(scalar.dtype)
+        words[KernelDescriptor.TYPE_NUMBER], words[KernelDescriptor.ITEM_BYTES] = scalar.number, scalar.bytes
         numpy_functions = array_functions()
-        words[Word.NEW_ARRAY], words[Word.SET_BASE] = (numpy_functions[k] for k in (PYARRAY_NEW, PYARRAY_SET_BASE))
-        words[Word.BUNDLE], words[Word.TUPLE_TYPE] = id(binding.bundle), id(tuple)
-        words[Word.FLOAT_TYPE], words[Word.DOUBLE_TYPE] = id(float), id(np.float64)
-        words[Word.SINGLE_TYPE] = id(np.float32)
-        work = words[Word.WORK] = max(1, binding.work)
-        words[Word.MOST_SAMPLES] = max(1, (2 * threads.NUMBERS_PER_THREAD - 1) // work)
-        words[Word.MOST_ALONE] = max(1, threads.UNINTERRUPTED // work)
-        words[Word.THREADS] = threads.shared.ctypes.data
+        words[KernelDescriptor.NEW_ARRAY], words[KernelDescriptor.SET_BASE] = (
+            numpy_functions[k] for k in (PYARRAY_NEW, PYARRAY_SET_BASE)
+        )
+        words[KernelDescriptor.BUNDLE], words[KernelDescriptor.TUPLE_TYPE] = id(binding.bundle), id(tuple)
+        words[KernelDescriptor.FLOAT_TYPE], words[KernelDescriptor.DOUBLE_TYPE] = id(float), id(np.float64)
+        words[KernelDescriptor.SINGLE_TYPE] = id(np.float32)
+        work = words[KernelDescriptor.WORK] = max(1, binding.work)
+        words[KernelDescriptor.MOST_SAMPLES] = max(1, (2 * threads.NUMBERS_PER_THREAD - 1) // work)
+        words[KernelDescriptor.MOST_ALONE] = max(1, threads.UNINTERRUPTED // work)
+        words[KernelDescriptor.THREADS] = threads.shared.ctypes.data
         self.results = np.full(layout.KEPT, None, dtype=object)  # owns what is kept
         if len(binding.outputs) == 1 or not (binding.bundle.__dictoffset__ or binding.bundle.__weakrefoffset__):
-            words[Word.RESULTS] = self.results.ctypes.data  # a tuple is what it was
+            words[KernelDescriptor.RESULTS] = self.results.ctypes.data  # a tuple is what it was
         self.shared = threads.shared, pool.buffers, pool.sizes, pool.fresh
-        words[Word.BUFFERS], words[Word.BUFFER_SIZES] = pool.buffers.ctypes.data, pool.sizes.ctypes.data
-        words[Word.FRESH_BUFFER] = id(pool.fresh)
+        words[KernelDescriptor.BUFFERS], words[KernelDescriptor.BUFFER_SIZES] = (
+            pool.buffers.ctypes.data,
+            pool.sizes.ctypes.data,
+        )
+        words[KernelDescriptor.FRESH_BUFFER] = id(pool.fresh)
         for k, operand in enumerate(operands):
-            entry = words[Word.OPERANDS + layout.OPERAND_WORDS * k :]
+            entry = words[KernelDescriptor.OPERANDS + layout.OPERAND_WORDS * k :]
             entry[0] = len(operand.shape)
             entry[1 : 1 + len(operand.shape)] = operand.shape
             entry[layout.OPERAND_WORDS - 1] = scalar.bytes * operand.size
@@ -219,8 +224,8 @@ class _Description:
         self.owned.append((driver, kernel, orders))
         # the plan first: a concurrent call that finds the driver needs both
         for fits, where, run in (
-            (width == 1, Word.PLAN, Word.DRIVE),
-            (width == batch_width, Word.BATCH_PLAN, Word.BATCH_DRIVE),
+            (width == 1, KernelDescriptor.PLAN, KernelDescriptor.DRIVE),
+            (width == batch_width, KernelDescriptor.BATCH_PLAN, KernelDescriptor.BATCH_DRIVE),
         ):
             if fits and not self.words[run]:
                 self.words[where] = orders.ctypes.data
@@ -276,9 +281,9 @@ def _code() -> Library:
     return _library.get(target.host(), _begun)[0]
 
 
-def _begun(host: target.Target) -> Pending:
-    return Pending("gate", ("gate",), host, lambda: ([gate_text()], {}), "gate")
+def _begun(host: target.Processor) -> CompileJob:
+    return CompileJob("gate", ("gate",), host, lambda: ([gate_text()], {}), "gate")
 
 
 _lock = Lock()
-_library: Shared[target.Target] = Shared()
+_library: Libraries[target.Processor] = Libraries()

@@ -1,9 +1,9 @@
 """The machine code of gates: one vectorcall function that reads two kinds of descriptions.
 
-A `Front` belongs to a gate: the names and defaults of its parameters, and the kernel for each choice of non-array
-arguments (a frame, a reference, a method). Choices are compared by identity; strings, if none is identical, by their
-characters. Anything unknown goes to `general`. A list of `Word`s belongs to a bound kernel: its operands, drivers and
-plans, and the required layout of NumPy arrays.
+A `CallDescriptor` belongs to a gate: the names and defaults of its parameters, and the kernel for each choice of
+non-array arguments (a frame, a reference, a method). Choices are compared by identity; strings, if none is identical,
+by their characters. Anything unknown goes to `general`. A `KernelDescriptor` belongs to a bound kernel: its operands,
+drivers and plans, and the required layout of NumPy arrays.
 
 One parameter may be a dictionary of arrays of one row each, such as wrenches by the names of frames. Kernels are then
 chosen by its keys, and its values copied together, row by row, are the kernel's last input.
@@ -22,7 +22,7 @@ from kinetree.engines.native.gate_layout import (
     SMALLEST_BATCH,
     TYPE,
     WRITEABLE,
-    Word,
+    KernelDescriptor,
 )
 from kinetree.engines.native.gate_matching import Matching
 from kinetree.engines.native.gate_results import Results
@@ -44,9 +44,9 @@ class _Gate(Matching, Results):
         words = f.let(f"load ptr, ptr {self.chosen}, align 8")
         f.leave_when(f.let(f"icmp eq ptr {words}, null"), "general")
         self.words = words
-        self.inputs, self.outputs = f.word(words, Word.INPUTS), f.word(words, Word.OUTPUTS)
-        self.kind, self.dtype = f.address(words, Word.ARRAY_TYPE), f.address(words, Word.DTYPE)
-        self.operands = f.at(words, Word.OPERANDS, "i64")
+        self.inputs, self.outputs = f.word(words, KernelDescriptor.INPUTS), f.word(words, KernelDescriptor.OUTPUTS)
+        self.kind, self.dtype = f.address(words, KernelDescriptor.ARRAY_TYPE), f.address(words, KernelDescriptor.DTYPE)
+        self.operands = f.at(words, KernelDescriptor.OPERANDS, "i64")
         self.several = f.let(f"icmp ne i64 {self.outputs}, 1")
         self.take_inputs()
         self.count_samples()
@@ -75,13 +75,13 @@ class _Gate(Matching, Results):
                 f.at(self.steps, k, "i64"),
             )
             scalar = f.let(f"icmp eq i64 {f.word(operand)}, 0")
-            doubles = [self.is_a(array, word) for word in (Word.FLOAT_TYPE, Word.DOUBLE_TYPE)]
-            single = self.is_a(array, Word.SINGLE_TYPE)
+            doubles = [self.is_a(array, word) for word in (KernelDescriptor.FLOAT_TYPE, KernelDescriptor.DOUBLE_TYPE)]
+            single = self.is_a(array, KernelDescriptor.SINGLE_TYPE)
             known = f.let(f"or i1 {single}, {f.let(f'or i1 {doubles[0]}, {doubles[1]}')}")
             number = f.let(f"and i1 {scalar}, {known}")
             with f.when(number):
                 self.take_number(f.at(array, FLOAT_VALUE), single, f.at(self.numbers, k, "double"), place)
-                put(f.word(self.words, Word.ITEM_BYTES), length)
+                put(f.word(self.words, KernelDescriptor.ITEM_BYTES), length)
                 put("0", step)
             with f.when(f.let(f"xor i1 {number}, true")):
                 extra, dims = self.require_array(array, operand, PLAIN)
@@ -99,7 +99,7 @@ class _Gate(Matching, Results):
     def take_number(self, value: str, single: str, converted: str, place: str) -> None:
         """Store the address of a number in the kernel's format, of a Python float or a scalar of NumPy."""
         f, put = self.f, self.put
-        short = f.let(f"icmp eq i64 {f.word(self.words, Word.ITEM_BYTES)}, 4")
+        short = f.let(f"icmp eq i64 {f.word(self.words, KernelDescriptor.ITEM_BYTES)}, 4")
         put(value, place, "ptr")
         differs = f.let(f"xor i1 {single}, {short}")
         with f.when(differs):
@@ -134,17 +134,20 @@ class _Gate(Matching, Results):
         f, put = self.f, self.put
         n = f.word(self.samples)
         self.batched = f.let(f"icmp ne i64 {n}, -1")
-        drive, orders = f.address(self.words, Word.DRIVE), f.address(self.words, Word.PLAN)
+        drive, orders = f.address(self.words, KernelDescriptor.DRIVE), f.address(self.words, KernelDescriptor.PLAN)
         with f.when(self.batched):
             f.leave_when(f.let(f"icmp slt i64 {n}, 1"), "general")
-            alone = f.let(f"icmp eq i64 {f.word(f.address(self.words, Word.THREADS))}, 1")
-            limits = [f.word(self.words, word) for word in (Word.MOST_ALONE, Word.MOST_SAMPLES)]
+            alone = f.let(f"icmp eq i64 {f.word(f.address(self.words, KernelDescriptor.THREADS))}, 1")
+            limits = [f.word(self.words, word) for word in (KernelDescriptor.MOST_ALONE, KernelDescriptor.MOST_SAMPLES)]
             most = f.let(f"select i1 {alone}, i64 {limits[0]}, i64 {limits[1]}")
             f.leave_when(f.let(f"icmp sgt i64 {n}, {most}"), "general")
         self.count = f.let(f"select i1 {self.batched}, i64 {n}, i64 1")
         put(self.count, self.samples)
         wide = f.let(f"icmp sge i64 {self.count}, {SMALLEST_BATCH}")
-        batch_drive, batch_plan = f.address(self.words, Word.BATCH_DRIVE), f.address(self.words, Word.BATCH_PLAN)
+        batch_drive, batch_plan = (
+            f.address(self.words, KernelDescriptor.BATCH_DRIVE),
+            f.address(self.words, KernelDescriptor.BATCH_PLAN),
+        )
         self.drive = f.let(f"select i1 {wide}, ptr {batch_drive}, ptr {drive}")
         self.orders = f.let(f"select i1 {wide}, ptr {batch_plan}, ptr {orders}")
         f.leave_when(f.let(f"icmp eq ptr {self.drive}, null"), "general")
@@ -155,7 +158,7 @@ class _Gate(Matching, Results):
         f, put = self.f, self.put
         with f.when(self.several):
             kind = f.address(f.at(f.address(self.out), TYPE))
-            others = [f.address(self.words, word) for word in (Word.TUPLE_TYPE, Word.BUNDLE)]
+            others = [f.address(self.words, word) for word in (KernelDescriptor.TUPLE_TYPE, KernelDescriptor.BUNDLE)]
             unlike = [f.let(f"icmp ne ptr {kind}, {other}") for other in others]
             f.leave_when(f.let(f"and i1 {unlike[0]}, {unlike[1]}"), "general")
             size = f.let(f"call i64 @PyTuple_Size(ptr {f.address(self.out)})")
@@ -185,17 +188,17 @@ class _Gate(Matching, Results):
     def run(self) -> None:
         """Run the kernel."""
         f, put = self.f, self.put
-        constant = f.address(self.words, Word.STEPS)
+        constant = f.address(self.words, KernelDescriptor.STEPS)
         with f.when(self.batched):
             total = f.let(f"add i64 {self.inputs}, {self.outputs}")
             with f.loop(0, self.outputs) as o:
                 k = f.let(f"add i64 {o}, {self.inputs}")
                 put(self.bytes_of(self.operand(k)), f.at(self.steps, k, "i64"))
-            with f.loop(total, f.word(self.words, Word.STEP_COUNT)) as i:
+            with f.loop(total, f.word(self.words, KernelDescriptor.STEP_COUNT)) as i:
                 put(f.word(constant, i), f.at(self.steps, i, "i64"))
         steps = f.let(f"select i1 {self.batched}, ptr {self.steps}, ptr {constant}")
         run = f"call void {self.drive}(ptr {self.arguments}, ptr {self.samples}, ptr {steps}, ptr {self.orders})"
-        touched = f.let(f"mul i64 {f.word(self.words, Word.WORK)}, {self.count}")
+        touched = f.let(f"mul i64 {f.word(self.words, KernelDescriptor.WORK)}, {self.count}")
         short = f.let(f"icmp slt i64 {touched}, {_LONG_RUN}")
         with f.when(short):
             f.do(run)

@@ -25,7 +25,7 @@ SMALLEST_BATCH = 3
 KEPT = 4
 
 
-class Front(IntEnum):
+class CallDescriptor(IntEnum):
     """Words of a gate: parameters have two words each, name and default; variants their kernel, keys and choices.
 
     `DEFAULT` is the kernel for calls with all inputs and nothing else, or null. `KEYED` is the number of the parameter
@@ -44,7 +44,7 @@ class Front(IntEnum):
     ENTRIES = 9
 
 
-class Word(IntEnum):
+class KernelDescriptor(IntEnum):
     """Words of a bound kernel.
 
     `THREADS` is the address of the number of threads. Batches of more than `MOST_SAMPLES` are worth two of them. Where

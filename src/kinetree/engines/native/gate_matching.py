@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kinetree.engines.native.gate_layout import TYPE, Front
+from kinetree.engines.native.gate_layout import TYPE, CallDescriptor
 from kinetree.engines.native.gate_writer import GateWriter
 
 
@@ -13,12 +13,12 @@ class Matching(GateWriter):
         """Find the argument for each parameter, and the kernel for these arguments."""
         f = self.f
         count = f.let(f"and i64 %nargsf, {2**63 - 1}")
-        kernel = f.address(front, Front.DEFAULT)
+        kernel = f.address(front, CallDescriptor.DEFAULT)
         self.put("null", self.out, "ptr")
         self.put(kernel, self.chosen, "ptr")
         self.put("0", self.keys)
         positional = f.let("icmp eq ptr %names, null")
-        complete = f.let(f"icmp eq i64 {count}, {f.word(front, Front.INPUTS)}")
+        complete = f.let(f"icmp eq i64 {count}, {f.word(front, CallDescriptor.INPUTS)}")
         known = f.let(f"icmp ne ptr {kernel}, null")
         plain = f.let(f"and i1 {f.let(f'and i1 {positional}, {complete}')}, {known}")
         with f.when(f.let(f"xor i1 {plain}, true")):
@@ -28,9 +28,9 @@ class Matching(GateWriter):
     def match(self, front: str, count: str) -> None:
         """Find arguments by position, name or default, and the kernel by the choices among them."""
         f, put = self.f, self.put
-        parameters, inputs = f.word(front, Front.PARAMETERS), f.word(front, Front.INPUTS)
+        parameters, inputs = f.word(front, CallDescriptor.PARAMETERS), f.word(front, CallDescriptor.INPUTS)
         f.leave_when(f.let(f"icmp sgt i64 {count}, {parameters}"), "general")
-        entries = f.at(front, Front.ENTRIES, "i64")
+        entries = f.at(front, CallDescriptor.ENTRIES, "i64")
         with f.loop(0, parameters) as i:
             default = f.at(entries, f.let(f"add i64 {f.let(f'mul i64 {i}, 2')}, 1"), "i64")
             early = f.let(f"icmp slt i64 {i}, {count}")
@@ -42,7 +42,7 @@ class Matching(GateWriter):
                 name = f.let(f"call ptr @PyTuple_GetItem(ptr %names, i64 {j})")
                 value = f.address("%args", f.let(f"add i64 {count}, {j}"))
                 put("0", self.hit)
-                with f.when(f.let(f"icmp eq ptr {name}, {f.address(front, Front.OUT)}")):
+                with f.when(f.let(f"icmp eq ptr {name}, {f.address(front, CallDescriptor.OUT)}")):
                     put(value, self.out, "ptr")
                     put("1", self.hit)
                 with f.loop(count, parameters) as i:
@@ -51,7 +51,7 @@ class Matching(GateWriter):
                         put(value, f.at(self.given, i, "ptr"), "ptr")
                         put("1", self.hit)
                 f.leave_when(f.let(f"icmp eq i64 {f.word(self.hit)}, 0"), "general")
-            nothing = f.let(f"icmp eq ptr {f.address(self.out)}, {f.address(front, Front.NONE)}")
+            nothing = f.let(f"icmp eq ptr {f.address(self.out)}, {f.address(front, CallDescriptor.NONE)}")
             with f.when(nothing):
                 put("null", self.out, "ptr")
         put("null", self.chosen, "ptr")
@@ -63,8 +63,8 @@ class Matching(GateWriter):
         """Find the variant whose choices were given."""
         f, put = self.f, self.put
         choices = f.let(f"sub i64 {parameters}, {inputs}")
-        table = f.at(f.at(front, Front.ENTRIES, "i64"), f.let(f"mul i64 {parameters}, 2"), "i64")
-        with f.loop(0, f.word(front, Front.VARIANTS)) as row:
+        table = f.at(f.at(front, CallDescriptor.ENTRIES, "i64"), f.let(f"mul i64 {parameters}, 2"), "i64")
+        with f.loop(0, f.word(front, CallDescriptor.VARIANTS)) as row:
             start = f.let(f"mul i64 {row}, {f.let(f'add i64 {choices}, 2')}")
             variant = f.at(table, start, "i64")
             keys = f.address(variant, 1)
@@ -94,7 +94,7 @@ class Matching(GateWriter):
         with f.when(differ):
             put("1", self.differs)
             with f.when(f.let(f"icmp ne ptr {actual}, null")):
-                text = f.address(front, Front.STR_TYPE)
+                text = f.address(front, CallDescriptor.STR_TYPE)
                 ours, theirs = (f.let(f"icmp eq ptr {f.address(f.at(x, TYPE))}, {text}") for x in (wanted, actual))
                 with f.when(f.let(f"and i1 {ours}, {theirs}")):
                     order = f.let(f"call i32 @PyUnicode_Compare(ptr {wanted}, ptr {actual})")
@@ -105,9 +105,9 @@ class Matching(GateWriter):
     def read_dictionary(self, front: str, keys: str, identical: bool) -> None:
         """Take the values of a dictionary with certain keys in this order; reset `hit` if it is none."""
         f, put = self.f, self.put
-        mapping = f.address(self.given, f.word(front, Front.KEYED))
+        mapping = f.address(self.given, f.word(front, CallDescriptor.KEYED))
         kind, count = f.address(f.at(mapping, TYPE)), f.word(keys)
-        with f.when(f.let(f"icmp ne ptr {kind}, {f.address(front, Front.DICT_TYPE)}")):
+        with f.when(f.let(f"icmp ne ptr {kind}, {f.address(front, CallDescriptor.DICT_TYPE)}")):
             put("0", self.hit)
         with f.when(f.let(f"icmp ne i64 {f.word(self.hit)}, 0")):
             size = f.let(f"call i64 @PyDict_Size(ptr {mapping})")

@@ -19,7 +19,7 @@ from kinetree.engines.native.gate_layout import (
     PLAIN,
     WEAK,
     WRITEABLE,
-    Word,
+    KernelDescriptor,
 )
 from kinetree.engines.native.gate_writer import GateWriter
 from kinetree.engines.native.pool import BUFFERS, SMALLEST_RESULT
@@ -37,9 +37,8 @@ class Results(GateWriter):
             self.find_kept()
         missing = f.let(f"icmp eq ptr {f.address(self.answer)}, null")
         with f.when(f.let(f"and i1 {missing}, {self.several}")):
-            bundle = f.let(
-                f"call ptr @PyType_GenericAlloc(ptr {f.address(self.words, Word.BUNDLE)}, i64 {self.outputs})"
-            )
+            type_of_bundle = f.address(self.words, KernelDescriptor.BUNDLE)
+            bundle = f.let(f"call ptr @PyType_GenericAlloc(ptr {type_of_bundle}, i64 {self.outputs})")
             f.leave_when(f.let(f"icmp eq ptr {bundle}, null"), "failed")
             put(bundle, self.answer, "ptr")
         with f.loop(0, f.let(f"select i1 {missing}, i64 {self.outputs}, i64 0")) as o:
@@ -65,7 +64,7 @@ class Results(GateWriter):
     def keeps_results(self, has_out: str) -> str:
         """Whether the results of this call are kept for later calls: all are small, and none is the caller's."""
         f, put = self.f, self.put
-        kept = f.let(f"icmp ne ptr {f.address(self.words, Word.RESULTS)}, null")
+        kept = f.let(f"icmp ne ptr {f.address(self.words, KernelDescriptor.RESULTS)}, null")
         keeps = f.let(f"and i1 {kept}, {f.let(f'xor i1 {has_out}, true')}")
         put(f.let(f"zext i1 {keeps} to i64"), self.fits)
         with f.loop(self.inputs, f.let(f"add i64 {self.inputs}, {self.outputs}")) as k:
@@ -82,7 +81,7 @@ class Results(GateWriter):
             put(f.word(operand, 1 + axis), f.at(self.shape, 1 + axis, "i64"))
         rank = f.let(f"trunc i64 {f.let(f'add i64 {f.word(operand)}, {self.extra}')} to i32")
         dims = f.at(self.shape, f.let(f"sub i64 1, {self.extra}"), "i64")
-        number = f.let(f"trunc i64 {f.word(self.words, Word.TYPE_NUMBER)} to i32")
+        number = f.let(f"trunc i64 {f.word(self.words, KernelDescriptor.TYPE_NUMBER)} to i32")
         buffer = f.address(self.buffer)
         view = f.let(f"icmp ne ptr {buffer}, null")
         put("null", self.item, "ptr")
@@ -90,7 +89,7 @@ class Results(GateWriter):
             put(f.address(f.at(buffer, DATA)), self.item, "ptr")
         flags = f.let(f"select i1 {view}, i32 {PLAIN | WRITEABLE}, i32 0")
         rest = f"i32 {number}, ptr null, ptr {f.address(self.item)}, i32 0, i32 {flags}, ptr null"
-        new = f.address(self.words, Word.NEW_ARRAY)
+        new = f.address(self.words, KernelDescriptor.NEW_ARRAY)
         made = f.let(f"call ptr {new}(ptr {self.kind}, i32 {rank}, ptr {dims}, {rest})")
         put(made, self.item, "ptr")
         failed = f.let(f"icmp eq ptr {made}, null")
@@ -98,12 +97,15 @@ class Results(GateWriter):
             f.do(f"call void @Py_DecRef(ptr {buffer})")
         f.leave_when(failed, "failed")
         with f.when(view):
-            f.let(f"call i32 {f.address(self.words, Word.SET_BASE)}(ptr {made}, ptr {buffer})")
+            f.let(f"call i32 {f.address(self.words, KernelDescriptor.SET_BASE)}(ptr {made}, ptr {buffer})")
 
     def find_buffer(self, size: str) -> None:
         """Set `buffer` to a new reference to one of the pool's that is not in use, or to a fresh one."""
         f, put = self.f, self.put
-        buffers, sizes = f.address(self.words, Word.BUFFERS), f.address(self.words, Word.BUFFER_SIZES)
+        buffers, sizes = (
+            f.address(self.words, KernelDescriptor.BUFFERS),
+            f.address(self.words, KernelDescriptor.BUFFER_SIZES),
+        )
         most = f.let(f"mul i64 {size}, 2")
         with f.loop(0, BUFFERS) as place:
             found = f.word(sizes, place)
@@ -119,7 +121,7 @@ class Results(GateWriter):
             number = f.let(f"call ptr @PyLong_FromSsize_t(i64 {size})")
             f.leave_when(f.let(f"icmp eq ptr {number}, null"), "failed")
             put(number, self.item, "ptr")
-            fresh = f.address(self.words, Word.FRESH_BUFFER)
+            fresh = f.address(self.words, KernelDescriptor.FRESH_BUFFER)
             made = f.let(f"call ptr @PyObject_Vectorcall(ptr {fresh}, ptr {self.item}, i64 1, ptr null)")
             f.do(f"call void @Py_DecRef(ptr {number})")
             f.leave_when(f.let(f"icmp eq ptr {made}, null"), "failed")
@@ -129,7 +131,7 @@ class Results(GateWriter):
     def find_kept(self) -> None:
         """Set `answer` to a new reference to kept results that are not in use, if there are any."""
         f, put = self.f, self.put
-        kept = f.address(self.words, Word.RESULTS)
+        kept = f.address(self.words, KernelDescriptor.RESULTS)
         with f.loop(0, KEPT) as slot, f.when(f.let(f"icmp eq ptr {f.address(self.answer)}, null")):
             whole = f.address(kept, slot)
             with f.when(self.is_unused(whole)):
@@ -173,9 +175,9 @@ class Results(GateWriter):
     def keep(self) -> None:
         """Keep the results in place of older ones."""
         f, put = self.f, self.put
-        turn = f.word(self.words, Word.NEXT_RESULT)
-        put(f.let(f"add i64 {turn}, 1"), f.at(self.words, Word.NEXT_RESULT, "i64"))
-        slot = f.at(f.address(self.words, Word.RESULTS), f.let(f"and i64 {turn}, {KEPT - 1}"), "ptr")
+        turn = f.word(self.words, KernelDescriptor.NEXT_RESULT)
+        put(f.let(f"add i64 {turn}, 1"), f.at(self.words, KernelDescriptor.NEXT_RESULT, "i64"))
+        slot = f.at(f.address(self.words, KernelDescriptor.RESULTS), f.let(f"and i64 {turn}, {KEPT - 1}"), "ptr")
         old = f.address(slot)
         f.do(f"call void @Py_IncRef(ptr {f.address(self.answer)})")
         put(f.address(self.answer), slot, "ptr")

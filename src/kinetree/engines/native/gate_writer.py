@@ -14,7 +14,7 @@ from kinetree.engines.native.gate_layout import (
     NDIM,
     OPERAND_WORDS,
     TYPE,
-    Word,
+    KernelDescriptor,
 )
 
 
@@ -78,7 +78,7 @@ class GateWriter:
         """Size of all samples of an operand in bytes."""
         return self.f.let(f"mul i64 {self.bytes_of(operand)}, {self.count}")
 
-    def is_a(self, value: str, kind: Word) -> str:
+    def is_a(self, value: str, kind: KernelDescriptor) -> str:
         """Whether an object has a type, of which it is no subclass."""
         f = self.f
         return f.let(f"icmp eq ptr {f.address(f.at(value, TYPE))}, {f.address(self.words, kind)}")

@@ -15,9 +15,9 @@ from contextlib import AbstractContextManager
 from kinetree.engines.formats import Format
 from kinetree.engines.llvm.transposes import lanes_of, piece_of, samples_of
 from kinetree.engines.llvm.writer import FunctionWriter
-from kinetree.engines.native.chunks import Chunk, chunks
+from kinetree.engines.native.chunks import SampleChunk, chunks
 from kinetree.engines.native.operands import OperandWord
-from kinetree.engines.native.strides import Core
+from kinetree.engines.native.strides import CoreStrides
 
 ALIGNMENT = 64
 """Bytes of a cache line."""
@@ -59,7 +59,7 @@ def put(width: int, scalar: Format) -> str:
     pointers = _samples(f, width)
     in_order = f.let("icmp eq ptr %places, null")
 
-    def slots(chunk: Chunk) -> list[str]:
+    def slots(chunk: SampleChunk) -> list[str]:
         numbers = [f.let(f"add i64 {chunk.start}, {k}") for k in range(chunk.length)]
         return f.either(
             in_order,
@@ -72,7 +72,7 @@ def put(width: int, scalar: Format) -> str:
         place = f.at(slot, first, scalar.llvm)
         return f.let(f"load {scalar.vector(count)}, ptr {place}, align {scalar.bytes * count}")
 
-    def put_chunk(chunk: Chunk) -> None:
+    def put_chunk(chunk: SampleChunk) -> None:
         places = slots(chunk)
         if chunk.length == width:
             # as `take` does: numbers of a sample are lanes of these vectors
@@ -103,7 +103,7 @@ def take_strided(width: int, scalar: Format) -> str:
     lanes, align = scalar.vector(width), scalar.bytes * width
     f = FunctionWriter(f"define internal void @take_strided{SIGNATURE}")
     pointers = _samples(f, width)
-    with Core(f, "%operand", "%steps", scalar).each() as (number, offset):
+    with CoreStrides(f, "%operand", "%steps", scalar).each() as (number, offset):
         vector = "poison"
         for lane, sample in enumerate(pointers):
             value = f.let(f"load {scalar.llvm}, ptr {f.at(sample, offset)}, align {scalar.bytes}")
@@ -118,7 +118,7 @@ def put_strided(width: int, scalar: Format) -> str:
     f = FunctionWriter(f"define internal void @put_strided{SIGNATURE}")
     pointers = _samples(f, width)
     in_order = f.let("icmp eq ptr %places, null")
-    with Core(f, "%operand", "%steps", scalar).each() as (number, offset):
+    with CoreStrides(f, "%operand", "%steps", scalar).each() as (number, offset):
         (slot,) = f.either(in_order, "ptr", lambda: [f.at("%area", number, lanes)], lambda: [_elsewhere(f, number)])
         vector = f.let(f"load {lanes}, ptr {slot}, align {align}")
         for lane, sample in enumerate(pointers):
@@ -164,7 +164,7 @@ def _part(width: int, scalar: Format) -> int:
 
 def _all_chunks(
     f: FunctionWriter, start: str, longest: int, width: int, scalar: Format
-) -> Iterator[AbstractContextManager[Chunk]]:
+) -> Iterator[AbstractContextManager[SampleChunk]]:
     """Loops over the numbers of a sample from one on: in chunks of a length, then in shorter ones under masks."""
     size = f.word("%operand", OperandWord.SIZE)
     stop = f.let(f"and i64 {size}, {-longest}")

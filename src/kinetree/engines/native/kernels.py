@@ -23,11 +23,11 @@ from kinetree.engines.locks import Lock
 from kinetree.engines.lowered import Lowered
 from kinetree.engines.native import cache
 from kinetree.engines.native.compiled import Compiled, prepare
-from kinetree.engines.native.libraries import Pending, Shared, stored
+from kinetree.engines.native.libraries import CompileJob, Libraries, stored
 from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Binding, Operand
 from kinetree.engines.pipeline import is_own, lowered, variants_of
-from kinetree.engines.straight import Individual, individual_of, straight
+from kinetree.engines.straight import RobotKey, robot_key, straight
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.recursion.variants import Variants
@@ -50,11 +50,11 @@ class Kernels:
         algorithm: Algorithm,
         variants: Variants,
         scalar: Format = FLOAT64,
-        individual: Individual | None = None,
+        individual: RobotKey | None = None,
     ) -> None:
         self.algorithm, self.variants, self.scalar, self.individual = algorithm, variants, scalar, individual
         self._lock = Lock()
-        self._libraries: Shared[tuple[int, bool, target.Target]] = Shared()
+        self._libraries: Libraries[tuple[int, bool, target.Processor]] = Libraries()
         self._metadata: dict[str, Any] | None = None
 
     def program(self) -> Lowered:
@@ -63,7 +63,9 @@ class Kernels:
             return lowered(self.algorithm, self.variants)
         return straight(self.algorithm, self.variants, self.individual).lowered
 
-    def modules(self, width: int, chosen: target.Target, node_lanes: bool = False) -> tuple[list[str], dict[str, Any]]:
+    def modules(
+        self, width: int, chosen: target.Processor, node_lanes: bool = False
+    ) -> tuple[list[str], dict[str, Any]]:
         """LLVM assembly of the modules of a lane width, or with a node in each lane; and what binding them needs."""
         program = self.program()
         if self.individual is None:  # numbers of a robot may vanish
@@ -88,10 +90,10 @@ class Kernels:
         library, self._metadata = self._libraries.get((width, node_lanes, target.current()), self._found_or_begun)
         return library
 
-    def _found_or_begun(self, key: tuple[int, bool, target.Target]) -> Pending:
+    def _found_or_begun(self, key: tuple[int, bool, target.Processor]) -> CompileJob:
         width, node_lanes, chosen = key
         lanes = f"{LANES} nodes at once" if node_lanes else f"lane width {width}"
-        return Pending(
+        return CompileJob(
             f"{self.algorithm.name}{self.scalar.note}, {lanes}",
             self._name(width, node_lanes),
             chosen,
@@ -137,7 +139,7 @@ class Kernels:
 
 
 def kernels(
-    algorithm: Algorithm, variants: Variants, scalar: Format = FLOAT64, individual: Individual | None = None
+    algorithm: Algorithm, variants: Variants, scalar: Format = FLOAT64, individual: RobotKey | None = None
 ) -> Kernels:
     """The kernels of an algorithm for a set of variants and a format, or for one robot, created once per process."""
     with _making:
@@ -172,7 +174,7 @@ def bind(
     mechanism = mechanism.at(sites)
     variants = variants_of(algorithm, mechanism, sites)
     scalar = format_of(mechanism)
-    made = kernels(algorithm, variants, scalar, individual_of(algorithm, mechanism, sites))
+    made = kernels(algorithm, variants, scalar, robot_key(algorithm, mechanism, sites))
     tables = Tables(algorithm, variants, mechanism, sites, made.metadata, carrying=True)
     packed, workspace = tables.packed()
     constants, single_workspace = tables.constants, 0

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from kinetree.engines.llvm.machine_code import compile_text
-from kinetree.engines.llvm.target import Target
+from kinetree.engines.llvm.target import Processor
 from kinetree.engines.locks import Lock
 from kinetree.engines.native import cache, threads, tiered
 from kinetree.engines.native.linking import Library
@@ -25,7 +25,7 @@ _MODULES = "modules"
 _log = logging.getLogger("kinetree")
 
 
-class Pending:
+class CompileJob:
     """Code that is loaded, or else compiled from now on, on as many threads as there are.
 
     Args:
@@ -41,13 +41,13 @@ class Pending:
         self,
         label: str,
         what: tuple[object, ...] | None,
-        target: Target,
+        target: Processor,
         text: Callable[[], tuple[Sequence[str], dict[str, Any]]],
         *symbols: str,
     ) -> None:
         self._symbols = symbols
         self._objects: list[bytes] | None = None  # those that were missing
-        self._optimized = Completion()
+        self._optimized = Done()
         name = None if what is None else cache.key(*what, target)
         self._found = stored(name)
         if self._found is None:
@@ -102,15 +102,15 @@ class Pending:
         return Library(self._modules.completed(compiled), *self._symbols)
 
 
-class Shared(Generic[K]):
+class Libraries(Generic[K]):
     """Libraries by key, each loaded or compiled once."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._pending: dict[K, Pending] = {}
+        self._pending: dict[K, CompileJob] = {}
         self._found: dict[K, tuple[Library, dict[str, Any]]] = {}
 
-    def begin(self, key: K, make: Callable[[K], Pending]) -> None:
+    def begin(self, key: K, make: Callable[[K], CompileJob]) -> None:
         """Let other threads begin with a library.
 
         Args:
@@ -121,7 +121,7 @@ class Shared(Generic[K]):
             if key not in self._found and key not in self._pending:
                 self._pending[key] = make(key)
 
-    def get(self, key: K, make: Callable[[K], Pending]) -> tuple[Library, dict[str, Any]]:
+    def get(self, key: K, make: Callable[[K], CompileJob]) -> tuple[Library, dict[str, Any]]:
         """A library and its metadata; arguments as of `begin`."""
         with self._lock:
             if key not in self._found:
@@ -153,7 +153,7 @@ class Modules:
         missing: The assembly of those to compile.
     """
 
-    def __init__(self, texts: Sequence[str], target: Target, cached: bool) -> None:
+    def __init__(self, texts: Sequence[str], target: Processor, cached: bool) -> None:
         self._names = [cache.module_key(text, target) if cached else None for text in texts]
         self._found = [cache.load(name) for name in self._names]
         self.missing = [text for text, module in zip(texts, self._found, strict=True) if module is None]
@@ -171,7 +171,7 @@ class Modules:
         cache.store(name, metadata | {_MODULES: self._names}, b"")
 
 
-class Completion:
+class Done:
     """Calls functions when something is complete; at once if it already is."""
 
     def __init__(self) -> None:
@@ -208,12 +208,12 @@ class Module:
         job: Its compilation.
     """
 
-    def __init__(self, text: str, target: Target, later: bool) -> None:
+    def __init__(self, text: str, target: Processor, later: bool) -> None:
         self.code: bytes | None = None
-        self.ended = Completion()
+        self.ended = Done()
         (self.job,) = threads.begin([lambda: self._compile(text, target)], later)
 
-    def _compile(self, text: str, target: Target) -> bytes:
+    def _compile(self, text: str, target: Processor) -> bytes:
         try:
             self.code = compile_text(text, target)
             return self.code
@@ -222,7 +222,7 @@ class Module:
 
 
 #: Those that libraries wait for.
-_compiling: weakref.WeakValueDictionary[tuple[str, Target], Module] = weakref.WeakValueDictionary()
+_compiling: weakref.WeakValueDictionary[tuple[str, Processor], Module] = weakref.WeakValueDictionary()
 _sharing = Lock()
 
 
@@ -239,7 +239,7 @@ class Compilation:
     def __init__(
         self,
         texts: Sequence[str],
-        target: Target,
+        target: Processor,
         finish: Callable[[list[bytes] | None], object],
         later: bool = False,
     ) -> None:

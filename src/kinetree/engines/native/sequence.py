@@ -28,7 +28,7 @@ import numpy as np
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.llvm import target
 from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.libraries import Pending, Shared
+from kinetree.engines.native.libraries import CompileJob, Libraries
 from kinetree.engines.native.linking import Library
 from kinetree.engines.native.operands import Array, Binding, Operand
 from kinetree.engines.native.sequence_code import LEVELS, MOST_OUTPUTS, Code, sequence_text
@@ -304,11 +304,11 @@ def _slot(width: int) -> int:
     return width.bit_length() - 1
 
 
-def _interpreter(key: tuple[int, Format, target.Target]) -> Pending:
+def _interpreter(key: tuple[int, Format, target.Processor]) -> CompileJob:
     """The code that interprets sequences, for a lane width, a format and a processor."""
     width, scalar, chosen = key
     label, what = f"sequence{scalar.note}, lane width {width}", ("sequence", width, scalar.name)
-    return Pending(label, what, chosen, lambda: ([sequence_text(width, scalar)], {}), "kernel")
+    return CompileJob(label, what, chosen, lambda: ([sequence_text(width, scalar)], {}), "kernel")
 
 
-_interpreters: Shared[tuple[int, Format, target.Target]] = Shared()
+_interpreters: Libraries[tuple[int, Format, target.Processor]] = Libraries()

@@ -10,7 +10,7 @@ from kinetree.engines.llvm.writer import FunctionWriter
 from kinetree.engines.native.operands import OperandWord
 
 
-class Core:
+class CoreStrides:
     """Dimensions and strides of one sample of an operand, padded on the left to three axes."""
 
     def __init__(self, f: FunctionWriter, operand: str, steps: str, scalar: Format) -> None:

@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from functools import lru_cache, partial
 
 from kinetree.engines.llvm.machine_code import compile_text, compile_unoptimized
-from kinetree.engines.llvm.target import Target, host
+from kinetree.engines.llvm.target import Processor, host
 from kinetree.engines.native import threads
 from kinetree.engines.native.jobs import Job
 from kinetree.engines.native.linking import Library
@@ -73,7 +73,7 @@ def ready_for(work: int) -> Iterator[None]:
         yield
 
 
-def begin_unoptimized(texts: Sequence[str], target: Target) -> list[Job[bytes]] | None:
+def begin_unoptimized(texts: Sequence[str], target: Processor) -> list[Job[bytes]] | None:
     """Let other threads compile modules without optimising them; None if that does not pay.
 
     Args:
