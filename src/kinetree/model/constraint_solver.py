@@ -53,7 +53,7 @@ class RowSolver:
         steps = native.Sequence("constraints", inputs, [Operand("acceleration", (nv,)), Operand("force", (c,))])
         q, v, a, wanted, gains = steps.inputs
         rows = self._rows(steps, q, v)
-        lacking = steps.call(self._over_rows(row_residual), *rows, v, a, wanted, gains)
+        lacking = steps.call(self._kernel(row_residual), *rows, v, a, wanted, gains)
         self._solve(steps, q, rows.J, lacking, a, steps.outputs)
         return steps.finish()
 
@@ -74,7 +74,7 @@ class RowSolver:
         (q,), still = steps.inputs, steps.constant(np.zeros(self._robot.nv))
         rows = self._rows(steps, q, still)
         nothing, stiff = np.zeros(self._count), np.tile([1.0, 0.0], (self._count, 1))
-        lacking = steps.call(self._over_rows(row_residual), *rows, still, still, nothing, stiff)
+        lacking = steps.call(self._kernel(row_residual), *rows, still, still, nothing, stiff)
         change, _ = self._solve(steps, q, rows.J, lacking, still)
         steps.call(bind(integrate, self._robot.mechanism, (), "constraints"), q, change, 1.0, into=steps.outputs)
         return steps.finish()
@@ -87,7 +87,7 @@ class RowSolver:
         still, nothing = np.zeros(self._robot.nv), np.zeros(self._count)
         J = self._rows(steps, q, steps.constant(still)).J
         free = nothing, nothing, still, v, nothing, np.zeros((self._count, 2))
-        self._solve(steps, q, J, steps.call(self._over_rows(row_residual), J, *free), v, (steps.outputs[0], None))
+        self._solve(steps, q, J, steps.call(self._kernel(row_residual), J, *free), v, (steps.outputs[0], None))
         return steps.finish()
 
     @property
@@ -117,16 +117,16 @@ class RowSolver:
         response = steps.space(count * nv)
         with steps.loop(count) as row:
             steps.copy(steps.call(self._robot.mass_matrix_solve.bound(), q, J.at(row, nv)), response.at(row, nv))
-        A, own = steps.call(self._over_rows(row_mobility), J, response)
+        A, own = steps.call(self._kernel(row_mobility), J, response)
         values, vectors, roots, edge, _, _ = steps.call(
             singular.decomposition(count), A, own, *self._weights, REDUNDANT
         )
         inertia = steps.call(compiled(regularized_inverse, n=count), values, vectors, roots, edge, 0.0)
         moved, force = into
-        force, moved = steps.call(self._over_rows(row_forces), response, inertia, lacking, a, into=(force, moved))
+        force, moved = steps.call(self._kernel(row_forces), response, inertia, lacking, a, into=(force, moved))
         return moved, force
 
-    def _over_rows(self, kernel: Kernel) -> KernelFunction:
+    def _kernel(self, kernel: Kernel) -> KernelFunction:
         return compiled(kernel, r=self._count, n=self._robot.nv)
 
     @cached_property
