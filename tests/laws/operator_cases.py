@@ -162,7 +162,7 @@ def dense(name: str) -> Dense:
 
 @algorithm(
     q=("q",), v=("v",), a=("v",), V=("m",), alpha=("m",), f=("m",), coriolis=("m",), gyroscopic=("m",),
-    resistance=("v",), outputs=("V", "alpha", "f", "coriolis", "gyroscopic", "resistance"), any_node=True,
+    resistance=("v",), outputs=("V", "alpha", "f", "coriolis", "gyroscopic", "resistance"),
 )  # fmt: skip
 def stacked(
     tree: Tree, q: Indexed, v: Indexed, a: Indexed, V: Indexed, alpha: Indexed, f: Indexed,

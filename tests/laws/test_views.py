@@ -128,7 +128,7 @@ def test_the_choice_depends_on_the_tree(name: str) -> None:
 def test_functions_of_general_nodes_run_in_own_coordinates() -> None:
     of = gripper()
     for name in ("mass_matrix", "jacobian", "velocity_derivative", "regressor"):
-        assert getattr(of, name).algorithm.any_node
+        assert not getattr(of, name).algorithm.rigid
 
 
 def test_operations() -> None:
@@ -148,7 +148,7 @@ ENGINES = {
 
 
 def _text(body: Any) -> Algorithm:
-    return algorithm(q=("q",), tau=("v",), outputs=("tau",), any_node=True)(body)
+    return algorithm(q=("q",), tau=("v",), outputs=("tau",))(body)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

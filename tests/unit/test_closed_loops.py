@@ -343,7 +343,7 @@ def test_loops_do_not_close_upside_down(kind: str) -> None:
 # -- dynamics ----------------------------------------------------------------------------------------------------------
 
 
-@algorithm(q=("q",), step=("joints",), end=("q",), outputs=("end",), any_node=True)
+@algorithm(q=("q",), step=("joints",), end=("q",), outputs=("end",))
 def move_joints(tree: Tree, q: Indexed, step: Indexed, end: Indexed) -> None:
     """Every joint moved by its own part of a step, which may open loops."""
     for k, _ in tree.scatter():

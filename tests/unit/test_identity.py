@@ -34,7 +34,7 @@ ROBOT = kt.zoo.arm7()
 OPERATOR = ROBOT.operators(ROBOT.neutral()).mass_inverse._expression
 
 
-@algorithm(q=("q",), y=("v",), outputs=("y",), any_node=True)
+@algorithm(q=("q",), y=("v",), outputs=("y",))
 def mine(tree: Any, q: Any, y: Any) -> None:
     for k, _ in tree.scatter():
         y[k] = 2.0 * q[k]

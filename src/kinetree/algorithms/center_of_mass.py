@@ -26,7 +26,7 @@ from kinetree.spatial.value import Array
 from kinetree.spatial.vector3 import cross, stack, sum_with_error
 
 
-@algorithm(q=("q",), com=(3,), outputs=("com",), any_node=True)
+@algorithm(q=("q",), com=(3,), outputs=("com",))
 def center_of_mass(tree: Tree, q: Indexed, com: Indexed) -> None:
     """Centre of mass of all bodies in the world frame.
 
@@ -48,7 +48,7 @@ def center_of_mass(tree: Tree, q: Indexed, com: Indexed) -> None:
     com[...] = total.first_moment / total.mass
 
 
-@algorithm(q=("q",), J=(3, "v"), outputs=("J",), any_node=True)
+@algorithm(q=("q",), J=(3, "v"), outputs=("J",))
 def center_of_mass_jacobian(tree: Tree, q: Indexed, J: Indexed) -> None:
     """Jacobian of the centre of mass.
 
@@ -76,7 +76,7 @@ def center_of_mass_jacobian(tree: Tree, q: Indexed, J: Indexed) -> None:
         J[c] = F[c] * share
 
 
-@algorithm(q=("q",), A=(6, "v"), outputs=("A",), any_node=True)
+@algorithm(q=("q",), A=(6, "v"), outputs=("A",))
 def centroidal_momentum_matrix(tree: Tree, q: Indexed, A: Indexed) -> None:
     """Maps joint velocities to momentum about the centre of mass, in world axes, angular part first. [OGL13] Eq. 6.
 

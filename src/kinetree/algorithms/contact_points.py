@@ -19,7 +19,7 @@ from kinetree.spatial.vector3 import stack
 
 
 @algorithm(
-    q=("q",), v=("v",), place=("frames", PLACE), twist=("frames", 6), outputs=("place", "twist"), any_node=True,
+    q=("q",), v=("v",), place=("frames", PLACE), twist=("frames", 6), outputs=("place", "twist"),
 )  # fmt: skip
 def contact_bodies(tree: Tree, q: Indexed, v: Indexed, place: Indexed, twist: Indexed) -> None:
     """Poses and velocities of frames, in world axes.
@@ -47,7 +47,7 @@ def contact_bodies(tree: Tree, q: Indexed, v: Indexed, place: Indexed, twist: In
 
 
 @algorithm(
-    place=("frames", PLACE), wrench=("frames", 6), turned=("frames", 6), outputs=("turned",), any_node=True
+    place=("frames", PLACE), wrench=("frames", 6), turned=("frames", 6), outputs=("turned",)
 )  # fmt: skip
 def body_wrenches(tree: Tree, place: Indexed, wrench: Indexed, turned: Indexed) -> None:
     """Wrenches on frames, from world axes to their own.
@@ -63,7 +63,7 @@ def body_wrenches(tree: Tree, place: Indexed, wrench: Indexed, turned: Indexed) 
         turned[frame] = np.concatenate([R.T @ wrench[frame][:3], R.T @ wrench[frame][3:]])
 
 
-@algorithm(q=("q",), v=("v",), wrench=("frames", 6), after=("v",), outputs=("after",), sparse=("after",), any_node=True)
+@algorithm(q=("q",), v=("v",), wrench=("frames", 6), after=("v",), outputs=("after",), sparse=("after",))
 def after_impulses(tree: Tree, q: Indexed, v: Indexed, wrench: Indexed, after: Indexed) -> None:
     """v + M⁻¹Jᵀ w: velocities after impulses.
 

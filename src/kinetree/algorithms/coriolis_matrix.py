@@ -22,7 +22,7 @@ from kinetree.recursion.variation import Here, gyroscopic
 from kinetree.spatial.motion import Motion
 
 
-@algorithm(q=("q",), v=("v",), C=("v", "v"), outputs=("C",), sparse=("C",), any_node=True)
+@algorithm(q=("q",), v=("v",), C=("v", "v"), outputs=("C",), sparse=("C",))
 def coriolis_matrix(tree: Tree, q: Indexed, v: Indexed, C: Indexed) -> None:
     """C(q, v) with C v = bias forces without gravity, springs and dampers.
 

@@ -11,7 +11,7 @@ from kinetree.recursion.forward_mode import directional_derivative
 from kinetree.recursion.tree import Indexed, Tree
 
 
-@algorithm(q=("q",), G=("joints", "v"), outputs=("G",), any_node=True, sparse=("G",))
+@algorithm(q=("q",), G=("joints", "v"), outputs=("G",), sparse=("G",))
 def coupling(tree: Tree, q: Indexed, G: Indexed) -> None:
     """Velocities of all joints per independent velocity.
 
@@ -28,7 +28,7 @@ def coupling(tree: Tree, q: Indexed, G: Indexed) -> None:
 coupling_rate = directional_derivative(coupling, "coupling_rate", "v", {}, ("rate",))
 
 
-@algorithm(q=("q",), v=("v",), rates=("joints",), outputs=("rates",), any_node=True)
+@algorithm(q=("q",), v=("v",), rates=("joints",), outputs=("rates",))
 def joint_rates(tree: Tree, q: Indexed, v: Indexed, rates: Indexed) -> None:
     """Velocities of all joints.
 
@@ -42,7 +42,7 @@ def joint_rates(tree: Tree, q: Indexed, v: Indexed, rates: Indexed) -> None:
         rates[k] = k.coupling(q[k]) @ v[k]
 
 
-@algorithm(q=("q",), v=("v",), a=("v",), rates=("joints",), outputs=("rates",), any_node=True)
+@algorithm(q=("q",), v=("v",), a=("v",), rates=("joints",), outputs=("rates",))
 def joint_accelerations(tree: Tree, q: Indexed, v: Indexed, a: Indexed, rates: Indexed) -> None:
     """Accelerations of all joints.
 
@@ -57,7 +57,7 @@ def joint_accelerations(tree: Tree, q: Indexed, v: Indexed, a: Indexed, rates: I
         rates[k] = k.coupling(q[k]) @ a[k] + k.coupling_drift(q[k], v[k])
 
 
-@algorithm(q=("q",), forces=("joints",), tau=("v",), outputs=("tau",), any_node=True)
+@algorithm(q=("q",), forces=("joints",), tau=("v",), outputs=("tau",))
 def joint_forces(tree: Tree, q: Indexed, forces: Indexed, tau: Indexed) -> None:
     """Forces along the independent velocities that act like given forces on all joints.
 
@@ -71,9 +71,7 @@ def joint_forces(tree: Tree, q: Indexed, forces: Indexed, tau: Indexed) -> None:
         tau[k] = k.coupling(q[k]).T @ forces[k]
 
 
-@algorithm(
-    q=("q",), residual=("loops",), K=("loops", "joints"), outputs=("residual", "K"), any_node=True, sparse=("K",)
-)
+@algorithm(q=("q",), residual=("loops",), K=("loops", "joints"), outputs=("residual", "K"), sparse=("K",))
 def loop_constraints(tree: Tree, q: Indexed, residual: Indexed, K: Indexed) -> None:
     """What keeps loops closed.
 

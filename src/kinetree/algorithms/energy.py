@@ -10,7 +10,7 @@ from kinetree.spatial.motion import Motion
 from kinetree.spatial.transform import Transform
 
 
-@algorithm(q=("q",), v=("v",), kinetic=(), potential=(), outputs=("kinetic", "potential"), any_node=True)
+@algorithm(q=("q",), v=("v",), kinetic=(), potential=(), outputs=("kinetic", "potential"))
 def energy(tree: Tree, q: Indexed, v: Indexed, kinetic: Indexed, potential: Indexed) -> None:
     """½ Σ Vᵀ M V + ½ Σ armature v², and −Σ m gᵀ c, which is zero with all mass at the world's origin, plus springs.
 

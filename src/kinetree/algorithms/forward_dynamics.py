@@ -22,7 +22,7 @@ from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.value import Array
 
 
-@algorithm(q=("q",), v=("v",), tau=("v",), wrench=("frames", 6), a=("v",), outputs=("a",), any_node=True)
+@algorithm(q=("q",), v=("v",), tau=("v",), wrench=("frames", 6), a=("v",), outputs=("a",))
 def forward_dynamics(tree: Tree, q: Indexed, v: Indexed, tau: Indexed, wrench: Indexed, a: Indexed) -> None:
     """Joint accelerations M⁻¹ (τ + Σ Jᵀ w − C − g). [J11] Algorithm 6.1, Eq. 58.
 

@@ -19,7 +19,7 @@ from kinetree.recursion.tree import Indexed, Tree, Zeros
 from kinetree.spatial.motion import Force, Motion
 
 
-@algorithm(q=("q",), v=("v",), a=("v",), wrench=("frames", 6), tau=("v",), outputs=("tau",), any_node=True)
+@algorithm(q=("q",), v=("v",), a=("v",), wrench=("frames", 6), tau=("v",), outputs=("tau",))
 def inverse_dynamics(tree: Tree, q: Indexed, v: Indexed, a: Indexed, wrench: Indexed, tau: Indexed) -> None:
     """Joint forces τ = M(q) a + C(q, v) + g(q) − Σ Jᵀ w. [J11] Algorithm 3.1, Eq. 10.
 
@@ -34,13 +34,13 @@ def inverse_dynamics(tree: Tree, q: Indexed, v: Indexed, a: Indexed, wrench: Ind
     newton_euler(tree, q, v, a, -tree.gravity, wrench, tau)
 
 
-@algorithm(q=("q",), v=("v",), tau=("v",), outputs=("tau",), any_node=True)
+@algorithm(q=("q",), v=("v",), tau=("v",), outputs=("tau",))
 def bias_forces(tree: Tree, q: Indexed, v: Indexed, tau: Indexed) -> None:
     """Joint forces C(q, v) + g(q) at zero joint accelerations."""
     newton_euler(tree, q, v, Zeros(), -tree.gravity, None, tau)
 
 
-@algorithm(q=("q",), tau=("v",), outputs=("tau",), any_node=True)
+@algorithm(q=("q",), tau=("v",), outputs=("tau",))
 def gravity_forces(tree: Tree, q: Indexed, tau: Indexed) -> None:
     """Joint forces g(q) that hold the mechanism still against gravity."""
     newton_euler(tree, q, Zeros(), Zeros(), -tree.gravity, None, tau)

@@ -11,7 +11,7 @@ from kinetree.spatial.scalar import select
 
 @algorithm(
     q=("q",), origin=("q",), lower=("v",), upper=("v",), dt=(), slowest=("v",), fastest=("v",),
-    outputs=("slowest", "fastest"), any_node=True,
+    outputs=("slowest", "fastest"),
 )  # fmt: skip
 def joint_bounds(
     tree: Tree, q: Indexed, origin: Indexed, lower: Indexed, upper: Indexed, dt: Indexed,

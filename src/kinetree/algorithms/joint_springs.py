@@ -14,7 +14,7 @@ from kinetree.recursion.tree import Indexed, Tree
 
 @algorithm(
     q=("q",), v=("v",), tau=("v",), damping=("v",), stiffness=("v",), rest=("q",), dt=(), push=("v",),
-    outputs=("push",), any_node=True,
+    outputs=("push",),
 )  # fmt: skip
 def joint_springs(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, damping: Indexed, stiffness: Indexed, rest: Indexed, dt: Indexed,

@@ -99,7 +99,7 @@ def _turned_axes(reference: str, S: Motion, V: Motion) -> Motion:
     return (S if reference == "world" else Motion.of(S.angular, np.zeros(3))).cross(V)
 
 
-_DIMENSIONS: dict[str, Any] = {"q": ("q",), "v": ("v",), "any_node": True}
+_DIMENSIONS: dict[str, Any] = {"q": ("q",), "v": ("v",)}
 
 #: J̇ of each frame, (m, 6, nv), by reference.
 JACOBIAN_RATES = for_each_reference(

@@ -31,7 +31,7 @@ from kinetree.spatial.vector3 import cross
 REFERENCES = ("local", "local_world_aligned", "world")
 
 
-@algorithm(q=("q",), T=("frames", 4, 4), outputs=("T",), any_node=True)
+@algorithm(q=("q",), T=("frames", 4, 4), outputs=("T",))
 def poses(tree: Tree, q: Indexed, T: Indexed) -> None:
     """Homogeneous transforms from each frame to the world.
 
@@ -169,23 +169,21 @@ def for_each_reference(
 
 
 #: Velocity of each frame, (m, 6), by reference.
-VELOCITIES = for_each_reference(
-    _velocities, q=("q",), v=("v",), velocity=("frames", 6), outputs=("velocity",), any_node=True
-)
+VELOCITIES = for_each_reference(_velocities, q=("q",), v=("v",), velocity=("frames", 6), outputs=("velocity",))
 #: Jacobian of each frame, (m, 6, nv), by reference.
-JACOBIANS = for_each_reference(_jacobians, q=("q",), J=("frames", 6, "v"), outputs=("J",), sparse=("J",), any_node=True)
+JACOBIANS = for_each_reference(_jacobians, q=("q",), J=("frames", 6, "v"), outputs=("J",), sparse=("J",))
 #: Rate of each frame's velocity, (m, 6), by reference.
 ACCELERATIONS = for_each_reference(
     lambda r: _accelerations(r, r == "local_world_aligned"),
-    q=("q",), v=("v",), a=("v",), acceleration=("frames", 6), outputs=("acceleration",), any_node=True,
+    q=("q",), v=("v",), a=("v",), acceleration=("frames", 6), outputs=("acceleration",),
 )  # fmt: skip
 #: Classical acceleration of each frame, (m, 6), by reference: the rate in axes at rest, in the axes of the reference.
 CLASSICAL_ACCELERATIONS = for_each_reference(
     lambda r: _accelerations(r, True), "classical_",
-    q=("q",), v=("v",), a=("v",), acceleration=("frames", 6), outputs=("acceleration",), any_node=True,
+    q=("q",), v=("v",), a=("v",), acceleration=("frames", 6), outputs=("acceleration",),
 )  # fmt: skip
 #: J̇v of each frame, (m, 6), by reference: its acceleration at zero joint accelerations.
 JACOBIANS_DOT_V = for_each_reference(
     lambda r: _jacobian_dot_v(r, r == "local_world_aligned"),
-    q=("q",), v=("v",), acceleration=("frames", 6), outputs=("acceleration",), any_node=True,
+    q=("q",), v=("v",), acceleration=("frames", 6), outputs=("acceleration",),
 )  # fmt: skip

@@ -56,7 +56,6 @@ _JACOBIAN = jacobian_rows("local_world_aligned", PLAIN)
     after=(),
     outputs=("q_end", "state_end", "cost", "largest", "after"),
     sparse=("q_end", "cost", "largest", "after"),
-    any_node=True,
 )
 def levenberg_marquardt(
     tree: Tree,

@@ -42,7 +42,6 @@ _NEVER_ZERO = 1e-300
     residual=("loops",),
     moving=(),
     outputs=("q_end", "residual", "moving"),
-    any_node=True,
     sparse=("moving",),
 )
 def close_loops(tree: Tree, q: Indexed, free: Indexed, q_end: Indexed, residual: Indexed, moving: Indexed) -> None:

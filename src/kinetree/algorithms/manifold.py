@@ -11,7 +11,7 @@ from kinetree.recursion.forward_mode import coordinate_derivative, gradients
 from kinetree.recursion.tree import Indexed, Tree
 
 
-@algorithm(q=("q",), v=("v",), dt=(), end=("q",), outputs=("end",), any_node=True)
+@algorithm(q=("q",), v=("v",), dt=(), end=("q",), outputs=("end",))
 def integrate(tree: Tree, q: Indexed, v: Indexed, dt: Indexed, end: Indexed) -> None:
     """q ⊕ v dt: where a constant velocity leads.
 
@@ -26,7 +26,7 @@ def integrate(tree: Tree, q: Indexed, v: Indexed, dt: Indexed, end: Indexed) -> 
         end[k] = k.manifold.integrate(q[k], v[k] * dt[...])
 
 
-@algorithm(q0=("q",), q1=("q",), v=("v",), outputs=("v",), any_node=True)
+@algorithm(q0=("q",), q1=("q",), v=("v",), outputs=("v",))
 def difference(tree: Tree, q0: Indexed, q1: Indexed, v: Indexed) -> None:
     """The velocity that leads from one configuration to another in one second.
 
@@ -41,7 +41,7 @@ def difference(tree: Tree, q0: Indexed, q1: Indexed, v: Indexed) -> None:
 
 
 @algorithm(
-    q=("q",), v=("v",), dt=(), dq=("v", "v"), dv=("v", "v"), outputs=("dq", "dv"), any_node=True, sparse=("dq", "dv")
+    q=("q",), v=("v",), dt=(), dq=("v", "v"), dv=("v", "v"), outputs=("dq", "dv"), sparse=("dq", "dv")
 )  # fmt: skip
 def dintegrate(tree: Tree, q: Indexed, v: Indexed, dt: Indexed, dq: Indexed, dv: Indexed) -> None:
     """Derivatives of q ⊕ v dt.
@@ -62,7 +62,7 @@ def dintegrate(tree: Tree, q: Indexed, v: Indexed, dt: Indexed, dq: Indexed, dv:
 
 
 @algorithm(
-    q0=("q",), q1=("q",), dq0=("v", "v"), dq1=("v", "v"), outputs=("dq0", "dq1"), any_node=True, sparse=("dq0", "dq1")
+    q0=("q",), q1=("q",), dq0=("v", "v"), dq1=("v", "v"), outputs=("dq0", "dq1"), sparse=("dq0", "dq1")
 )  # fmt: skip
 def ddifference(tree: Tree, q0: Indexed, q1: Indexed, dq0: Indexed, dq1: Indexed) -> None:
     """Derivatives of the velocity that leads from one configuration to another.
@@ -80,7 +80,7 @@ def ddifference(tree: Tree, q0: Indexed, q1: Indexed, dq0: Indexed, dq1: Indexed
         dq1[k, k] = k.manifold.inverse_right_jacobian(step)
 
 
-@algorithm(q=("q",), T=("v", "q"), outputs=("T",), any_node=True, sparse=("T",))
+@algorithm(q=("q",), T=("v", "q"), outputs=("T",), sparse=("T",))
 def tangent_map(tree: Tree, q: Indexed, T: Indexed) -> None:
     """Takes changes of the numbers q to tangents.
 
@@ -93,7 +93,7 @@ def tangent_map(tree: Tree, q: Indexed, T: Indexed) -> None:
         T[k, k] = k.manifold.tangent_map(q[k])
 
 
-@algorithm(x=("v",), ad=("v", "v"), outputs=("ad",), any_node=True, sparse=("ad",))
+@algorithm(x=("v",), ad=("v", "v"), outputs=("ad",), sparse=("ad",))
 def bracket(tree: Tree, x: Indexed, ad: Indexed) -> None:
     """Matrix of the Lie bracket.
 
@@ -106,7 +106,7 @@ def bracket(tree: Tree, x: Indexed, ad: Indexed) -> None:
         ad[k, k] = k.manifold.bracket(x[k])
 
 
-@algorithm(q=("q",), unit=("q",), outputs=("unit",), any_node=True)
+@algorithm(q=("q",), unit=("q",), outputs=("unit",))
 def normalize(tree: Tree, q: Indexed, unit: Indexed) -> None:
     """The same configuration with quaternions of length one.
 
@@ -122,7 +122,7 @@ def normalize(tree: Tree, q: Indexed, unit: Indexed) -> None:
 # Derivatives with respect to the components of q, for automatic differentiation by other libraries.
 
 
-@algorithm(q=("q",), g=("v",), by_q=("q",), outputs=("by_q",), any_node=True)
+@algorithm(q=("q",), g=("v",), by_q=("q",), outputs=("by_q",))
 def component_gradient(tree: Tree, q: Indexed, g: Indexed, by_q: Indexed) -> None:
     """The gradient with respect to the components of q, from that along the tangent.
 
@@ -136,7 +136,7 @@ def component_gradient(tree: Tree, q: Indexed, g: Indexed, by_q: Indexed) -> Non
         by_q[k] = k.manifold.tangent_map(q[k]).T @ g[k]
 
 
-@algorithm(q=("q",), dq=("q",), tangent=("v",), outputs=("tangent",), any_node=True)
+@algorithm(q=("q",), dq=("q",), tangent=("v",), outputs=("tangent",))
 def component_change(tree: Tree, q: Indexed, dq: Indexed, tangent: Indexed) -> None:
     """The tangent for a change of the components of q.
 
@@ -160,7 +160,7 @@ tangent_map_change = coordinate_derivative(tangent_map, "tangent_map_change", {"
 integrate_change = coordinate_derivative(integrate, "integrate_change", {"dq": "q", "dv": "v"}, ("change",))
 
 
-@algorithm(q=("q",), v=("v",), w=("q",), by_q=("q",), by_v=("v",), outputs=("by_q", "by_v"), any_node=True)
+@algorithm(q=("q",), v=("v",), w=("q",), by_q=("q",), by_v=("v",), outputs=("by_q", "by_v"))
 def integrate_gradients(tree: Tree, q: Indexed, v: Indexed, w: Indexed, by_q: Indexed, by_v: Indexed) -> None:
     """Gradients of wᵀ(q ⊕ v) with respect to the components of q and v.
 

@@ -90,7 +90,7 @@ def _of(k: Any, factors: Indexed) -> _Factors:
     return _Factors(MotionColumns(S, n), ForceColumns(G, n), inverse, RigidInertia(rows[0][18:28]))
 
 
-@algorithm(factors=("v", WIDTH), v=("v",), tau=("v",), a=("v",), outputs=("a",))
+@algorithm(factors=("v", WIDTH), v=("v",), tau=("v",), a=("v",), outputs=("a",), rigid=True)
 def factored_accelerations(tree: Tree, factors: Indexed, v: Indexed, tau: Indexed, a: Indexed) -> None:
     """M⁻¹ (τ − C − g).
 
@@ -128,7 +128,7 @@ def _answer(tree: Tree, factors: Indexed, tau: Any, a: Indexed, before: Indexed 
         a[k] = own if before is None else before[k] + own
 
 
-@algorithm(factors=("v", WIDTH), v=("v",), place=("frames", PLACE), twist=("frames", 6), outputs=("twist",))
+@algorithm(factors=("v", WIDTH), v=("v",), place=("frames", PLACE), twist=("frames", 6), outputs=("twist",), rigid=True)
 def factored_twists(tree: Tree, factors: Indexed, v: Indexed, place: Indexed, twist: Indexed) -> None:
     """Velocities of the frames, in world axes.
 
@@ -148,7 +148,8 @@ def factored_twists(tree: Tree, factors: Indexed, v: Indexed, place: Indexed, tw
 
 
 @algorithm(
-    factors=("v", WIDTH), v=("v",), place=("frames", PLACE), wrench=("frames", 6), after=("v",), outputs=("after",)
+    factors=("v", WIDTH), v=("v",), place=("frames", PLACE), wrench=("frames", 6), after=("v",), outputs=("after",),
+    rigid=True,
 )  # fmt: skip
 def factored_impulses(
     tree: Tree, factors: Indexed, v: Indexed, place: Indexed, wrench: Indexed, after: Indexed

@@ -20,7 +20,7 @@ from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree, Zeros
 
 
-@algorithm(q=("q",), M=("v", "v"), outputs=("M",), symmetric=("M",), any_node=True)
+@algorithm(q=("q",), M=("v", "v"), outputs=("M",), symmetric=("M",))
 def mass_matrix(tree: Tree, q: Indexed, M: Indexed) -> None:
     """Joint-space inertia M(q). [J11] Algorithms 4.1 and 4.2.
 

@@ -25,7 +25,7 @@ from kinetree.recursion.tree import Indexed, Tree, Zeros
 from kinetree.spatial.motion import Motion
 
 
-@algorithm(q=("q",), Minv=("v", "v"), outputs=("Minv",), symmetric=("Minv",), any_node=True)
+@algorithm(q=("q",), Minv=("v", "v"), outputs=("Minv",), symmetric=("Minv",))
 def mass_matrix_inverse(tree: Tree, q: Indexed, Minv: Indexed) -> None:
     """M⁻¹(q). [C18] Algorithm 1, as corrected.
 

@@ -11,7 +11,7 @@ from kinetree.recursion.tree import Indexed, Tree, Zeros
 from kinetree.spatial.motion import Motion
 
 
-@algorithm(q=("q",), x=("v",), y=("v",), outputs=("y",), any_node=True)
+@algorithm(q=("q",), x=("v",), y=("v",), outputs=("y",))
 def mass_matrix_product(tree: Tree, q: Indexed, x: Indexed, y: Indexed) -> None:
     """y = M(q) x: inverse dynamics at rest, without gravity. [J11] Eq. 9.
 

@@ -15,7 +15,7 @@ from kinetree.spatial.motion import Motion
 from kinetree.spatial.scalar import log
 
 
-@algorithm(q=("q",), x=("v",), y=("v",), outputs=("y",), any_node=True)
+@algorithm(q=("q",), x=("v",), y=("v",), outputs=("y",))
 def mass_matrix_solve(tree: Tree, q: Indexed, x: Indexed, y: Indexed) -> None:
     """y = M⁻¹(q) x: forward dynamics at rest, without gravity. [J11] Eq. 51.
 
@@ -28,7 +28,7 @@ def mass_matrix_solve(tree: Tree, q: Indexed, x: Indexed, y: Indexed) -> None:
     articulated_body(tree, q, Zeros(), x, Motion.zero(), None, y, springs=False)
 
 
-@algorithm(q=("q",), determinant=(), outputs=("determinant",), sparse=("determinant",), any_node=True)
+@algorithm(q=("q",), determinant=(), outputs=("determinant",), sparse=("determinant",))
 def mass_matrix_determinant(tree: Tree, q: Indexed, determinant: Indexed) -> None:
     """det M = ∏ det D. [J11] Corollary 6.1, Eq. 53.
 
@@ -43,7 +43,7 @@ def mass_matrix_determinant(tree: Tree, q: Indexed, determinant: Indexed) -> Non
         determinant[...] = determinant[...] * (1.0 / reciprocals[c])
 
 
-@algorithm(q=("q",), logarithm=(), outputs=("logarithm",), sparse=("logarithm",), any_node=True)
+@algorithm(q=("q",), logarithm=(), outputs=("logarithm",), sparse=("logarithm",))
 def mass_matrix_log_determinant(tree: Tree, q: Indexed, logarithm: Indexed) -> None:
     """ln det M = Σ ln det D, which neither overflows nor underflows.
 

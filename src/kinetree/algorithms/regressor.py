@@ -20,7 +20,7 @@ from kinetree.spatial.motion import Motion
 from kinetree.spatial.value import Array
 
 
-@algorithm(q=("q",), v=("v",), a=("v",), Y=("v", "frames", 10), outputs=("Y",), sparse=("Y",), any_node=True)
+@algorithm(q=("q",), v=("v",), a=("v",), Y=("v", "frames", 10), outputs=("Y",), sparse=("Y",))
 def regressor(tree: Tree, q: Indexed, v: Indexed, a: Indexed, Y: Indexed) -> None:
     """Joint forces per unit of each inertial parameter of a body at each frame. [AAH86] Eq. 12.
 

@@ -28,7 +28,7 @@ STAGES = (0.0, 0.5, 0.5, 1.0)
 
 _ARGUMENTS: dict[str, Any] = {
     "q": ("q",), "v": ("v",), "tau": ("v",), "dt": (), "wrench": ("frames", 6), "q_end": ("q",), "v_end": ("v",),
-    "outputs": ("q_end", "v_end"), "any_node": True,
+    "outputs": ("q_end", "v_end"),
 }  # fmt: skip
 
 
@@ -73,14 +73,14 @@ def midpoint(
         q_end[k] = k.manifold.integrate(q_end[k], after * half)
 
 
-@algorithm(v=("v",), after=("v",), dt=(), a=("v",), outputs=("a",), any_node=True)
+@algorithm(v=("v",), after=("v",), dt=(), a=("v",), outputs=("a",))
 def mean_acceleration(tree: Tree, v: Indexed, after: Indexed, dt: Indexed, a: Indexed) -> None:
     """Accelerations between velocities before and after a time, (v′ − v)/dt."""
     for k, _ in tree.scatter():
         a[k] = (after[k] - v[k]) / dt[...]
 
 
-@algorithm(v=("v",), a=("v",), dt=(), after=("v",), outputs=("after",), any_node=True)
+@algorithm(v=("v",), a=("v",), dt=(), after=("v",), outputs=("after",))
 def advance(tree: Tree, v: Indexed, a: Indexed, dt: Indexed, after: Indexed) -> None:
     """Velocities after a time with constant accelerations, v + a dt."""
     for k, _ in tree.scatter():
@@ -89,7 +89,7 @@ def advance(tree: Tree, v: Indexed, a: Indexed, dt: Indexed, after: Indexed) -> 
 
 @algorithm(
     q=("q",), v=("v",), xi_rate=("v",), a=("v",), dt=(), ahead=(), q_there=("q",), v_there=("v",), xi_rate_there=("v",),
-    outputs=("q_there", "v_there", "xi_rate_there"), any_node=True,
+    outputs=("q_there", "v_there", "xi_rate_there"),
 )  # fmt: skip
 def rk4_stage(
     tree: Tree, q: Indexed, v: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
@@ -118,7 +118,7 @@ def rk4_stage(
 
 @algorithm(
     q=("q",), v=("v",), dt=(), r1=("v",), a1=("v",), r2=("v",), a2=("v",), r3=("v",), a3=("v",), r4=("v",), a4=("v",),
-    q_end=("q",), v_end=("v",), outputs=("q_end", "v_end"), any_node=True,
+    q_end=("q",), v_end=("v",), outputs=("q_end", "v_end"),
 )  # fmt: skip
 def rk4_end(
     tree: Tree, q: Indexed, v: Indexed, dt: Indexed,

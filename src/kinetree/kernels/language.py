@@ -558,8 +558,8 @@ def kernel(
         inner: dict[str, Any] = {
             name: tuple(_inner(d) if isinstance(d, str) else d for d in axes[name]) for name in names
         }
-        made = algorithm(outputs=outputs, symmetric=symmetric, sparse=sparse, any_node=True, **inner)(run)
-        return Kernel(run.__name__, text, made.inputs, made.outputs, any_node=True, sizes_named=sizes, lists=own)
+        made = algorithm(outputs=outputs, symmetric=symmetric, sparse=sparse, **inner)(run)
+        return Kernel(run.__name__, text, made.inputs, made.outputs, sizes_named=sizes, lists=own)
 
     return declare
 

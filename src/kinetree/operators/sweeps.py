@@ -38,7 +38,7 @@ def algorithm_of(expression: Expression) -> Algorithm:
 
     inputs = Argument("q", ("q",)), Argument("x", (expression.columns,))
     name = f"operator_{sha256(expression.text.encode()).hexdigest()[:24]}"
-    return Algorithm(name, run, inputs, (Argument("y", (expression.rows,)),), any_node=True)
+    return Algorithm(name, run, inputs, (Argument("y", (expression.rows,)),))
 
 
 def _start(tree: Any, plan: Plan) -> None:

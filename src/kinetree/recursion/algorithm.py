@@ -69,8 +69,8 @@ class Algorithm:
     run: Callable[..., None]
     inputs: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
-    #: Whether it runs on nodes of any kind, not just on rigid bodies.
-    any_node: bool = False
+    #: Whether it runs on trees of rigid bodies only.
+    rigid: bool = False
     #: Whether results are declared to depend on the nodes that support the frames, and on no others.
     local: bool = False
 
@@ -84,10 +84,10 @@ class Algorithm:
         Raises:
             UnsupportedError: Naming the first node that is not a rigid body.
         """
-        if not self.any_node and mechanism.first_general is not None:
+        if self.rigid and mechanism.first_general is not None:
             raise UnsupportedError(
                 f"{name or self.name} runs on trees of rigid bodies only, and {mechanism.first_general!r} is a "
-                "general node; use weights k.X, maps k.H and inertias k.M only, and declare it with any_node=True"
+                "general node: run it in own coordinates, and use weights k.X, maps k.H and inertias k.M only"
             )
 
     def __call__(self, tree: Any, *arguments: Any) -> None:
@@ -148,7 +148,7 @@ def algorithm(
     sparse: tuple[str, ...] = (),
     stacked: tuple[str, ...] = (),
     outputs: tuple[str, ...],
-    any_node: bool = False,
+    rigid: bool = False,
     local: bool = False,
     **dimensions: Dimensions,
 ) -> Callable[[Any], Algorithm]:
@@ -159,7 +159,7 @@ def algorithm(
         sparse: Outputs whose untouched entries are zero.
         stacked: Outputs that are block matrices; see `Argument`.
         outputs: Names of the arguments that are filled.
-        any_node: Whether it runs on nodes of any kind.
+        rigid: Whether it runs on trees of rigid bodies only, rather than on nodes of any kind.
         local: Whether nodes matter only if they support one of the frames.
         **dimensions: For each argument after `tree`, the dimensions of its axes.
     """
@@ -179,7 +179,7 @@ def algorithm(
             run=run,
             inputs=tuple(arguments[n] for n in names if n not in outputs),
             outputs=tuple(arguments[n] for n in outputs),
-            any_node=any_node,
+            rigid=rigid,
             local=local,
         )
 

@@ -63,7 +63,7 @@ def directional_derivative(
         filled = [_Rates(arrays[r.name], level) for r in results]
         algorithm.run(_Tree(tree, arrays[tangent], level), *taken, *filled)
 
-    return Algorithm(name, run, inputs, results, algorithm.any_node)
+    return Algorithm(name, run, inputs, results, algorithm.rigid)
 
 
 def coordinate_derivative(
@@ -96,7 +96,7 @@ def coordinate_derivative(
         taken = [_Moving(arrays[a.name], rates[a.name]) if a.name in rates else arrays[a.name] for a in own]
         algorithm.run(tree, *taken, *(_Rates(arrays[r.name]) for r in results))
 
-    return Algorithm(name, run, inputs, results, algorithm.any_node)
+    return Algorithm(name, run, inputs, results, algorithm.rigid)
 
 
 def gradients(formula: Callable[..., Array], arrays: Sequence[Array], weights: Array) -> list[Array]:

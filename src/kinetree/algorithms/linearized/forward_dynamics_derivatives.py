@@ -63,7 +63,7 @@ from kinetree.spatial.value import Array
 
 @algorithm(
     q=("q",), v=("v",), tau=("v",), wrench=("frames", 6), dq=("v", "v"), dv=("v", "v"), Minv=("v", "v"),
-    outputs=("dq", "dv", "Minv"), sparse=("Minv",), any_node=True,
+    outputs=("dq", "dv", "Minv"), sparse=("Minv",),
 )  # fmt: skip
 def forward_dynamics_derivatives(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, wrench: Indexed, dq: Indexed, dv: Indexed, Minv: Indexed

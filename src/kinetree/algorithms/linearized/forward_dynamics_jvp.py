@@ -31,7 +31,7 @@ from kinetree.spatial.motion import Force, Motion
 
 @algorithm(
     q=("q",), v=("v",), tau=("v",), dq=("v",), dv=("v",), dtau=("v",), wrench=("frames", 6), da=("v",),
-    outputs=("da",), any_node=True,
+    outputs=("da",),
 )  # fmt: skip
 def forward_dynamics_jvp(
     tree: Tree,

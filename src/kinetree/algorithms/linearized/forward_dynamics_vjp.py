@@ -28,7 +28,7 @@ from kinetree.spatial.motion import Force
 
 @algorithm(
     q=("q",), v=("v",), tau=("v",), w=("v",), wrench=("frames", 6), dq=("v",), dv=("v",), dtau=("v",),
-    outputs=("dq", "dv", "dtau"), any_node=True,
+    outputs=("dq", "dv", "dtau"),
 )  # fmt: skip
 def forward_dynamics_vjp(
     tree: Tree,

@@ -28,7 +28,7 @@ from kinetree.spatial.motion import Force, Motion
 
 @algorithm(
     q=("q",), v=("v",), a=("v",), wrench=("frames", 6), dq=("v", "v"), dv=("v", "v"), M=("v", "v"),
-    outputs=("dq", "dv", "M"), sparse=("dq", "dv"), symmetric=("M",), any_node=True,
+    outputs=("dq", "dv", "M"), sparse=("dq", "dv"), symmetric=("M",),
 )  # fmt: skip
 def inverse_dynamics_derivatives(
     tree: Tree, q: Indexed, v: Indexed, a: Indexed, wrench: Indexed, dq: Indexed, dv: Indexed, M: Indexed

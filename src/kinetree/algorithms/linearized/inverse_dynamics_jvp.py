@@ -25,7 +25,7 @@ from kinetree.spatial.motion import Force, Motion
 
 @algorithm(
     q=("q",), v=("v",), a=("v",), dq=("v",), dv=("v",), da=("v",), wrench=("frames", 6), dtau=("v",),
-    outputs=("dtau",), any_node=True,
+    outputs=("dtau",),
 )  # fmt: skip
 def inverse_dynamics_jvp(
     tree: Tree,

@@ -32,7 +32,7 @@ from kinetree.spatial.motion import Force, Motion
 
 @algorithm(
     q=("q",), v=("v",), a=("v",), w=("v",), wrench=("frames", 6), dq=("v",), dv=("v",), da=("v",),
-    outputs=("dq", "dv", "da"), any_node=True,
+    outputs=("dq", "dv", "da"),
 )  # fmt: skip
 def inverse_dynamics_vjp(
     tree: Tree,

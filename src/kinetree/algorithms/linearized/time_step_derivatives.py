@@ -31,7 +31,7 @@ from kinetree.spatial.value import Array
 
 @algorithm(
     q=("q",), v=("v",), tau=("v",), dt=(), wrench=("frames", 6), A=(2, "v", 2, "v"), B=(2, "v", "v"),
-    outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"), any_node=True,
+    outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"),
 )  # fmt: skip
 def step_derivatives(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, dt: Indexed, wrench: Indexed, A: Entries, B: Entries
@@ -66,7 +66,7 @@ def step_derivatives(
 
 @algorithm(
     q=("q",), v=("v",), tau=("v",), xi_rate=("v",), a=("v",), dt=(), ahead=(), wrench=("frames", 6),
-    a_there=("v",), by_there=("v", 3, "v"), outputs=("a_there", "by_there"), sparse=("by_there",), any_node=True,
+    a_there=("v",), by_there=("v", 3, "v"), outputs=("a_there", "by_there"), sparse=("by_there",),
 )  # fmt: skip
 def linearization_ahead(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
@@ -115,7 +115,7 @@ def _moved(k: NodeRole, c: ColumnRole, by_there: Entries, start: Array, end: Arr
 @algorithm(
     v=("v",), a=("v",), dt=(), ahead=(), by_there=("v", 3, "v"), d_a=("v", 3, "v"),
     xi_rate_there=("v",), d_xi_rate_there=("v", 3, "v"), d_a_there=("v", 3, "v"),
-    outputs=("xi_rate_there", "d_xi_rate_there", "d_a_there"), sparse=("d_xi_rate_there", "d_a_there"), any_node=True,
+    outputs=("xi_rate_there", "d_xi_rate_there", "d_a_there"), sparse=("d_xi_rate_there", "d_a_there"),
 )  # fmt: skip
 def second_stage_derivatives(
     tree: Tree, v: Indexed, a: Indexed, dt: Indexed, ahead: Indexed, by_there: Entries, d_a: Entries,
@@ -153,7 +153,7 @@ def _rate(k: NodeRole, xi: Array, v: Array) -> tuple[Array, Array]:
     by_there=("v", 3, "v"), d_xi_rate=("v", 3, "v"), d_a=("v", 3, "v"),
     xi_rate_there=("v",), d_xi_rate_there=("v", 3, "v"), d_a_there=("v", 3, "v"), d_q=("v", 3, "v"), d_v=("v", 3, "v"),
     outputs=("xi_rate_there", "d_xi_rate_there", "d_a_there", "d_q", "d_v"),
-    sparse=("d_xi_rate_there", "d_a_there", "d_q", "d_v"), any_node=True,
+    sparse=("d_xi_rate_there", "d_a_there", "d_q", "d_v"),
 )  # fmt: skip
 def stage_derivatives(
     tree: Tree, v: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
@@ -201,7 +201,7 @@ def stage_derivatives(
 
 @algorithm(
     v=("v",), a=("v",), dt=(), by_first=("v", 3, "v"), by_there=("v", 3, "v"),
-    A=(2, "v", 2, "v"), B=(2, "v", "v"), outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"), any_node=True,
+    A=(2, "v", 2, "v"), B=(2, "v", "v"), outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"),
 )  # fmt: skip
 def midpoint_derivatives(
     tree: Tree, v: Indexed, a: Indexed, dt: Indexed, by_first: Entries, by_there: Entries, A: Entries, B: Entries
@@ -244,7 +244,7 @@ def midpoint_derivatives(
     dt=(), r1=("v",), r2=("v",), r3=("v",), r4=("v",),
     dr1=("v", 3, "v"), dr2=("v", 3, "v"), dr3=("v", 3, "v"), dr4=("v", 3, "v"),
     da1=("v", 3, "v"), da2=("v", 3, "v"), da3=("v", 3, "v"), da4=("v", 3, "v"),
-    A=(2, "v", 2, "v"), B=(2, "v", "v"), outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"), any_node=True,
+    A=(2, "v", 2, "v"), B=(2, "v", "v"), outputs=("A", "B"), sparse=("A", "B"), stacked=("A", "B"),
 )  # fmt: skip
 def rk4_derivatives(
     tree: Tree, dt: Indexed, r1: Indexed, r2: Indexed, r3: Indexed, r4: Indexed,

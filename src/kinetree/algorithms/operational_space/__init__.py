@@ -63,7 +63,7 @@ def inverse_inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algori
         inverse_inertia=("rows", "rows"),
         outputs=(result,),
         sparse=sparse,
-        any_node=takes_any_node(method),
+        rigid=not takes_any_node(method),
     )
     return replace(declare(recursion_of(method, reference, parts)), name=f"{method}_{reference}{parts.suffix}")
 
@@ -82,7 +82,7 @@ def inertia(method: str, reference: str, parts: Parts = PLAIN) -> Algorithm:
         outputs=("inertia", "spread"),
         symmetric=("inertia",),
         sparse=("spread",),
-        any_node=takes_any_node(method),
+        rigid=not takes_any_node(method),
     )
     run = inertia_by(recursion_of(method, reference, parts), parts)
     return replace(declare(run), name=f"inertia_{method}_{reference}{parts.suffix}")
@@ -100,6 +100,5 @@ def task_dynamics(reference: str, parts: Parts = PLAIN) -> Algorithm:
         nullspace=("v", "v"),
         outputs=("inertia", "spread", "dynamically_consistent_inverse", "nullspace"),
         sparse=("spread",),
-        any_node=True,
     )
     return replace(declare(task_dynamics_in(reference, parts)), name=f"task_dynamics_{reference}{parts.suffix}")

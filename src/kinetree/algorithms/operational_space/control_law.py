@@ -187,6 +187,6 @@ def control_law(method: str, parts: Parts) -> Algorithm:
         spread=(),
         outputs=("tau", "force", "residual", "spread"),
         sparse=("spread",),
-        any_node=takes_any_node(method),
+        rigid=not takes_any_node(method),
     )
     return replace(declare(law_by(method, parts)), name=f"control_law_{method}{parts.suffix}")

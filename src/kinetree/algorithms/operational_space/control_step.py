@@ -97,7 +97,7 @@ def control_step(method: str, parts: Parts, error: str = "sine", *, moving: bool
         **results,
         outputs=("tau", "force", "residual", "spread", "a0", "fault", *results),
         sparse=("spread", "a0", "fault"),
-        any_node=takes_any_node(method),
+        rigid=not takes_any_node(method),
     )
     name = f"control_step_{method}_{error}{parts.suffix}{'_moving' * moving}"
     return replace(declare(_control_step(method, parts, error, moving)), name=name)

@@ -161,6 +161,5 @@ def differential_step(parts: Parts, error: str = "rotation_vector") -> Algorithm
         fault=(),
         outputs=("step", "error", "J", "pull", "low", "high", "beyond", "fault"),
         sparse=("step", "error", "J", "pull", "low", "high", "beyond", "fault"),
-        any_node=True,
     )
     return replace(declare(_differential_step(parts, error)), name=f"differential_step_{error}{parts.suffix}")

@@ -37,14 +37,12 @@ def task_drift(reference: str, parts: Parts = PLAIN) -> Algorithm:
     def task_drift(tree: Tree, q: Indexed, v: Indexed, drift: Indexed) -> None:
         accelerations(tree, q, v, Zeros(), drift)
 
-    declare = algorithm(q=("q",), v=("v",), drift=("rows",), outputs=("drift",), any_node=True, local=not parts.mass)
+    declare = algorithm(q=("q",), v=("v",), drift=("rows",), outputs=("drift",), local=not parts.mass)
     return replace(declare(task_drift), name=f"task_drift_{reference}{parts.suffix}")
 
 
 @cache
 def task_acceleration(reference: str, parts: Parts = PLAIN) -> Algorithm:
     """J a + J̇v of all task rows, (r,), in a given reference."""
-    declare = algorithm(
-        q=("q",), v=("v",), a=("v",), result=("rows",), outputs=("result",), any_node=True, local=not parts.mass
-    )
+    declare = algorithm(q=("q",), v=("v",), a=("v",), result=("rows",), outputs=("result",), local=not parts.mass)
     return replace(declare(_accelerations(reference, parts)), name=f"task_acceleration_{reference}{parts.suffix}")

@@ -180,6 +180,5 @@ def grasp_sharing(parts: Parts) -> Algorithm:
         weak=(),
         outputs=("rest", "force", "weak"),
         sparse=("weak",),
-        any_node=True,
     )
     return replace(declare(_grasp_sharing(parts)), name=f"grasp_sharing{parts.suffix}")

@@ -126,7 +126,7 @@ def columns_of(tree: Tree, end: FrameRole) -> Iterator[ColumnRole]:
 
 
 def _named(run: Callable[..., None], reference: str, parts: Parts, **declared: Any) -> Algorithm:
-    made = algorithm(**declared, any_node=True)(run)
+    made = algorithm(**declared)(run)
     return replace(made, name=f"{made.name}_{reference}{parts.suffix}")
 
 

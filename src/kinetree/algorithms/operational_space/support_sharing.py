@@ -169,6 +169,5 @@ def support_sharing(parts: Parts, based: bool) -> Algorithm:
         spread=(),
         outputs=("tau", "force", "weak", "spread"),
         sparse=("weak", "spread"),
-        any_node=True,
     )
     return replace(declare(_support_sharing(parts, based)), name=f"support_sharing{parts.suffix}{'_based' * based}")

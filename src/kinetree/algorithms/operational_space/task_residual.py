@@ -58,6 +58,5 @@ def task_residual(parts: Parts, error: str = "sine") -> Algorithm:
         fault=(),
         outputs=("residual", "fault"),
         sparse=("fault",),
-        any_node=True,
     )
     return replace(declare(task_residual), name=f"task_residual_{error}{parts.suffix}")
