@@ -58,8 +58,8 @@ def view_of(method: str, mechanism: Mechanism, sites: Sequence[Site]) -> str:
 
 
 def view_of_rows(sites: Sequence[Site]) -> str:
-    """The view for recursions in which all rows matter at all nodes, M⁻¹Jᵀ, or poses of all frames, J̇v."""
-    return "common" if _relative(sites) or sum(len(site.rows) for site in sites) > _MOST_ROWS else "own"
+    """The view for M⁻¹Jᵀ and J̇v, which take less time in own coordinates, however many rows there are."""
+    return "common" if _relative(sites) else "own"
 
 
 def choose(mechanism: Mechanism, sites: Sequence[Site]) -> str:
