@@ -122,6 +122,97 @@ def test_forces_accelerate_tasks() -> None:
     assert_close(consistent, made.core.recursions.response(q) @ inertia, tolerance)
 
 
+@pytest.mark.parametrize("engine", ["native", "reference"])
+@pytest.mark.parametrize("name", ROBOTS)
+def test_inertia_inverse_and_null_space(name: str, engine: str) -> None:
+    """One kernel for all three, with a relative task whose ends a cluster or a beam may move apart."""
+    of = robot(name)
+    far, near = ROBOTS[name][1] or of.frames[-1], ROBOTS[name][2] or of.frames[1]
+    made = of.tasks([kt.RelativeTask(near, far, (3,)), kt.CenterOfMassTask((5,))]).engine(engine)
+    q, recursions = states(of)[0][0], made.core.recursions
+    inertia, _, consistent, nullspace = recursions.dynamics(q, made.reach)
+    J, A = made.jacobian(q), made.inverse_inertia(q)
+    tolerance = bound(of.nv, condition(of.mass_matrix(q)) * float(np.linalg.cond(A)))
+    assert_close(inertia @ A, np.eye(2), tolerance)
+    assert_close(consistent, recursions.response(q) @ inertia, tolerance)
+    assert_close(nullspace, np.eye(of.nv) - consistent @ J, tolerance)
+
+
+def ball_joints() -> kt.Model:
+    """A floating base with joints of three degrees of freedom, on rails."""
+    builder = kt.Builder(gravity=(0, 0, -9.81))
+    body: dict[str, Any] = {"mass": 1.5, "com": (0.1, 0.0, 0.05), "inertia": np.diag((0.2, 0.3, 0.4))}
+    place = (np.eye(3), (0.3, -0.2, 0.1))
+    builder.add_body("rail", joint="prismatic", axis=(1, 0, 0), placement=(np.eye(3), (5.0, 4.0, 0.0)), **body)
+    builder.add_body("base", parent="rail", joint="spherical", placement=place, **body)
+    for side in ("left", "right"):
+        builder.add_body(f"{side}_ball", parent="base", joint="spherical", placement=place, **body)
+        builder.add_body(side, parent=f"{side}_ball", axis=(0, 1, 0), placement=place, armature=0.2, **body)
+    builder.add_body("box", joint="floating", **body)
+    return builder.build()
+
+
+LAWS: dict[str, tuple[Any, list[Any]]] = {
+    **{
+        name: (ROBOTS[name][0], [kt.Task(ROBOTS[name][1], (3,)), kt.CenterOfMassTask((5,))])
+        for name in ("hand", "whip")
+    },
+    "rigid": (ball_joints, [kt.Task("left", (3, 4)), kt.CenterOfMassTask((5,))]),
+    "rigid, in the common frame": (
+        ball_joints,
+        [kt.RelativeTask("box", "left", (0, 1, 4)), kt.CenterOfMassTask((3, 5)), kt.Task("right", (2, 3))],
+    ),
+}
+
+
+def where(of: kt.Model, task: Any, q: Any) -> Any:
+    """The position that a task is about, (3,)."""
+    if isinstance(task, kt.CenterOfMassTask):
+        return of.center_of_mass(q)
+    if isinstance(task, kt.Task):
+        return of.pose(q, task.frame)[:3, 3]
+    near, far = of.pose(q, [task.frame_a, task.frame_b])
+    return near[:3, :3].T @ (far[:3, 3] - near[:3, 3])
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_law_moves_tasks_as_wanted(name: str) -> None:
+    """With its torques, joints accelerate as it says, and rows by b, whatever springs and gravity do."""
+    make, wanted = LAWS[name]
+    of, rng = make(), np.random.default_rng(0)
+    made = of.tasks(wanted, reference=LWA)
+    recursions, (q, v) = made.core.recursions, (x[0] for x in states(of))
+    rows, frames = recursions.rows, len(recursions.sites)
+    posture, stiffness = of.random_configuration(5), rng.uniform(0.5, 2.0, (of.nv, 2))
+    target = np.tile(np.eye(4), (frames, 1, 1))
+    target[:, :3, 3] = rng.uniform(-1, 1, (frames, 3))
+    given = q, v, posture, stiffness, target, rng.normal(size=(rows, 2)), rng.uniform(1, 9, (rows, 2))
+    step = recursions.control_step("sine", moving=True)
+    tau, force, residual, _, a0, fault, a = step(*given, made.reach, np.full(rows, 1e-9))
+    assert fault == 0.0
+    of_reference = step.engine("reference")(*given, made.reach, np.full(rows, 1e-9))
+    tolerance = bound(of.nv, condition(of.mass_matrix(q)) * float(np.linalg.cond(made.inverse_inertia(q))))
+    size = float(np.abs(a).max() + np.abs(a0).max() + np.abs(residual).max())
+    assert_close(of.forward_dynamics(q, v, tau), a, tolerance, size)
+    assert_close(recursions.acceleration(q, v, a), recursions.acceleration(q, v, a0) + residual, tolerance, size)
+    assert_close(made.inverse_inertia(q) @ force, residual, tolerance, size)
+    for one, other in zip((tau, force, residual, a0, a), (of_reference[i] for i in (0, 1, 2, 4, 6)), strict=True):
+        assert_close(one, other, tolerance, size + float(np.abs(other).max()))
+    # errors and velocities of the rows
+    feed, gains = given[5], given[6]
+    rest = recursions.residual(q, v, target, feed, gains)[0]
+    drift = made.jacobian_dot_v(q, v)
+    still = recursions.residual(q, np.zeros(of.nv), target, np.zeros((rows, 2)), np.ones((rows, 2)))[0]  # the error
+    places = iter(target[[site.part != "near" for site in recursions.sites], :3, 3])
+    ways = [next(places) - where(of, task, q) for task in made.tasks]
+    chosen = [(way, row) for way, task in zip(ways, made.tasks, strict=True) for row in task.rows]
+    linear = [i for i, (_, row) in enumerate(chosen) if row >= 3]
+    assert_close(still[linear], np.array([chosen[i][0][chosen[i][1] - 3] for i in linear]), bound(of.nv), 10.0)
+    b = feed[:, 1] + gains[:, 0] * still + gains[:, 1] * (feed[:, 0] - made.jacobian(q) @ v)
+    assert_close(rest, b - drift, tolerance, size + float(np.abs(b).max()))
+    assert_close(residual, b - recursions.acceleration(q, v, a0), tolerance, size + float(np.abs(b).max()))
+
+
 METHODS = [method for method in ALGORITHMS if takes_any_node(method)]
 
 

@@ -31,6 +31,13 @@ TASKS = (
     "residual",
     "grasp_sharing",
 )
+#: Those that are made by a method, with its arguments.
+MADE: dict[str, tuple[Any, ...]] = {
+    "control_step": ("sine", True),
+    "differential_step": ("rotation_vector",),
+    "residual_by": ("log6",),
+    "support_sharing": (True,),
+}
 
 
 def texts(function: Any) -> Iterator[Algorithm]:
@@ -56,10 +63,11 @@ def test_functions(name: str) -> None:
         assert same(one, other), (one.name, other.name)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", [*TASKS, *MADE])
 def test_functions_of_tasks(name: str) -> None:
     of = [robot.tasks([robot.bodies[-1].name], method="pv_osim") for robot in (RIGID, GENERAL)]
-    rigid, general = (getattr(tasks.core.recursions, name).algorithm for tasks in of)
+    found = [getattr(tasks.core.recursions, name) for tasks in of]
+    rigid, general = ((one(*MADE[name]) if name in MADE else one).algorithm for one in found)
     assert same(rigid, general), (rigid.name, general.name)
 
 
