@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from threading import RLock
 from types import FunctionType, MappingProxyType
 from typing import Any
 
@@ -184,19 +185,23 @@ def _only(length: int) -> Callable[..., list[Any]]:
 _OF_TREES = {"rows": PLACE, "v": COLUMN}
 
 
-@cache
+# Loops and lists are made once, when a kernel that names them is declared: code from the cache needs them, untraced.
+_making = RLock()
+
+
 def _loops(dimension: str) -> _Loops:
-    """The loops over a dimension, made when it is first named: code from the cache needs them before any trace."""
+    """The loops over a dimension."""
+    with _making:
+        return _loops_made(dimension)
+
+
+@cache
+def _loops_made(dimension: str) -> _Loops:
     return _Loops(_OF_TREES.get(dimension) or _index(dimension))
 
 
-for _dimension in _OF_TREES:  # no kernel need name them before a recursion over a tree is found in the cache
-    _loops(_dimension)
-
-
 @cache
-def _list(name: str, over: tuple[tuple[str, int], ...]) -> _List:
-    """A list by name, made when the kernel is declared."""
+def _list_made(name: str, over: tuple[tuple[str, int], ...]) -> _List:
     return _List(name, {_inner(size): length for size, length in over})
 
 
@@ -450,10 +455,10 @@ class Listing:
     over: tuple[tuple[str, int], ...]
     chosen: Callable[[int], Sequence[Any]] | None
 
-    @property
-    def list(self) -> _List:
-        """The loops over it."""
-        return _list(self.key, self.over)
+    def declare(self) -> _List:
+        """The loops over it, made when first asked for."""
+        with _making:
+            return _list_made(self.key, self.over)
 
     def starts(self, sizes: Mapping[str, int], given: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
         """The first index of each group, along each size.
@@ -491,10 +496,6 @@ class Kernel(Algorithm):
             scalar: The floating-point format.
             lists: The indices of each list that does not follow from sizes.
         """
-        for name in self.sizes_named:
-            _loops(_inner(name))
-        for one in self.lists:
-            _list(one.key, one.over)
         found = {one.key: one.starts(sizes, lists.get(one.name, ())) for one in self.lists}
         return Sizes.made({_inner(name): sizes[name] for name in self.sizes_named}, scalar, found)
 
@@ -547,12 +548,17 @@ def kernel(
 
         key = f"{run.__module__}.{run.__qualname__}"
         own = tuple(
-            Listing(name, f"{key}.{name}", tuple(over.items()), chosen.get(name)) for name, over in lists.items()
+            Listing(name, f"{key}.{name} of {dict(over)}", tuple(over.items()), chosen.get(name))
+            for name, over in lists.items()
         )
+        for name in sizes:
+            _loops(_inner(name))
+        for one in own:
+            one.declare()
 
         def text(tree: Tree, *arguments: Any) -> None:
             named = {name: Size(tree, _inner(name)) for name in sizes}
-            run(Workspace(tree, named, {one.name: one.list for one in own}), *arguments)
+            run(Workspace(tree, named, {one.name: one.declare() for one in own}), *arguments)
 
         text.__module__, text.__doc__ = run.__module__, run.__doc__
         inner: dict[str, Any] = {

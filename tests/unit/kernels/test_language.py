@@ -6,6 +6,7 @@ import inspect
 import pickle
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -196,6 +197,23 @@ def test_lists_that_are_given_when_a_kernel_is_compiled() -> None:
     other = kt.compiled(gathered, r=9, n=4, members=[(0, 0)])
     assert other.bound().library(1) is f.bound().library(1)  # tables differ, code does not
     np.testing.assert_array_equal(other(x), [6.0, 3.0, 0.0, 0.0])
+
+
+def test_kernels_may_be_declared_again() -> None:
+    """As in a notebook: with another list of the same name, and from several threads at once."""
+
+    def declare(length: int) -> Kernel:
+        def taken(k: Any, x: Any, y: Any) -> None:
+            for rows in k.some:
+                y[...] = y[...] + sum(x[row] for row in rows)
+
+        lists = {"some": {"declared_again": length}}
+        return kt.kernel(x=("declared_again",), y=(), outputs=("y",), sparse=("y",), lists=lists)(taken)
+
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(declare, [2, 3] * 20))
+    for kernel, expected in zip(made[:2], (5.0, 9.0), strict=True):
+        assert kt.compiled(kernel, declared_again=5, some=[(2,)])(np.arange(5.0)) == expected
 
 
 @pytest.mark.parametrize("members", [[(7, 0)], [(-1, 0)], [(0, 3)], [(0,)], [(0, 0, 0)]])
