@@ -22,7 +22,7 @@ from kinetree.model.node import AxialBody
 from kinetree.model.shape import GENERAL, Shape, numbers_in, shared
 from kinetree.recursion.topology import depth_first
 from kinetree.spatial.axial import ANY, AxialTransform, Form
-from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.inertia import CoriolisInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.transform import Transform
 from tests.laws.test_framing import turn
@@ -90,6 +90,9 @@ def test_steps_are_a_transform(form: Form) -> None:
     same((X @ other).data, (dense @ other).data)
     same(X.congruence(rigid).data, dense.congruence(rigid).data)
     same(X.congruence(articulated).data, dense.congruence(articulated).data)
+    B = CoriolisInertia.of(rigid, motion)
+    same(X.congruence(B).data, dense.congruence(B).data)
+    same(X.congruence(B.articulated()).data, dense.congruence(B.articulated()).data)
     same(X.inverse().data, dense.inverse().data)
     same(X.moment_of(rigid), dense.moment_of(rigid))
     same(X.matrix(), dense.matrix())

@@ -379,9 +379,9 @@ def test_singular_nodes_are_named() -> None:
 
 def test_methods_of_rigid_trees_say_so() -> None:
     with pytest.raises(
-        kt.errors.UnsupportedError, match="method 'efpa' is for trees of rigid bodies, and 'bead' is none"
+        kt.errors.UnsupportedError, match="method 'rjk' is for trees of rigid bodies, and 'bead' is none"
     ):
-        with_a_bead().tasks(["arm"], method="efpa")
+        with_a_bead().tasks(["arm"], method="rjk")
 
 
 def test_every_function_compiles_and_is_exported(tmp_path: Any) -> None:

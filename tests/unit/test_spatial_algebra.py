@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kinetree.spatial.hinge import AxisMap, ForceColumns, MotionColumns
-from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
+from kinetree.spatial.inertia import ArticulatedCoriolis, ArticulatedInertia, CoriolisInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.rotation import rotation_of_quaternion
 from kinetree.spatial.symmetric import Factor
@@ -70,6 +70,33 @@ def test_congruences_of_inertias(scalars: Scalars, rng: np.random.Generator) -> 
         moved = X.congruence(inertia)
         assert type(moved) is type(inertia)
         scalars.assert_close(moved.matrix() / 16, X.matrix().T @ inertia.matrix() @ X.matrix() / 16)
+
+
+@scalar_types
+def test_coriolis_inertias(scalars: Scalars, rng: np.random.Generator) -> None:
+    """B V = V ×* I V; both forms of B act and move as matrices, and joints leave the second what they pass on."""
+    X, inertia, V = random_transform(scalars, rng), random_rigid(scalars, rng), Motion(scalars.random(rng, 6))
+    B = CoriolisInertia.of(inertia, V)
+    scalars.assert_close((B @ V).data / 16, V.cross(inertia @ V).data / 16)
+    m = Motion(scalars.random(rng, 6))
+    scalars.assert_close((B @ m).data, B.matrix() @ m.data)
+    scalars.assert_close(B.transposed(m).data, B.matrix().T @ m.data)
+    moved = X.matrix().T @ B.matrix() @ X.matrix()
+    scalars.assert_close(X.congruence(B).matrix() / 16, moved / 16)
+    scalars.assert_close(X.congruence(B.articulated()).matrix() / 16, moved[:, :3] / 16)
+    scalars.assert_close(B.articulated().matrix(), B.matrix()[:, :3])
+    columns = ArticulatedCoriolis(scalars.random(rng, 18))
+    whole = np.concatenate([columns.matrix(), np.zeros((6, 3))], axis=1)
+    scalars.assert_close(X.congruence(columns).matrix(), (X.matrix().T @ whole @ X.matrix())[:, :3])
+
+
+@scalar_types
+def test_a_pose_that_refers_to_its_own_origin(scalars: Scalars, rng: np.random.Generator) -> None:
+    X = random_transform(scalars, rng)
+    for slides, r, shift in ((0.0, X.r, 0.0 * X.r), (1.0, 0.0 * X.r, X.r)):
+        referred, moved = X.referred(slides)
+        scalars.assert_close(referred.data, Transform.of(X.E, r).data)
+        scalars.assert_close(moved, shift)
 
 
 @scalar_types
