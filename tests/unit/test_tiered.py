@@ -314,3 +314,26 @@ def test_long_calls_wait_for_the_code_of_short_ones(
     long = robot.forward_dynamics(*(np.tile(a, (400, 1)) for a in arrays))
     assert [len(one._libraries) for one in trampolines] == [2]
     assert long.tobytes() == np.tile(short, (400, 1)).tobytes()
+
+
+def test_a_rollout_waits_as_a_whole(
+    tiers: threading.Event, trampolines: list[Trampoline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It consists of calls that would not."""
+    robot = HUMANOID.with_gravity([0.0, 0.0, -3.0])
+    q, v, _ = state(robot, ())
+    simulator = kt.simulation.Simulator(robot, dt=1e-5)
+    monkeypatch.setattr(tiered, "_LONG", 1 << 22)
+    tiers.set()
+    simulator.rollout(q, v, steps=10_000)
+    assert max(one.binding.work for one in simulator._steps._made.values()) < tiered._LONG
+    assert not trampolines
+
+
+def test_who_waits_gets_optimised_code_of_a_job_that_has_two_tiers(tiers: threading.Event) -> None:
+    text = "define void @kernel(ptr %ws, ptr %params, ptr %tables, ptr %in, ptr %outs) { ret void }"
+    jobs = [libraries.CompileJob("nothing", None, target.host(), lambda: ([text], {}), "kernel") for _ in range(2)]
+    assert isinstance(jobs[0].library()[0], Trampoline)
+    threading.Timer(0.1, tiers.set).start()
+    with tiered.optimized():
+        assert not isinstance(jobs[1].library()[0], Trampoline)
