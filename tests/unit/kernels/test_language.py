@@ -283,6 +283,14 @@ def test_engines_batches_and_layouts_agree(m: int, n: int) -> None:
     assert f.count().multiplications == f.count().additions == m * n
 
 
+@pytest.mark.parametrize(("m", "n"), [(0, 3), (3, 0), (0, 0)])
+@pytest.mark.parametrize("batch", [(), (4,), (2, 5)])
+def test_sizes_of_zero(m: int, n: int, batch: tuple[int, ...]) -> None:
+    f = kt.compiled(product, m=m, n=n)
+    for one in (f, f.engine("reference")):
+        np.testing.assert_array_equal(one(np.ones((*batch, m, n)), np.ones((*batch, n))), np.zeros((*batch, m)))
+
+
 def test_the_reference_engine_takes_complex_numbers() -> None:
     rng = np.random.default_rng(1)
     A, b = rng.normal(size=(5, 5)) + 4.0 * np.eye(5), rng.normal(size=5)

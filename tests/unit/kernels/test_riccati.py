@@ -130,6 +130,16 @@ def test_what_is_not_convex_is_reported_not_raised() -> None:
     assert np.all(np.isfinite(K[[0, 1, 4]]))
 
 
+def test_without_inputs_costs_add_up() -> None:
+    A, Q = np.full((2, 3, 3), 0.5), np.eye(3)
+    nothing = np.zeros((2, 3, 0)), np.stack([Q, Q]), np.zeros((2, 0, 0)), np.zeros((2, 0, 3))
+    K, P, pivot = kt.compiled(riccati, T=2, nx=3, nu=0)(A, *nothing, Q)
+    assert K.shape == (2, 0, 3)
+    once = Q + A[0].T @ A[0]
+    assert_close(P, Q + A[0].T @ once @ A[0], bound(3))
+    assert pivot == np.inf
+
+
 def test_it_costs_what_it_must() -> None:
     """Symmetric matrices are computed once: half of AᵀPA, of GᵀH⁻¹G and of BᵀPB."""
     T, nx, nu = 2, 24, 8
