@@ -578,8 +578,8 @@ def test_surgery_keeps_loops_whole(bar: kt.Model) -> None:
 
 
 def test_what_rigid_trees_have_is_refused_with_the_way_out(bar: kt.Model) -> None:
-    with pytest.raises(UnsupportedError, match="'efpa' is for trees of rigid bodies, and 'cluster of crank, coupler"):
-        bar.tasks(["tip"], method="efpa")
+    with pytest.raises(UnsupportedError, match="'rjk' is for trees of rigid bodies, and 'cluster of crank, coupler"):
+        bar.tasks(["tip"], method="rjk")
     assert bar.tasks(["tip"]).inverse_inertia.count().multiplications > 0
 
 

@@ -20,6 +20,7 @@ from kinetree.model.framing import UNCHANGED, distinct, framed
 from kinetree.model.joints.revolute import Revolute
 from kinetree.model.node import AxialBody
 from kinetree.model.shape import GENERAL, Shape, numbers_in, shared
+from kinetree.recursion.common_frame import in_common_frame
 from kinetree.recursion.topology import depth_first
 from kinetree.spatial.axial import ANY, AxialTransform, Form
 from kinetree.spatial.inertia import CoriolisInertia, RigidInertia
@@ -269,7 +270,8 @@ def test_counts_of_the_zoo() -> None:
 def test_loops_without_placements_are_compiled_once() -> None:
     robot = kt.zoo.humanoid24()
     assert len(set(shapes(robot))) > 1
-    program = lowered(mass_matrix, variants_of(mass_matrix, robot.mechanism, ())).program
+    text = in_common_frame(mass_matrix)
+    program = lowered(text, variants_of(text, robot.mechanism, ())).program
     switches = [item for item in walk(program.top) if isinstance(item, Switch)]
     assert len(switches[0].blocks) == len(switches[0].cases)  # places nodes
     assert all(len(switch.blocks) < len(switch.cases) for switch in switches[1:])
