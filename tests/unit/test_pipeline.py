@@ -25,7 +25,7 @@ from kinetree.engines import pipeline
 from kinetree.engines.checks import verify
 from kinetree.engines.collector import gc_paused
 from kinetree.engines.hoist import hoist
-from kinetree.engines.ir import Access, Block, Follow, For, Op, Program, Store, needed, walk
+from kinetree.engines.ir import Access, Block, Follow, For, Op, Program, Store, TreeLoop, needed, walk
 from kinetree.engines.kept import LIVE, PACKED, ProgramCache
 from kinetree.engines.llvm.carrying import emit
 from kinetree.engines.lower import lower
@@ -37,6 +37,8 @@ from kinetree.kernels.constraint_rows import formula_row, formula_value
 from kinetree.model.follower import LinearFollower, PolynomialFollower
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task, sites_of
 from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.recursion.entities import Node
+from kinetree.recursion.loops import Table
 from kinetree.recursion.mechanism import Mechanism, Site
 
 ROBOT = kt.zoo.random_tree(7, kinds=("floating", "revolute", "prismatic", "universal"), seed=4)
@@ -56,6 +58,24 @@ ALGORITHMS = _algorithms()
 def test_every_algorithm_keeps_the_rules_and_every_stage_the_form(name: str) -> None:
     """The pipeline traces the package's own algorithms without the checks that are made here."""
     _check(ALGORITHMS[name], SITES)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_what_visits_no_node_is_a_kernel(name: str) -> None:
+    """Dense algebra has a language of its own: a recursion knows what some nodes are made of."""
+
+    def visits_nodes(block: Block) -> bool:
+        for item in block.items:
+            if isinstance(item, TreeLoop):
+                roles = item.loop.roles if isinstance(item.loop, Table) else ()
+                if any(isinstance(role, Node) and role.by == "kind" for role in roles):
+                    return True
+                if any(map(visits_nodes, item.blocks)):
+                    return True
+        return False
+
+    one = ALGORITHMS[name]
+    assert visits_nodes(trace(one, variants_of(one, ROBOT.mechanism, SITES), checked=False).top)
 
 
 FRAMES = list(ROBOT.frames)

@@ -7,8 +7,6 @@ takes over from there.
 
 from __future__ import annotations
 
-import numpy as np
-
 from kinetree.algorithms.forward_dynamics import articulated_body
 from kinetree.algorithms.mass_factors import PLACE
 from kinetree.recursion.algorithm import algorithm
@@ -44,23 +42,6 @@ def contact_bodies(tree: Tree, q: Indexed, v: Indexed, place: Indexed, twist: In
         C, V = frame.X @ carrier.C, frame.X @ carrier.V
         place[frame] = stack(C.E.T.reshape(-1), C.r, C.r)
         twist[frame] = stack(C.E.T @ V.angular, C.E.T @ V.linear)
-
-
-@algorithm(
-    place=("frames", PLACE), wrench=("frames", 6), turned=("frames", 6), outputs=("turned",)
-)  # fmt: skip
-def body_wrenches(tree: Tree, place: Indexed, wrench: Indexed, turned: Indexed) -> None:
-    """Wrenches on frames, from world axes to their own.
-
-    Args:
-        tree: The mechanism.
-        place: As of `mass_factors`, (m, 15).
-        wrench: (m, 6).
-        turned: (m, 6).
-    """
-    for frame, _ in tree.frames():
-        R = place[frame][:9].reshape(3, 3)
-        turned[frame] = np.concatenate([R.T @ wrench[frame][:3], R.T @ wrench[frame][3:]])
 
 
 @algorithm(q=("q",), v=("v",), wrench=("frames", 6), after=("v",), outputs=("after",), sparse=("after",))

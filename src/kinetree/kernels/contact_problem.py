@@ -195,6 +195,14 @@ def contact_wrenches(k: Workspace, arm: Indexed, force: Indexed, wrench: Indexed
             wrench[c] = wrench[c] + x
 
 
+@kernel(place=("c", 15), wrench=("c", 6), turned=("c", 6), outputs=("turned",))
+def body_wrenches(k: Workspace, place: Indexed, wrench: Indexed, turned: Indexed) -> None:
+    """Wrenches on c frames, from world axes to their own."""
+    for i in k.c:
+        R = place[i][:9].reshape(3, 3)
+        turned[i] = np.concatenate([R.T @ wrench[i][:3], R.T @ wrench[i][3:]])
+
+
 @kernel(residual=(), before=(), after=(), outputs=("after",))
 def larger_residual(_k: Workspace, residual: Indexed, before: Indexed, after: Indexed) -> None:
     """The larger of two residuals; NaN if the first one is."""

@@ -25,14 +25,14 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from kinetree.algorithms.contact_points import after_impulses, body_wrenches, contact_bodies
+from kinetree.algorithms.contact_points import after_impulses, contact_bodies
 from kinetree.engines import arguments
 from kinetree.engines.kernel_function import compiled
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.sequence import Place, Sequence
 from kinetree.errors import InputError
-from kinetree.kernels.contact_problem import contact_points, contact_wrenches
+from kinetree.kernels.contact_problem import body_wrenches, contact_points, contact_wrenches
 from kinetree.kernels.language import Kernel
 from kinetree.model.model import Model
 from kinetree.operational_space.products import times
@@ -134,6 +134,7 @@ class Contacts:
             self._solve = joint_solver(robot.nv, touching, sweeps, frictions, joints)
         self._place = compiled(contact_points, c=self._count)
         self._gather = of_bodies(contact_wrenches, touching)
+        self._turn = compiled(body_wrenches, c=len(bodies))
         self.is_compiled = self._held is None and all(shape.kernel for shape in self._ground)
 
     def factored(self, sequence: Sequence) -> Factored | None:
@@ -172,7 +173,7 @@ class Contacts:
         forces, residual, impulses = call(self._solve, *problem, start)
         wrench = call(self._gather, arms, forces)
         if factored is None:
-            turned = call(self._recursion(body_wrenches), place, wrench)
+            turned = call(self._turn, place, wrench)
             after = call(self._recursion(after_impulses, dynamic=True), q, v, turned)
         else:
             after = factored.after_impulses(q, v, wrench)
@@ -209,7 +210,7 @@ class Contacts:
         forces, residual, impulses = self._solve(*problem, start)
         wrench = self._gather(problem[1], forces)
         if response is None:
-            turned = self._recursion(body_wrenches)(place, wrench.reshape(*wrench.shape[:-1], -1, 6))
+            turned = self._turn(place, wrench.reshape(*wrench.shape[:-1], -1, 6))
             after = self._recursion(after_impulses)(q, v, turned)
         else:
             after = v + times(response, wrench)
