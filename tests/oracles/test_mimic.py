@@ -36,7 +36,7 @@ LEADERS_LATER = {
 }
 
 #: Files whose mass matrix has no inverse, with the link that makes it so.
-SINGULAR = {"romeo_description/urdf/romeo.urdf": "LFinger11Link"}
+SINGULAR = {"romeo_description/urdf/romeo.urdf": "RFinger11Link"}
 
 
 def loaded(file: str, **options: Any) -> kt.Model:

@@ -26,8 +26,8 @@ NOT_IN_PINOCCHIO = {"ur_description/urdf/ur3.urdf": "the file has no links, and 
 
 #: Files whose mass matrix has no inverse, with the link that makes it so. Pinocchio gives NaN, Kinetree raises.
 SINGULAR = {
-    "romeo_description/urdf/romeo.urdf": "LFinger13Link",
-    "romeo_description/urdf/romeo_laas_small.urdf": "l_gripper",
+    "romeo_description/urdf/romeo.urdf": "RThumb3Link",
+    "romeo_description/urdf/romeo_laas_small.urdf": "r_gripper",
 }
 
 #: Files whose mass matrix is so badly conditioned that two correct inverses differ by more, with the reason.

@@ -10,6 +10,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import SingularMechanismError
+from kinetree.model import singularity
 from kinetree.model.singularity import require_invertible
 from tests.general_nodes import Bead
 from tests.tolerance import assert_close, bound
@@ -141,6 +142,13 @@ def test_needle_about_its_own_axis(along: float) -> None:
         axis = unit(np.random.default_rng(seed))
         solid = {"mass": 3.0, "com": along * axis, "inertia": 0.06 * (np.eye(3) - np.outer(axis, axis))}
         assert _refused(kt.Builder("needle").add_body("needle", axis=axis, **solid).build())
+
+
+def test_point_mass_on_its_axis() -> None:
+    """Its distance from the axis is rounding, and no moment of its own says how much."""
+    for seed in range(40):
+        axis = unit(np.random.default_rng(seed))
+        assert _refused(kt.Builder("point").add_body("point", axis=axis, mass=3.0, com=0.3 * axis).build())
 
 
 def test_armature_resists() -> None:
@@ -392,3 +400,90 @@ def test_armature_of_a_joint_beyond_on_the_same_axis() -> None:
         builder = kt.Builder("wheel").add_body("ring")
         builder.add_body("wheel", parent="ring", mass=1.0, inertia=np.eye(3), armature=armature)
         assert _refused(builder.build()) == (armature == 0.0)
+
+
+def test_of_several_joints_the_last_is_named() -> None:
+    """One with no other beyond it."""
+    builder, parent = kt.Builder("ghosts"), "world"
+    for name in ("first", "second", "last"):
+        builder.add_body(name, parent=parent, axis=(1, 0, 0))
+        parent = name
+    with pytest.raises(SingularMechanismError, match="'last'"):
+        require_invertible(builder.build().mechanism)
+
+
+def _rotor(size: float) -> kt.Model:
+    """A body on a hinge and two slides; `size` is its radius of gyration [m]."""
+    builder = kt.Builder("rotor").add_body("turn").add_body("x", parent="turn", joint="prismatic", axis=(1, 0, 0))
+    builder.add_body("y", parent="x", joint="prismatic", axis=(0, 1, 0), mass=1.0, inertia=size**2 * np.eye(3))
+    return builder.build()
+
+
+def test_displacements_suit_robots_of_any_size() -> None:
+    """A speck is lost in displacements of a metre; displacements of a metre are lost in a body as large as a planet."""
+    for size in (1e-8, 1e-4, 1.0, 1e5):
+        assert not _refused(_rotor(size))
+    for size in (1.0, 1e5, 1e8):
+        builder = kt.Builder("planet").add_body("turn")
+        builder.add_body("slide", parent="turn", joint="prismatic", axis=(1, 0, 0))
+        builder.add_body("spin", parent="slide", mass=1.0, inertia=size**2 * np.eye(3))
+        assert not _refused(builder.build())
+
+
+def test_displacements_of_a_metre_suit_ordinary_robots() -> None:
+    """A ball of which one axis is resisted the better the longer displacements are, the others the shorter they are."""
+    builder = kt.Builder("ball").add_body("ball", joint="spherical")
+    builder.add_body("arm", parent="ball", joint="prismatic", axis=(1, 0, 0))
+    builder.add_body("flywheel", parent="arm", joint="spherical", mass=1e-9, inertia=np.eye(3))
+    builder.add_body("slides", parent="ball", joint="translational")
+    builder.add_body("ring", parent="slides", axis=(0, 1, 0))
+    builder.add_body("ball bearing", parent="ring", axis=(0, 0, 1), mass=1.0, inertia=1e-9 * np.eye(3))
+    assert not _refused(builder.build())
+
+
+def test_short_displacements_come_with_all_angles() -> None:
+    """A speck on two slides behind three hinges, of which two are parallel at small angles of the third."""
+    builder = kt.Builder("speck").add_body("turn").add_body("x", parent="turn", joint="prismatic", axis=(1, 0, 0))
+    builder.add_body("y", parent="x", joint="prismatic", axis=(0, 1, 0)).add_body("ring", parent="y", axis=(0, 1, 0))
+    builder.add_body("speck", parent="ring", mass=1.0, inertia=1e-16 * np.eye(3))
+    assert not _refused(builder.build())
+
+
+def test_what_lies_beyond_a_point_mass() -> None:
+    """A point on two rings spins about the line to their centre, unless it carries a body that resists."""
+    for carried in (False, True):
+        builder = (
+            kt.Builder("rings").add_body("outer", axis=(0, 0, 1)).add_body("inner", parent="outer", axis=(1, 0, 0))
+        )
+        builder.add_body("point", parent="inner", axis=(0, 1, 0), mass=1.0, com=(0.3, 0.1, 0.2))
+        if carried:
+            solid = {"mass": 1.0, "com": (0.1, 0.2, 0.0), "inertia": np.eye(3)}
+            builder.add_body("body", parent="point", axis=(1, 0, 0), placement=(np.eye(3), (0.2, 0.3, 0.1)), **solid)
+        assert _refused(builder.build()) == (not carried)
+
+
+def test_what_lies_beyond_solid_bodies_is_not_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot matter, and a long chain would take its time."""
+    examined: list[int] = []
+
+    class Part(singularity._Part):
+        def __init__(self, mechanism: Any, node: int, *rest: Any) -> None:
+            examined.append(node)
+            super().__init__(mechanism, node, *rest)
+
+    monkeypatch.setattr(singularity, "_Part", Part)
+    robot = _snake(30, "universal", "revolute")
+    for _ in range(2):  # the answer is kept
+        require_invertible(robot.mechanism)
+        assert sorted(examined) == [0, 1]
+
+
+def test_a_centre_of_mass_needs_mass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a rigid body, which is seen without a recursion, or of a node of another kind."""
+    builder = kt.Builder("light").add_body("arm", axis=(0, 1, 0), armature=1.0)
+    with pytest.raises(SingularMechanismError, match="no moving body has mass"):
+        builder.build().center_of_mass(np.zeros(1))
+    robot = builder.add_node("bead", Bead(0.5, 0.8), parent="arm").build()
+    assert np.isfinite(robot.center_of_mass(robot.neutral())).all()
+    monkeypatch.setattr(singularity, "_has_center", None)
+    singularity.require_mass(kt.zoo.arm7().mechanism)

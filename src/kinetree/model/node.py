@@ -114,11 +114,6 @@ class JointedBody(Unconstrained):
         matrices = [[self.joint_map(own).column(i).data for i in columns] for own in distinct]
         return np.broadcast_to(np.array(matrices).transpose(0, 2, 1), (len(parameters), 6, self.nv))
 
-    def armatures(self, parameters: Array) -> Array:
-        """The armatures of nodes with given constants, (n, count) to (n, nv)."""
-        armatures: Array = parameters[:, RigidInertia.size : self._own_start]
-        return armatures if self.has_armature else np.zeros((len(parameters), self.nv))
-
     def coriolis(self, parameters: Array, _q: Array | None, v: Array, velocity: Motion, _carrier: Motion) -> Motion:
         # H is constant in the node's coordinates, so its rate of change is that of the rotating frame
         return velocity.cross(self.joint_map(parameters) @ v)

@@ -40,9 +40,6 @@ _SIGNIFICANT = 1e-13
 # least eigenvalue of a scaled inertia that is not rounding, and one that is beyond doubt
 _ZERO, _SOLID = 16.0 * _EPS, 1e-10
 
-# matrices of 6×6 numbers that fit a second-level cache several times
-_BLOCK = 500
-
 # displacements of joints that slide, for robots of any size [m]
 _LENGTHS = (1.0, 1e-3, 1e3)
 
@@ -50,8 +47,9 @@ _LENGTHS = (1.0, 1e-3, 1e3)
 def require_invertible(mechanism: Mechanism) -> None:
     """Raise unless D is positive definite at every node, at a generic configuration.
 
-    If HᵀMH + armature of a body alone is positive definite, so is D, whatever the body carries. Other nodes, such as
-    the massless one inside a universal joint, need what they carry, mostly only up to bodies with definite inertia.
+    If HᵀMH of a body alone is positive definite, so is D, whatever the body carries. Other nodes, such as the massless
+    one inside a universal joint, need what they carry, up to bodies with definite inertia: a motion that leaves these
+    at rest, continued by locked joints, leaves all that they carry at rest.
 
     Args:
         mechanism: The mechanism.
@@ -63,12 +61,10 @@ def require_invertible(mechanism: Mechanism) -> None:
         return
     with np.errstate(all="ignore"):
         doubtful = _doubtful(mechanism)
-        for whole in (False, True):
-            for length in _LENGTHS:
-                doubtful = _unresisted(mechanism, doubtful, length, whole)
+        for length in _LENGTHS:
+            doubtful = _unresisted(mechanism, doubtful, length)
     if doubtful:  # name one without others beyond it
-        end = mechanism.topology.subtree_end
-        raise SingularMechanismError(_message(mechanism, min(doubtful, key=lambda node: (end(node), -node))))
+        raise SingularMechanismError(_message(mechanism, max(doubtful)))
     _invertible.add(mechanism)
 
 
@@ -77,53 +73,47 @@ _invertible: WeakSet[Mechanism] = WeakSet()
 
 
 def _doubtful(mechanism: Mechanism) -> list[int]:
-    """The nodes whose own inertia and armature do not clearly resist all motions of their joint."""
+    """The nodes whose own inertia does not clearly resist all motions of their joint."""
     members: dict[int, list[int]] = {}
     for node, kind in enumerate(mechanism.kinds):
         members.setdefault(id(kind), []).append(node)
     doubtful: list[int] = []
-    # as many at a time as fit the cache
-    for nodes in (every[i : i + _BLOCK] for every in members.values() for i in range(0, len(every), _BLOCK)):
+    for nodes in members.values():
         kind = mechanism.kinds[nodes[0]]
         if not isinstance(kind, JointedBody):
             doubtful += nodes if kind.nv else []
             continue
         parameters = np.concatenate([mechanism.parameters[node] for node in nodes]).reshape(len(nodes), -1)
         M, H = np.tensordot(parameters[:, INERTIA], _OF_NUMBERS, axes=1), kind.joint_maps(parameters)
-        armature, own = kind.armatures(parameters), np.arange(kind.nv)
-        D = np.swapaxes(H, -1, -2) @ M @ H
-        D[:, own, own] += armature
-        scale = np.sqrt(np.einsum("bi,bij->bj", _sizes(M), H * H) + armature)
-        resisted = np.linalg.eigvalsh(_scaled(D, scale))[:, :1] > _SOLID
+        scale = np.sqrt(np.einsum("bi,bij->bj", _sizes(M), H * H))
+        resisted = np.linalg.eigvalsh(_scaled(np.swapaxes(H, -1, -2) @ M @ H, scale))[:, :1] > _SOLID
         doubtful += np.array(nodes)[~resisted.all(axis=1)].tolist()
     return doubtful
 
 
-def _unresisted(mechanism: Mechanism, doubtful: list[int], length: float, whole: bool) -> list[int]:
-    """Those of doubtful nodes of which some pivot is not significant at a generic configuration.
+def _unresisted(mechanism: Mechanism, doubtful: list[int], length: float) -> list[int]:
+    """Nodes with a pivot that is not significant at a generic configuration, among doubtful ones and what they need.
 
     Args:
         mechanism: The mechanism.
         doubtful: The nodes.
         length: Displacement of joints that slide [m].
-        whole: Whether to take in all that they carry, or what bodies with a definite inertia carry is left out. P is
-            then less than it is: a significant pivot remains so.
     """
     q = _generic(mechanism)
     reached: dict[int, _Part] = {}
-    asked, pending = set(doubtful), list(doubtful)
+    pending = list(doubtful)
     while pending:
         node = pending.pop()
         if node not in reached:
             part = reached[node] = _Part(mechanism, node, q, length)
-            part.gathers = whole or node in asked or not part.solid
-            pending += mechanism.topology.children[node] if part.gathers else ()
+            if not part.solid:
+                pending += mechanism.topology.children[node]
     unresisted = []
     for node in sorted(reached, reverse=True):
         part, parent = reached[node], reached.get(mechanism.parents[node])
-        if not part.eliminate() and node in asked:
+        if not part.eliminate():
             unresisted.append(node)
-        if parent is not None and parent.gathers:
+        if parent is not None:
             parent.rows.append(part.rows[0] @ part.W)
             parent.least += part.W.T @ part.least @ part.W
     return unresisted
@@ -140,15 +130,12 @@ class _Part:
         least: D of which P is significant: that of the inertia of all that it gathers with joints locked, times what
             counts, and errors of its own inertias, (m, m).
         solid: Whether the node's own inertia is definite beyond doubt.
-        gathers: Whether it takes in what it carries.
     """
-
-    gathers: bool
 
     def __init__(self, mechanism: Mechanism, node: int, q: Array, length: float) -> None:
         kind, c, parent = mechanism.kinds[node], mechanism.parameters[node], mechanism.parents[node]
         m, carrier = kind.dimension, None if parent == WORLD else mechanism.kinds[parent]
-        own = kind.manifold(c).normalize(q[mechanism.q_starts[node] : mechanism.q_starts[node + 1]])
+        own = q[mechanism.q_starts[node] : mechanism.q_starts[node + 1]]
         self.H, self.armature = _matrix(kind.joint_map(c, own), list(np.eye(kind.nv)), m), kind.armature(c)
         if kind.rigid and not self.H[:3].any():
             own = own * length
@@ -157,7 +144,7 @@ class _Part:
         scale = np.sqrt(_sizes(M) if kind.port == WORLD_PORT else np.diagonal(M))
         values, vectors = np.linalg.eigh(_scaled(M, scale))
         self.solid = bool(values[0] > _SOLID)
-        self.rows = [np.sqrt(np.where(values > _ZERO, values, 0.0))[:, None] * vectors.T * scale]
+        self.rows = [np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T * scale]
         self.least = _SIGNIFICANT * M + _ZERO * np.diag(scale**2)
 
     def eliminate(self) -> bool:
@@ -166,8 +153,7 @@ class _Part:
         rotors = np.concatenate([np.diag(np.sqrt(self.armature)), np.zeros((n, L.shape[1]))], axis=1)
         R = np.asarray(np.linalg.qr(np.concatenate([np.concatenate([L @ self.H, L], axis=1), rotors]), mode="r"))
         self.rows = [R[n:, n:]]
-        least = np.diagonal(self.H.T @ self.least @ self.H) + _SIGNIFICANT * self.armature
-        return bool((np.diagonal(R)[:n] ** 2 > least).all())
+        return bool((np.diagonal(R)[:n] ** 2 > np.diagonal(self.H.T @ self.least @ self.H)).all())
 
 
 def _matrix(operator: Any, units: Sequence[Any], rows: int) -> Array:
@@ -193,7 +179,7 @@ def _sizes(M: Array) -> Array:
     around = (first_moment**2).sum(axis=-1) / np.where(mass > 0.0, mass, np.inf)
     moments = np.trace(M[..., :3, :3], axis1=-2, axis2=-1) - 2.0 * around
     sizes: Array = np.diagonal(M, axis1=-2, axis2=-1).copy()
-    sizes[..., :3] += (np.maximum(moments, 0.0) + 8.0 * _EPS * around)[..., None]
+    sizes[..., :3] += (moments + 8.0 * _EPS * around)[..., None]
     return sizes
 
 
@@ -223,7 +209,7 @@ def require_mass(mechanism: Mechanism) -> None:
     rigid = [node for node, kind in enumerate(mechanism.kinds) if kind.rigid]
     if sum(mechanism.kinds[node].inertia(mechanism.parameters[node]).mass for node in rigid) > 0.0:
         return
-    if mechanism.first_general is None or not _has_center(mechanism):
+    if not _has_center(mechanism):
         raise SingularMechanismError(
             "no moving body has mass, so there is no centre of mass. Give at least one body a mass"
         )
