@@ -11,6 +11,9 @@ from kinetree.algorithms.inverse_dynamics import inverse_dynamics
 from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
 from kinetree.engines import reference
 from kinetree.engines.count import count
+from kinetree.engines.native.kernels import bind
+from kinetree.errors import ContractError
+from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.forward_mode import directional_derivative
 from tests.laws.cases import Case, cases, configuration_rate
 from tests.laws.linearization import H, directions, peak, wrenches
@@ -88,3 +91,36 @@ def test_the_derivative_of_a_text_is_the_one_written_by_hand() -> None:
     (from_text,) = reference.run(made, mechanism, (), [*case.state, *directions(case), none])
     assert_close(from_text, by_hand, case.tolerance)
     assert count(made, mechanism).total > count(inverse_dynamics_jvp, mechanism).total
+
+
+@algorithm(q=("q",), y=("q",), outputs=("y",))
+def squares(tree: Any, q: Any, y: Any) -> None:
+    """Reads coordinates themselves, and no weight."""
+    for k, _ in tree.scatter():
+        y[k] = q[k] * q[k]
+
+
+def test_coordinates_that_a_text_reads_have_rates() -> None:
+    case = Case("every kind", "reference", ())
+    (q, _, _), (dq, other, _), mechanism = case.state, directions(case), case.robot.mechanism
+    once = directional_derivative(squares, "squares_rate", "dq", {}, ("rate",))
+    (rate,) = reference.run(once, mechanism, (), [q, dq])
+    assert_close(rate, 2.0 * q * configuration_rate(case.robot, q, dq), case.tolerance)
+    assert_close(bind(once, mechanism, (), "rate")(q, dq), rate, case.tolerance)
+
+    twice = directional_derivative(once, "squares_rates", "other", {}, ("rates",), level=-1)
+    (rates,) = reference.run(twice, mechanism, (), [q, dq, other])
+    moved = q + 1j * H * configuration_rate(case.robot, q, other)
+    (expected,) = reference.run(once, mechanism, (), [moved, dq])
+    assert_close(rates, expected.imag / H, case.tolerance)
+    assert_close(bind(twice, mechanism, (), "rates")(q, dq, other), rates, case.tolerance)
+
+
+def test_texts_without_configuration_have_no_derivative_along_it() -> None:
+    @algorithm(angles=("q",), y=("q",), outputs=("y",))
+    def renamed(tree: Any, angles: Any, y: Any) -> None:
+        for k, _ in tree.scatter():
+            y[k] = angles[k]
+
+    with pytest.raises(ContractError, match="'renamed' takes no configuration"):
+        directional_derivative(renamed, "rate", "dq", {}, ("rate",))

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from kinetree.errors import ContractError
 from kinetree.recursion.algorithm import Algorithm, Argument
 from kinetree.recursion.contract import Increment, addable, components, describe, rebuild
 from kinetree.recursion.roles import SUPPLIED, ColumnRole, FrameRole, NodeRole
@@ -45,8 +46,13 @@ def directional_derivative(
 
     Returns:
         An algorithm with the same inputs, followed by the directions; inputs indexed by frames come last.
+
+    Raises:
+        ContractError: The algorithm takes no configuration `q`.
     """
     own = algorithm.inputs
+    if Argument("q", ("q",)) not in own:
+        raise ContractError(f'{algorithm.name!r} takes no configuration: name the input with dimensions ("q",) q')
     sizes = {argument.name: argument.dimensions for argument in own}
     given = (Argument(tangent, ("v",)), *(Argument(d, sizes[of]) for d, of in directions.items()))
     first = next((i for i, argument in enumerate(own) if "frames" in argument.dimensions), len(own))
@@ -58,8 +64,9 @@ def directional_derivative(
 
     def run(tree: Tree, *arguments: Indexed) -> None:
         arrays = {argument.name: array for argument, array in zip((*inputs, *results), arguments, strict=True)}
-        rates = {of: arrays[d] for d, of in directions.items()}
-        taken = [_Moving(arrays[a.name], rates[a.name], level) if a.name in rates else arrays[a.name] for a in own]
+        moved: dict[str, Any] = {of: _Moving(arrays[of], arrays[d], level) for d, of in directions.items()}
+        moved["q"] = _Configurations(arrays["q"], arrays[tangent], level)
+        taken = [moved.get(a.name, arrays[a.name]) for a in own]
         filled = [_Rates(arrays[r.name], level) for r in results]
         algorithm.run(_Tree(tree, arrays[tangent], level), *taken, *filled)
 
@@ -192,14 +199,13 @@ class _Node:
         object.__setattr__(self, "_level", level)
 
     def weight(self, q: Array) -> Any:
-        X, (kind, parameters) = self._role.weight(q), self._role.formulas()
+        X, (kind, parameters) = self._role.weight(parts(q, self._level)[0]), self._role.formulas()
         if not kind.moving:
             return self._joined(X, X.rate(self._role.H @ self._tangent[self._role]))
-        moving = self._moving(q)
-        own = {"q": moving, "H": kind.joint_map(parameters, moving), "M": kind.inertia(parameters, moving)}
+        own = {"q": q, "H": kind.joint_map(parameters, q), "M": kind.inertia(parameters, q)}
         for name, value in own.items():
             self._role.keep(self._rate_of(name), parts(value, self._level)[1])
-        return kind.weight(parameters, moving)
+        return kind.weight(parameters, q)
 
     def keep(self, name: str, value: Any) -> None:
         """Store a quantity that depends on q, and its rate, in hidden fields."""
@@ -217,10 +223,6 @@ class _Node:
         return joined(value, rate, self._level)
 
     # Formulas that depend on q are evaluated on dual numbers.
-
-    def _moving(self, q: Array) -> Any:
-        q = self._role._moving(q) if isinstance(self._role, _Node) else q
-        return self._joined(q, self._role.manifold.rates(q, self._tangent[self._role]))
 
     @property
     def H(self) -> Any:
@@ -252,11 +254,11 @@ class _Node:
 
     def coupling(self, q: Array) -> Any:
         kind, parameters = self._role.formulas()
-        return kind.coupling(parameters, self._moving(q) if kind.moving else q)
+        return kind.coupling(parameters, q)
 
     def resistance(self, q: Array, v: Any) -> Any:
         kind, parameters = self._role.formulas()
-        return kind.resistance(parameters, self._moving(q) if kind.moving else q, v)
+        return kind.resistance(parameters, q, v)
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._role, name)
@@ -275,6 +277,18 @@ class _Node:
                 current += part
                 part = current
             setattr(self._role, field, part)
+
+
+class _Configurations:
+    """The configuration: its components change as the joint's coordinates do along the tangent."""
+
+    def __init__(self, values: Indexed, tangent: Indexed, level: int) -> None:
+        self._values, self._tangent, self._level = values, tangent, level
+
+    def __getitem__(self, k: _Node) -> Any:
+        (role,) = _roles((k,))
+        q = self._values[role]
+        return joined(q, role.manifold.rates(q, self._tangent[role]), self._level)
 
 
 class _Moving:
