@@ -13,6 +13,8 @@ import pytest
 import kinetree as kt
 from kinetree import control
 from kinetree.control import hierarchy
+from kinetree.engines.native.operands import Operand
+from kinetree.engines.texts import executed
 from kinetree.errors import InputError, UnknownNameError
 from tests.laws.cases import model
 from tests.oracle import oracle
@@ -142,7 +144,7 @@ def test_levels_are_the_recursion_over_null_spaces(policy: str) -> None:
     b = 100.0 * np.concatenate(errors) - 20.0 * space.jacobian @ v - space.jacobian_dot_v
     a0 = 25.0 * (standing() - q) - 10.0 * v
     M_inverse, A = robot.mass_matrix_inverse(q), space.inverse_inertia
-    blocks = many._hierarchy.blocks()
+    blocks = many._levels.blocks()
     expected = recursion(M_inverse, space.jacobian, b, blocks, np.diagonal(A), a0)
     # between levels the least pivot, about 1e-5 of the largest, is divided by
     assert_close(command.acceleration, expected, bound(24, condition(robot.mass_matrix(q)) * 1e6))
@@ -337,13 +339,34 @@ def test_a_force_pushes_along_its_row() -> None:
     np.testing.assert_allclose(again.state.integrals["press"], [0.04], rtol=1e-12)
 
 
-@pytest.mark.parametrize("case", ["hands", "box", "limits", "torque"])
+def test_pushing_is_part_of_the_law() -> None:
+    """A force changes neither motion nor joints at limits; without targets there is none. Alone and in batches."""
+    robot = model("humanoid24")
+    press = control.ForceGoal(kt.Task("right_hand", (3,)), name="press")
+    goals = [control.Goal(kt.Task("right_hand", (4, 5))), press]
+    bounds = control.Bounds(position=15.0, velocity=15.0)
+    arm = control.OperationalSpace(robot, goals, posture=control.Posture(standing(), kp=400.0), bounds=bounds)
+    q, v = state(robot, standing(), 9, (3,))
+    still, pushed = arm(q, v), arm(q, v, {"press": control.Target(force=np.array([[20.0], [0.0], [-5.0]]))})
+    assert still.limited.any()
+    np.testing.assert_array_equal(pushed.acceleration, still.acceleration)
+    np.testing.assert_array_equal(pushed.limited, still.limited)
+    assert_close(pushed.forces["press"] - still.forces["press"], np.array([[20.0], [0.0], [-5.0]]), bound(24))
+    J = robot.jacobian(q, "right_hand", LWA)[:, 3]
+    assert_close(pushed.tau - still.tau, np.array([[20.0], [0.0], [-5.0]]) * J, bound(24, 100.0))
+    np.testing.assert_array_equal(arm.torques(q, v), still.tau)
+    np.testing.assert_array_equal(arm(q[2], v[2], {"press": control.Target(force=-5.0)}).tau, pushed.tau[2])
+    plain = arm.engine("reference")(q[0], v[0], {"press": control.Target(force=20.0)})
+    np.testing.assert_allclose(plain.tau, pushed.tau[0], rtol=0.0, atol=1e-8 * float(np.abs(pushed.tau).max()))
+
+
+@pytest.mark.parametrize("case", ["hands", "box", "limits", "torque", "limits and torque"])
 def test_bits_do_not_depend_on_the_batch(case: str) -> None:
     if case == "box":
         (robot, start), controller = scene(), with_box()
     else:
         robot, start = model("humanoid24"), standing()
-        bounds = {"limits": control.Bounds(position=15.0), "torque": control.Bounds(torque=True)}.get(case)
+        bounds = control.Bounds(position=15.0 if "limits" in case else None, torque="torque" in case)
         controller = control.OperationalSpace(
             robot, HANDS, posture=control.Posture(standing(), kp=400.0), bounds=bounds
         )
@@ -354,6 +377,8 @@ def test_bits_do_not_depend_on_the_batch(case: str) -> None:
         alone = controller(q[i], v[i])
         for name in ("tau", "acceleration", "limited", "scale", "margin"):
             np.testing.assert_array_equal(getattr(alone, name), getattr(together, name)[i])
+        np.testing.assert_array_equal(controller.torques(q[i], v[i]), together.tau[i])
+    np.testing.assert_array_equal(controller.torques(q, v), together.tau)
     assert np.isnan(together.tau[2][:24]).all()
     assert np.isfinite(np.delete(together.tau, 2, axis=0)).all()
 
@@ -411,6 +436,20 @@ def test_controllers_are_pickled_as_they_were_made() -> None:
     assert pickle.loads(pickle.dumps(two_hands().engine("reference")))._engine == "reference"
 
 
+def shared(controller: control.OperationalSpace, q: Array, full: Array) -> tuple[Array, Array]:
+    """How motors and constraints share joint forces: by kernels, and by pseudo-inverses where they lack a direction."""
+
+    def text(run: Any, q: Any, full: Any) -> list[Any]:
+        tau, forces, lacking = controller._sharing.share(run, q, full)
+        return [tau, forces, *lacking]
+
+    robot = controller.robot
+    inputs = [Operand("q", (robot.nq,)), Operand("full", (robot.nv,))]
+    tau, forces, *lacking = executed(inputs, text, "native")(q, full)
+    lacking = [x.item() for x in lacking] if q.ndim == 1 else lacking
+    return controller._sharing.settled(q, full, tau, forces, lacking)
+
+
 def test_the_kernel_shares_loads_as_pseudo_inverses_do() -> None:
     """Grasps and supports, with and without a base: the compiled recursion against the dense formulas."""
     walker = model("asimo35")
@@ -428,8 +467,8 @@ def test_the_kernel_shares_loads_as_pseudo_inverses_do() -> None:
         sharing = controller._sharing
         q, _ = state(controller.robot, controller._start, 3, (4,))
         full = np.random.default_rng(4).normal(size=(4, controller.robot.nv))
-        tau, forces = sharing(q, full)
-        dense_tau, dense_forces = sharing._dense(q, full)
+        tau, forces = shared(controller, q, full)
+        dense_tau, dense_forces = sharing.dense(q, full)
         assert controller.constraints is not None
         J = controller.constraints.jacobian(q)
         limit = bound(controller.robot.nv, max(condition(j @ j.T) for j in J))
@@ -447,7 +486,7 @@ def test_a_stretched_leg_shares_loads_by_pseudo_inverses() -> None:
     q[[robot.joint(f"left_{name}").q_start for name in ("knee", "hip_pitch", "ankle_pitch")]] = 0.0
     sharing = with_box()._sharing
     full = np.random.default_rng(8).normal(size=robot.nv)
-    one, other = sharing(q, full), sharing._dense(q, full)
+    one, other = shared(with_box(), q, full), sharing.dense(q, full)
     assert np.isfinite(one[0]).all()
     np.testing.assert_allclose(one[0], other[0], rtol=0.0, atol=1e-6 * float(np.abs(other[0]).max()))
 
@@ -503,12 +542,9 @@ def test_one_compiled_function_is_the_law_step_by_step() -> None:
     q[1:, robot.joint("waist_pitch").q_start] = 1.19
     v[:, robot.joint("waist_pitch").v_start] = 0.0, np.nan, 3.0, 2.0, 1.0, -1.0
     wanted = controller._targets.read(None, None, 0.0)
-    assert controller._compiled is not None
-    inputs = wanted.target[controller._fixed_sites :], wanted.feed[controller._held :]
-    whole, sure = controller._compiled.together(q, v, *inputs, None)
-    assert sure.all()
-    sure[1] = False  # NaN
-    steps = controller._pipeline(q, v, controller._pull, wanted, None, fixed=False)
+    whole = controller._pipeline.solve(q, v, wanted)
+    steps = controller.engine("reference")._pipeline.solve(q, v, wanted)
+    sure = np.arange(6) != 1  # NaN
     assert whole.active is not None
     assert steps.active is not None
     assert whole.active[sure].any()
@@ -536,7 +572,7 @@ def test_samples_of_a_batch_near_a_singularity_leave_the_others_alone() -> None:
         np.testing.assert_array_equal(alone.tau, command.tau[i])
         np.testing.assert_array_equal(alone.acceleration, command.acceleration[i])
         np.testing.assert_array_equal(alone.limited, command.limited[i])
-    steps = arm._pipeline(q[1], v[1], arm._pull, arm._targets.read(None, None, 0.0), None, fixed=False)
+    steps = arm.engine("reference")._pipeline.solve(q[1], v[1], arm._targets.read(None, None, 0.0))
     for name, found in (("tau", command.tau), ("a", command.acceleration), ("margin", command.margin)):
         one, other = found[1], getattr(steps, name)
         np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-8 * float(np.abs(other).max()))

@@ -79,6 +79,11 @@ def test_escape_moves_no_goal() -> None:
     for i in range(4):
         alone = controller(tuple(ALIGNED), escape=True)(q[i], v[i], target)
         np.testing.assert_array_equal(alone.tau, escaping.tau[i])
+        np.testing.assert_array_equal(
+            controller(tuple(ALIGNED), escape=True).torques(q[i], v[i], target["tool"][None]), alone.tau
+        )
+    executed = controller(tuple(ALIGNED), escape=True).engine("reference")(q, v, target)
+    np.testing.assert_allclose(executed.tau, escaping.tau, rtol=0.0, atol=1e-8 * float(np.abs(escaping.tau).max()))
 
 
 def test_a_stretched_elbow_is_left_to_the_posture() -> None:

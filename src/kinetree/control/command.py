@@ -36,11 +36,11 @@ class Command(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """The law's results, not yet split by name."""
+    """The law's results, not yet split by name; `a` and `force` may be left out."""
 
     tau: Array
-    a: Array
-    force: Array
+    a: Any
+    force: Any
     constraint_force: Array
     active: Array | None
     margin: Any

@@ -79,7 +79,7 @@ class DifferentialIK(Remade):
         tasks = robot.tasks([goal.task for goal in self.goals], reference="local_world_aligned")
         self._kernel = tasks.core.recursions.differential_step(chosen_error(error, self.goals))
         self._program = tasks.core.recursions.differential_program
-        self._targets = Targets(robot, None, self.goals, self._rest)
+        self._targets = Targets(robot, self.goals, self._rest)
         self._squares = np.array([goal.weight for goal in self.goals for _ in goal.gains])
         total, positive = self._weight + self._damping, self._squares > 0.0
         self._softness = np.where(positive, total / np.where(positive, self._squares, 1.0), INFINITE)

@@ -26,22 +26,20 @@ would still push along a direction that a higher level blocks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.control.limited import STUCK
 from kinetree.engines.kernel_function import compiled
-from kinetree.engines.native import sequence as native
-from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.operands import Operand
-from kinetree.kernels.eigen import compose
+from kinetree.engines.texts import executed
+from kinetree.kernels.eigen import compose, diagonalize, settle, weigh
 from kinetree.kernels.language import Kernel
 from kinetree.kernels.priorities import add_level, blended_reciprocals, eliminate, least_share, truncated_reciprocals
 from kinetree.model.constraint_solver import REDUNDANT
 from kinetree.operational_space.prepared import Tasks
-from kinetree.operational_space.singular import CUT, decomposition, means
+from kinetree.operational_space.singular import CUT, means
 from kinetree.spatial.value import Array
 
 #: G by the values of a controller's `singular=`.
@@ -67,43 +65,37 @@ class Level(NamedTuple):
     reach: Array
 
 
-def solver(levels: Sequence[Level]) -> Compiled:
-    """The recursion as a function of Λ⁻¹ of all rows, (…, r, r), and residual accelerations, (…, r).
-
-    Its results are forces along all rows, (…, r), and the eigenvalues of each level in the place of its rows, (…, r).
+def forces(levels: Sequence[Level], run: Any, A: Any, r: Any) -> tuple[Any, Any]:
+    """The recursion: forces along all rows, (r,), and the eigenvalues of each level in the place of its rows, (r,).
 
     Args:
         levels: Levels that partition the rows, highest priority first.
+        run: Runs kernels: see `kinetree.engines.texts`.
+        A: Λ⁻¹ of all rows, (r, r).
+        r: Residual accelerations, (r,).
     """
     rows = levels[-1].rows.stop
-    operands = Operand("r", (rows,)), Operand("force", (rows,)), Operand("values", (rows,))
-    steps = native.Sequence("control", [Operand("A", (rows, rows)), operands[0]], operands[1:])
-    (A, r), (force, values) = steps.inputs, steps.outputs
-    own = steps.space(rows)  # weights do not change with (2)
-    for i in range(rows):
-        steps.copy(A.part(i * (rows + 1), 1), own.part(i, 1))
-    passed = []
+    numbers = np.arange(rows * rows).reshape(rows, rows)
+    own = run.taken(A, np.diagonal(numbers))  # weights do not change with (2)
+    passed, values = [], []
     for level in levels:
-        start, count = level.rows.start, level.rows.stop - level.rows.start
-        block, mine = steps.space(count * count), values.part(start, count)
-        for i in range(count):
-            steps.copy(A.part((start + i) * rows + start, count), block.part(i * count, count))
-        given = block, own.part(start, count), level.mean, level.reach, CUT
-        _, vectors, roots, *_ = steps.call(decomposition(count), *given, into=(mine, None, None, None, None, None))
-        inverse = steps.call(compiled(_RECIPROCALS[level.policy], n=count), mine, level.cut)
-        found = steps.call(compiled(compose, n=count), vectors, roots, inverse)  # (1)
-        G = steps.variable(steps.constant(np.zeros(rows * rows)))
-        for i in range(count):
-            steps.copy(found.part(i * count, count), G.part((start + i) * rows + start, count))
+        block, n = numbers[level.rows, level.rows], level.rows.stop - level.rows.start
+        weighing, diagonalizing, settling, inverting, composing = (
+            compiled(kernel, n=n) for kernel in (weigh, diagonalize, settle, _RECIPROCALS[level.policy], compose)
+        )
+        given = run.taken(A, block), run.taken(own, np.arange(rows)[level.rows])
+        weighted, roots, infinite = run(weighing, *given, level.mean, level.reach)
+        found, vectors = run(diagonalizing, weighted)
+        found, *_ = run(settling, found, infinite, CUT)
+        values.append(found)
+        G = run.placed(run(composing, vectors, roots, run(inverting, found, level.cut)), block, (rows, rows))  # (1)
         passed.append((A, r, G))
         if level is not levels[-1]:
-            later = np.arange(rows) >= level.rows.stop
-            A, r = steps.call(compiled(eliminate, n=rows), A, r, G, later)  # (2)
-    f = steps.constant(np.zeros(rows))
+            A, r = run(compiled(eliminate, n=rows), A, r, G, 1.0 * (np.arange(rows) >= level.rows.stop))  # (2)
+    f: Any = np.zeros(rows)
     for A, r, G in reversed(passed):  # (3)
-        f = steps.call(compiled(add_level, n=rows), A, r, G, f)
-    steps.copy(f, force)
-    return steps.finish()
+        f = run(compiled(add_level, n=rows), A, r, G, f)
+    return f, run.joined(*values)
 
 
 def reciprocals(values: Array, cut: float, policy: str) -> Array:
@@ -112,6 +104,8 @@ def reciprocals(values: Array, cut: float, policy: str) -> Array:
     return result
 
 
+#: Eigenvalue below which a joint limit cannot be enforced.
+STUCK = 1e-8
 #: Bounds of `cut="auto"`.
 _LEAST_CUT, _LARGEST_CUT = 1e-6, 1e-2
 
@@ -132,7 +126,6 @@ class Levels:
         self._tasks, self._held, self._rows = tasks, held, tuple(rows)
         self._cut, self._policy, self._start = cut, policy, start
         self._known: dict[int, list[Level]] = {}
-        self._solvers: dict[int, Compiled] = {}
 
     def _uncut(self, reach: Array) -> list[Level]:
         """The levels with the least cuts, for a given reach of all rows."""
@@ -145,7 +138,9 @@ class Levels:
             return (float(self._cut),) * len(self._rows)
         A = self._tasks.core.recursions.inverse_inertia_at(self._start)
         levels = self._uncut(self._tasks.core.recursions.reach)
-        _, every = solver(levels)(A, np.zeros(len(A)))
+        rows = len(A)
+        text = executed([Operand("A", (rows, rows)), Operand("r", (rows,))], partial(forces, levels), "native")
+        _, every = text(A, np.zeros(rows))
         cuts = []
         for level in levels[-len(self._rows) :]:
             values = every[level.rows]
@@ -168,30 +163,21 @@ class Levels:
             self._known[limits] = self._blocks(self.cuts, self._policy, limits, self._tasks.core.recursions.reach)
         return self._known[limits]
 
-    def solve(self, A: Array, residual: Array, limits: int = 0) -> tuple[Array, Array]:
+    def forces(self, run: Any, A: Any, residual: Any, limits: int = 0) -> tuple[Any, Any]:
         """Forces along the rows, and the smallest eigenvalue divided by its cut, over all levels of goals.
 
         Args:
-            A: Λ⁻¹ of all rows, (…, r, r).
-            residual: (…, r).
+            run: Runs kernels.
+            A: Λ⁻¹ of all rows, (r, r).
+            residual: (r,).
             limits: Number of joints at their limits.
         """
-        force, values = self.solver(limits)(A, residual)
-        of_rows = self.shares(limits)
-        return force, compiled(least_share, n=len(of_rows))(values, of_rows)
+        force, values = forces(self.blocks(limits), run, A, residual)
+        of_rows = self._shares(limits)
+        return force, run(compiled(least_share, n=len(of_rows)), values, of_rows)
 
-    def solver(self, limits: int = 0) -> Compiled:
-        """See `hierarchy.solver`."""
-        if limits not in self._solvers:
-            self._solvers[limits] = solver(self.blocks(limits))
-        return self._solvers[limits]
-
-    def shares(self, limits: int = 0) -> Array:
-        """What `least_share` needs of each row, (r, 2): eigenvalues of goals are divided by their cuts.
-
-        Args:
-            limits: Number of joints at their limits.
-        """
+    def _shares(self, limits: int) -> Array:
+        """What `least_share` needs of each row, (r, 2): eigenvalues of goals are divided by their cuts."""
         levels = self.blocks(limits)
         found = np.tile([0.0, np.inf], (levels[-1].rows.stop, 1))
         for level, cut in zip(levels[-len(self._rows) :], self.cuts, strict=True):

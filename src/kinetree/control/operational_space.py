@@ -8,7 +8,7 @@
 In order of priority, the rows are constraints, joint limits, and the goals of each level; the posture acts in the
 remaining null space. Away from singularities, (1) to (3) and the first half of (4) are one kernel
 (`kinetree.algorithms.operational_space.control_law`); close to them, the levels are solved by `hierarchy`. With
-constraints, `sharing` solves the second half of (4).
+constraints, `sharing` solves the second half of (4). `pipeline` puts all of this together, once.
 """
 
 from __future__ import annotations
@@ -20,25 +20,21 @@ from typing import Any
 import numpy as np
 
 from kinetree.control.command import Command, Remade, Solved, within_effort
-from kinetree.control.compiled_law import CompiledLaw
 from kinetree.control.escape import Escape
-from kinetree.control.goals import Bounds, ForceGoal, Posture, chosen_error, read_levels, rows_of, start_of
+from kinetree.control.goals import Bounds, Posture, chosen_error, read_levels, rows_of, start_of
 from kinetree.control.hierarchy import POLICIES, Levels
-from kinetree.control.limited import LimitedLaws
-from kinetree.control.limits import EnforcedLimits
+from kinetree.control.pipeline import ControlPipeline, EnforcedLimits
 from kinetree.control.sharing import Sharing, driven_columns
-from kinetree.control.targets import ControllerState, Targets, Wanted
-from kinetree.control.within_limits import WithinLimits
+from kinetree.control.targets import FAULT, ControllerState, Targets, Wanted
 from kinetree.engines import arguments
 from kinetree.engines.count import Count
 from kinetree.engines.formats import require_double
-from kinetree.engines.native.compiled import Compiled, standard_arithmetic
+from kinetree.engines.function import ENGINES
+from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.constraint_kinds import AnyConstraint
 from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
-from kinetree.operational_space.law import FAULT, Law
-from kinetree.operational_space.products import times
 from kinetree.operational_space.singular import means, weights
 from kinetree.operational_space.tasks import Task
 from kinetree.spatial.value import Array
@@ -115,18 +111,14 @@ class OperationalSpace(Remade):
             _require_apart(self.goals, self.constraints)
         self._held = self.constraints.rows if self.constraints else 0
         self._tasks = robot.tasks([*held, *(goal.task for goal in self.goals)], reference="local_world_aligned")
-        self._fixed_sites = self.constraints.law.sites() if self.constraints else 0
-        self._targets = Targets(robot, self.constraints, self.goals, self._start)
-        self._forced = any(isinstance(goal, ForceGoal) for goal in self.goals)
+        self._targets = Targets(robot, self.goals, self._start)
         # bodies without a motor have no posture
         self._posture = self._start if posture is None else posture.q
         gains: Any = (0.0, 10.0) if posture is None else (posture.kp, posture.kd)
         self._pull = np.outer(self.driven, gains)
         self._unscaled, self._unlimited = np.ones(2), np.zeros(robot.nv, dtype=bool)
-        unheld = np.zeros(len(self._limits.columns), dtype=np.int8)
-        for constant in (self._pull, self._unscaled, self._unlimited, unheld):
+        for constant in (self._pull, self._unscaled, self._unlimited):
             constant.setflags(write=False)
-        self._unheld: Any = ControllerState({}, unheld)
 
     def __repr__(self) -> str:
         names = " > ".join(", ".join(goal.name for goal in level) for level in self.levels)
@@ -134,70 +126,52 @@ class OperationalSpace(Remade):
         return f"<OperationalSpace of {self.robot.name}: {names}{held}>"
 
     @cached_property
-    def _law(self) -> Law:
-        recursions, escape = self._tasks.core.recursions, None
-        if self._escapes:
-            mean = means(recursions.groups)
-
-            def roots(own: Array) -> Array:
-                return np.sqrt(weights(own, mean, recursions.reach))
-
-            escape = Escape(self.robot, recursions.jacobian, roots, self._hierarchy.row_cuts, self._singular)
-        return Law(recursions, self._hierarchy.row_cuts, self._hierarchy.solve, error=self._error, escape=escape)
-
-    def _law_holding(self, columns: tuple[int, ...]) -> Law:
-        """The law with some joints held at their limits, for `CompiledLaw`."""
-        if columns:
-            return self._limited.law(columns)
-        return self._law
-
-    @cached_property
-    def _within(self) -> WithinLimits:
-        return WithinLimits(self.robot, self._limits, self._law, self._limited, self._posture)
-
-    @cached_property
-    def _limited(self) -> LimitedLaws:
-        """The law with some joints held at their limits."""
-        recursions = self._tasks.core.recursions
-        cuts, solve = self._hierarchy.row_cuts, self._hierarchy.solve
-        return LimitedLaws(self.robot, recursions, cuts, self._held, self._fixed_sites, solve, self._error)
-
-    @cached_property
-    def _compiled(self) -> CompiledLaw | None:
-        """The law with limits and the sharing of loads as one function, on the native engine."""
-        if self._engine != "native" or not self._sharing.in_kernel:
-            return None
-        fixed = np.zeros((0, 4, 4)) if self.constraints is None else self.constraints.targets
-        inputs = self._posture, self._pull, self._targets.gains, fixed
-        levels = None if self._escapes else self._hierarchy
-        return CompiledLaw(
-            self.robot, self._limits, self._law_holding, self._sharing, inputs, self._held, levels, self._unheld.active
-        )
-
-    @cached_property
-    def _hierarchy(self) -> Levels:
+    def _levels(self) -> Levels:
         rows = [sum(rows_of(goal) for goal in level) for level in self.levels]
         return Levels(self._tasks, self._held, rows, self._cut, self._singular, self._start)
 
+    @cached_property
+    def _pipeline(self) -> ControlPipeline:
+        recursions, targets = self._tasks.core.recursions, self._targets
+        fixed = np.zeros((0, 4, 4)) if self.constraints is None else self.constraints.targets
+        return ControlPipeline(
+            self.robot, recursions, self._levels, self._limits, self._sharing, fixed, self._held, self._posture,
+            self._pull, targets.gains, self._error, targets.forced, self._escape() if self._escapes else None,
+            self._engine,
+        )  # fmt: skip
+
+    def _escape(self) -> Escape:
+        recursions = self._tasks.core.recursions
+        mean = means(recursions.groups)
+
+        def roots(own: Array) -> Array:
+            return np.sqrt(weights(own, mean, recursions.reach))
+
+        return Escape(self.robot, recursions.jacobian, roots, self._levels.row_cuts, self._singular)
+
+    @cached_property
+    def _unheld(self) -> ControllerState:
+        return ControllerState({}, self._pipeline.free)
+
     def compile(self) -> None:
         """Compile everything that later calls need, except the rows of joints at their limits."""
-        if self._compiled is not None:
-            self._compiled.compile()
+        self._pipeline.compile()
         self(self._start, np.zeros(self.robot.nv))
 
     def count(self) -> Count:
         """Operations of the law for one state, without limits and the sharing of loads."""
-        return self._law.count()
+        return self._tasks.core.recursions.control_step(self._error).count()
 
     def engine(self, name: str) -> OperationalSpace:
         """The same controller with its law on another engine: "native" or "reference"."""
-        tasks = self._tasks.engine(name)
-        if tasks is self._tasks:
+        if name not in ENGINES:
+            raise UnknownNameError("engine", name, ENGINES)
+        if name == self._engine:
             return self
         other = object.__new__(type(self))
-        derived = ("_law", "_limited", "_within", "_compiled", "_short", "_simple", "_hierarchy")
+        derived = "_pipeline", "_unheld"
         other.__dict__.update({key: value for key, value in self.__dict__.items() if key not in derived})
-        other._tasks, other._engine = tasks, name
+        other._engine = name
         return other
 
     def __call__(
@@ -229,8 +203,25 @@ class OperationalSpace(Remade):
         wanted = self._targets.read(targets, state, dt)
         if wanted.batch or type(q) is not _NDARRAY or type(v) is not _NDARRAY or q.ndim != 1 or v.ndim != 1:
             q, v = self._together(q, v, wanted.batch, targets)
-        command = self._command(q, v, wanted, targets, self._guess(state, q.shape[:-1]))
-        return command if out is None else command._replace(tau=_handed_over(command.tau, out))
+        done, scale = self._solved(q, v, wanted, targets, self._guess(state, q.shape[:-1]))
+        batch, free = q.shape[:-1], self._unheld.active
+        limited, state = self._unlimited if not batch else np.zeros(done.a.shape, dtype=bool), wanted.state
+        if done.active is free:
+            state = self._unheld if state is None else state._replace(active=free)
+        elif done.active is not None:
+            limited = np.zeros(done.a.shape, dtype=bool)
+            limited[..., self._limits.columns] = done.active != 0
+            state = ControllerState({} if state is None else state.integrals, done.active)
+        return Command(
+            done.tau if out is None else _handed_over(done.tau, out),
+            done.a,
+            self._targets.split(done.force[..., self._held :] if self._held else done.force),
+            self.constraints.split(done.constraint_force) if self.constraints else {},
+            limited,
+            scale,
+            np.asarray(done.margin),
+            state,
+        )
 
     def torques(self, q: Any, v: Any, poses: Any = None, feed: Any = None, out: Array | None = None) -> Array:
         """The torques alone, with targets as arrays: what a servo loop or a batch of robots calls.
@@ -242,18 +233,11 @@ class OperationalSpace(Remade):
             feed: Velocity and acceleration of each row of the goals, (…, r, 2); zero by default.
             out: Array for the torques, (…, nv).
         """
-        if feed is None and self._simple and type(q) is type(v) is type(poses) is _NDARRAY:
-            short = self._short
-            found, checks = short(q, v, poses)
-            if self._law.holds(checks):
-                return _handed_over(found, out)
-        if feed is None and out is None and type(q) is type(v) is _NDARRAY and q.ndim == v.ndim == 1:
-            alone = self._torques_alone(q, v, poses)
-            if alone is not None:
-                return alone
         wanted = self._targets.arrays(poses, feed)
-        q, v = self._together(q, v, wanted.batch)
-        return _handed_over(self._command(q, v, wanted, None).tau, out)
+        if wanted.batch or type(q) is not _NDARRAY or type(v) is not _NDARRAY or q.ndim != 1 or v.ndim != 1:
+            q, v = self._together(q, v, wanted.batch)
+        done, _ = self._solved(q, v, wanted, None, None, brief=True)
+        return done.tau if out is None else _handed_over(done.tau, out)
 
     def _together(
         self, q: Any, v: Any, batch_of_targets: tuple[int, ...], targets: Mapping[str, Any] | None = None
@@ -266,55 +250,6 @@ class OperationalSpace(Remade):
             self._targets.require_batch(targets, batch_of_targets, batch)
         batch = arguments.common_batch("control", ("states", "targets"), (batch, batch_of_targets))
         return np.broadcast_to(q, (*batch, self.robot.nq)), np.broadcast_to(v, (*batch, self.robot.nv))
-
-    def _torques_alone(self, q: Array, v: Array, poses: Any) -> Array | None:
-        """The same for one sample, by the short way. None where there is none."""
-        compiled = self._compiled
-        if compiled is None or self._forced or self.bounds.torque or not self._targets.takes(poses):
-            return None
-        done = compiled.alone(q, v, poses, self._targets.feed_of_goals, None)
-        return done.tau if done is not None and done.fault <= FAULT else None
-
-    @cached_property
-    def _simple(self) -> bool:
-        """Whether one kernel gives the torques, from the poses of all its frames."""
-        alone = self._sharing.trivial and not len(self._limits.columns) and not self.bounds.torque
-        return alone and not self._forced and self._targets.complete and self._engine == "native"
-
-    @cached_property
-    def _short(self) -> Compiled:
-        return self._law.short(self._posture, self._pull, self._targets.feed, self._targets.gains)
-
-    def _command(
-        self, q: Array, v: Array, wanted: Wanted, targets: Mapping[str, Any] | None, active: Array | None = None
-    ) -> Command:
-        done = self._solved(q, v, wanted, active)
-        if type(done.fault) is not float or done.fault > FAULT:
-            self._targets.require_poses(done.fault, wanted, targets)
-        batch = q.shape[:-1]
-        scale = self._unscaled if not batch else np.ones((*batch, 2))
-        if self.bounds.torque:
-            with standard_arithmetic():
-                done, scale = self._within_effort(q, v, wanted, done)
-        limited, state = self._unlimited, wanted.state
-        if done.active is self._unheld.active:
-            state = self._unheld if state is None else state._replace(active=self._unheld.active)
-        elif done.active is not None:
-            limited = np.zeros(done.a.shape, dtype=bool)
-            limited[..., self._limits.columns] = done.active != 0
-            state = ControllerState({} if state is None else state.integrals, done.active)
-        elif batch:
-            limited = np.zeros(done.a.shape, dtype=bool)
-        return Command(
-            done.tau,
-            done.a,
-            self._targets.split(done.force[..., self._held :] if self._held else done.force),
-            self.constraints.split(done.constraint_force) if self.constraints else {},
-            limited,
-            scale,
-            np.asarray(done.margin),
-            state,
-        )
 
     def _guess(self, state: ControllerState | None, batch: tuple[int, ...]) -> Array | None:
         """The joints that the last command held at their limits."""
@@ -331,50 +266,29 @@ class OperationalSpace(Remade):
                 "command of this controller"
             ) from None
 
-    def _solved(self, q: Array, v: Array, wanted: Wanted, active: Array | None) -> Solved:
-        """The complete law: all at once, and step by step for samples near a singularity."""
-        compiled = self._compiled
-        if compiled is None or wanted.push is not None:
-            return self._pipeline(q, v, self._pull, wanted, active, fixed=False)
-        if q.ndim == 1:
-            still = wanted.feed is self._targets.feed
-            feed = self._targets.feed_of_goals if still else wanted.feed[self._held :]
-            alone = compiled.alone(q, v, wanted.target[self._fixed_sites :], feed, active)
-            return alone or self._pipeline(q, v, self._pull, wanted, active, fixed=False)
-        inputs = q, v, wanted.target[..., self._fixed_sites :, :, :], wanted.feed[..., self._held :, :]
-        done, sure = compiled.together(*inputs, active)
-        if sure.all():
-            return done
-        batch, rest = sure.shape, ~sure
-        target, feed = (
-            np.broadcast_to(x, (*batch, *x.shape[-axes:]))[rest] for x, axes in ((wanted.target, 3), (wanted.feed, 2))
-        )
-        guess = None if active is None else np.broadcast_to(active, (*batch, active.shape[-1]))[rest]
-        here = wanted._replace(target=target, feed=feed, batch=target.shape[:1])
-        again = self._pipeline(q[rest], v[rest], self._pull, here, guess, fixed=False)
-        for result, part in zip(done, again, strict=True):
-            if result is not None:
-                result[rest] = part
-        return done
-
-    def _pipeline(self, q: Array, v: Array, pull: Array, wanted: Wanted, active: Array | None, fixed: bool) -> Solved:
-        """The complete law, with the joints of `active` held at their limits at first, or in any case."""
-        found = self._within(q, v, pull, wanted, active, fixed)
-        full, force = found.tau, found.force
-        if wanted.push is not None:
-            with standard_arithmetic():
-                full = full + times(np.swapaxes(self._tasks.jacobian(q), -1, -2), wanted.push)
-                force = force + wanted.push
-        tau, constraint_force = self._sharing(q, full)
-        return Solved(tau, found.a, force, constraint_force, found.active, np.asarray(found.margin), found.fault)
-
-    def _within_effort(self, q: Array, v: Array, wanted: Wanted, done: Solved) -> tuple[Solved, Array]:
-        """The law within the effort limits: less of the posture, then of the goals."""
-        effort = np.where(self.driven, self.robot.effort_limits, np.inf)
-        still = wanted._replace(feed=np.zeros_like(wanted.feed), gains=np.zeros_like(wanted.gains), push=None)
-        none = np.zeros_like(self._pull)
-        bias, goals = (self._pipeline(q, v, none, each, done.active, fixed=True) for each in (still, wanted))
-        return within_effort(bias, goals, done, effort)
+    def _solved(
+        self,
+        q: Array,
+        v: Array,
+        wanted: Wanted,
+        targets: Mapping[str, Any] | None,
+        active: Array | None,
+        brief: bool = False,
+    ) -> tuple[Solved, Array]:
+        """The law within all limits, and the factors of goals and posture within the effort limits, (…, 2)."""
+        solve, torque = self._pipeline.solve, self.bounds.torque
+        done = solve(q, v, wanted, active, brief=brief and not torque)
+        if type(done.fault) is not float or done.fault > FAULT:
+            self._targets.require_poses(done.fault, wanted, targets)
+        if not torque:
+            return done, self._unscaled if q.ndim == 1 else np.ones((*q.shape[:-1], 2))
+        # less of the posture, then of the goals
+        push = None if wanted.push is None else np.zeros_like(wanted.push)
+        still = wanted._replace(feed=np.zeros_like(wanted.feed), push=push)
+        bias = solve(q, v, still, done.active, case="bias", fixed=True)
+        goals = solve(q, v, wanted, done.active, case="goals", fixed=True)
+        with standard_arithmetic():
+            return within_effort(bias, goals, done, np.where(self.driven, self.robot.effort_limits, np.inf))
 
 
 def _require_apart(goals: Iterable[Any], constraints: Constraints) -> None:

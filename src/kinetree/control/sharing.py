@@ -188,6 +188,9 @@ class Sharing:
         self._W = np.where(np.isfinite(effort) & (effort > 0.0), 1.0 / np.where(effort > 0.0, effort, 1.0), 1.0)
         self._squeezed = presses(robot, constraints, self._objects, squeeze)
         self._simple = self._single_bodies()
+        self._most = (*[_WEAK] * bool(self._grasps), *[_WEAK, _SPREAD] * bool(self._supports)) if self._simple else ()
+        #: Number of measures of `share`.
+        self.measures = len(self._most)
 
     def _single_bodies(self) -> bool:
         """Whether every object, and the base, is one body behind one joint, and no object is tied to another."""
@@ -244,11 +247,6 @@ class Sharing:
             raise AssertionError("without constraints there is no load to share")
         return self._constraints
 
-    @property
-    def trivial(self) -> bool:
-        """Whether every joint has a motor and nothing is constrained."""
-        return self._constraints is None and bool(self._driven.all())
-
     def require_carried(self, q: Array) -> None:
         """Check that constraints carry all joints without a motor at a configuration.
 
@@ -269,44 +267,53 @@ class Sharing:
             ]
             raise UnderactuatedError(tuple(loose or dict.fromkeys(columns[i] for i in undriven)))
 
-    def __call__(self, q: Array, full: Array) -> tuple[Array, Array]:
-        """Motor torques with zeros where there is no motor, (…, nv), and λ of all constraints, (…, c).
+    @property
+    def in_kernel(self) -> bool:
+        """Whether kernels share the load, or there is none to share."""
+        return self._constraints is None or self._simple
+
+    def share(self, run: Any, q: Any, full: Any) -> tuple[Any, Any, list[Any]]:
+        """Motor torques, (nv,), λ of all constraints, (c,), and measures of what lacks, for `carried`: by kernels.
+
+        Args:
+            run: Runs kernels: see `kinetree.engines.texts`.
+            q: Configuration, (nq,).
+            full: ID(q, v, a), (nv,).
+        """
+        forces, lacking = [], []
+        for part in self.parts:
+            full, force, *measures = run(part.kernel, q, full, *part.constants)
+            forces.append(force)
+            lacking += measures
+        order = np.argsort(np.concatenate([part.rows for part in self.parts]))
+        return full, run.taken(run.joined(*forces), order), lacking
+
+    def settled(self, q: Array, full: Array, tau: Array, force: Array, lacking: Sequence[Any]) -> tuple[Array, Array]:
+        """Results of `share`; by pseudo-inverses where a direction is missing in which constraints should bear a load.
 
         Args:
             q: Configuration, (…, nq).
             full: ID(q, v, a), (…, nv).
+            tau: Motor torques, (…, nv).
+            force: λ, (…, c).
+            lacking: Measures, (…) each.
         """
-        if self._constraints is None:
-            return full, np.zeros((*full.shape[:-1], 0))
-        if not self._simple:
-            return self._dense(q, full)
-        tau, forces, sure = full, np.empty((*full.shape[:-1], self._held.rows)), np.array(True)
-        for part in self.parts:
-            tau, forces[..., part.rows], *lacking = part.kernel(q, tau, *part.constants)
-            sure = sure & self.sure(*lacking)
-        if not sure.all():
-            doubtful = np.logical_not(sure)
+        sure: Any = bool(lacking)
+        for measure, most in zip(lacking, self._most, strict=False):
+            sure = sure & (measure < most)
+        if isinstance(sure, bool):
+            if sure:
+                return tau, force
             with standard_arithmetic():
-                tau[doubtful], forces[doubtful] = self._dense(q[doubtful], full[doubtful])
-        return tau, forces
+                return self.dense(q, full)
+        if not sure.all():
+            rest = ~sure
+            with standard_arithmetic():
+                tau[rest], force[rest] = self.dense(q[rest], full[rest])
+        return tau, force
 
-    @staticmethod
-    def sure(weak: Any, spread: Any = 0.0) -> Any:
-        """Whether no direction is missing, by the measures of a part's kernel."""
-        return (weak < _WEAK) & (spread < _SPREAD)
-
-    @property
-    def in_kernel(self) -> bool:
-        """Whether a kernel shares the load, or there is none to share."""
-        return self._constraints is None or self._simple
-
-    def compile(self) -> None:
-        """Compile what every call needs."""
-        if self._simple:
-            for part in self.parts:
-                part.kernel.compile()
-
-    def _dense(self, q: Array, full: Array) -> tuple[Array, Array]:
+    def dense(self, q: Array, full: Array) -> tuple[Array, Array]:
+        """The same by pseudo-inverses: motor torques, zero where there is no motor, (…, nv), and λ, (…, c)."""
         J, tau = self._held.jacobian(q), full
         forces = np.zeros((*np.broadcast_shapes(full.shape[:-1], J.shape[:-2]), self._held.rows))
         if self._grasps:

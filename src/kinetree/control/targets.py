@@ -1,4 +1,4 @@
-"""Conversion of users' targets to the arrays of the control law: poses, feed-forward, gains and forces of all rows."""
+"""Conversion of users' targets to the arrays of the control law: poses, feed-forward and forces of the goals."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kinetree.control.paths import Path, PosePath, PoseState, State
 from kinetree.control.poses import checked_poses, inverse, require_target_shape
 from kinetree.engines import arguments
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
-from kinetree.operational_space.law import FAULT
 from kinetree.operational_space.products import product
 from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask
 from kinetree.spatial.value import Array
 
 _FLOAT64 = np.dtype(np.float64)
+#: What the sum of squares of what should be zero may be; targets with more may be no poses.
+FAULT = 1e-12
 
 
 class ControllerState(NamedTuple):
@@ -39,17 +39,15 @@ class Wanted(NamedTuple):
     """Inputs of the control law, with leading batch axes.
 
     Attributes:
-        target: Poses of all frames, (…, m, 4, 4).
-        feed: ẋ_d and ẍ_d of all rows, (…, r, 2).
-        gains: kp and kd of all rows, (r, 2).
-        push: Additional forces that the robot exerts along all rows, (…, r); None if there are none.
+        target: Poses of the goals' frames, (…, m, 4, 4).
+        feed: ẋ_d and ẍ_d of their rows, (…, r, 2).
+        push: Additional forces that the robot exerts along them, (…, r); None unless there are `ForceGoal`s.
         state: State of the force goals.
         batch: Common leading axes after broadcasting.
     """
 
     target: Array
     feed: Array
-    gains: Array
     push: Array | None
     state: ControllerState | None
     batch: tuple[int, ...]
@@ -70,46 +68,35 @@ class Targets:
 
     Args:
         robot: The robot.
-        constraints: Constraints, whose rows come first.
         goals: The goals, in the order of their rows.
         start: Configuration that defines the targets of goals without one.
+
+    Attributes:
+        gains: kp and kd of all rows, (r, 2).
+        forced: Whether there are `ForceGoal`s.
     """
 
-    def __init__(
-        self, robot: Model, constraints: Constraints | None, goals: Sequence[Goal | ForceGoal], start: Array
-    ) -> None:
+    def __init__(self, robot: Model, goals: Sequence[Goal | ForceGoal], start: Array) -> None:
         self._places: dict[str, _Place] = {}
-        held = constraints.targets if constraints else np.zeros((0, 4, 4))
-        rows, poses = constraints.rows if constraints else 0, list(held)
-        gains = [np.zeros((rows, 2))]
+        rows = sites = 0
         for goal in goals:
             task: Any = goal.task
-            if isinstance(task, RelativeTask):
-                poses.append(np.eye(4))
-            count = len(task.rows)
-            at = slice(rows, rows + count)
-            self._places[goal.name] = _Place(goal, len(poses), at, list(task.rows), max(task.rows) >= 3)
-            poses.append(np.eye(4))
-            gains.append(goal.gains)
-            rows += count
+            sites += isinstance(task, RelativeTask)  # its near frame, which has no target
+            at = slice(rows, rows + len(task.rows))
+            self._places[goal.name] = _Place(goal, sites, at, list(task.rows), max(task.rows) >= 3)
+            rows, sites = at.stop, sites + 1
         self._robot, self._start = robot, start
-        #: Targets of everything but goals.
-        self._fixed, self._feed, self._gains = np.array(poses), np.zeros((rows, 2)), np.concatenate(gains)
-        self._first = constraints.rows if constraints else 0
-        self._parts = {
-            name: slice(place.rows.start - self._first, place.rows.stop - self._first)
-            for name, place in self._places.items()
-        }
+        self._fixed, self._feed = np.tile(np.eye(4), (sites, 1, 1)), np.zeros((rows, 2))
+        self.gains = np.concatenate([goal.gains for goal in goals])
         self._sites = [place.site for place in self._places.values()]
-        self._forced = any(isinstance(goal, ForceGoal) for goal in goals)
-        for constant in (self._fixed, self._feed, self._gains):
+        self.forced = any(isinstance(goal, ForceGoal) for goal in goals)
+        self._resting = np.zeros(rows) if self.forced else None
+        for constant in (self._fixed, self._feed, self.gains):
             constant.setflags(write=False)
-        #: `feed` without the rows of constraints.
-        self.feed_of_goals = self._feed[self._first :]
 
     @cached_property
     def _target(self) -> Array:
-        """Targets of everything, those of goals as at the start: computed when a goal without a target needs them."""
+        """Targets as at the start: computed when a goal without a target needs them."""
         found: Array = self._fixed.copy()
         for place in self._places.values():
             found[place.site] = _pose(self._robot, place.goal.task, self._start)
@@ -118,7 +105,7 @@ class Targets:
 
     @cached_property
     def _still(self) -> Wanted:
-        return Wanted(self._target, self._feed, self._gains, None, None, ())
+        return Wanted(self._target, self._feed, self._resting, None, ())
 
     def read(self, targets: Mapping[str, Any] | None, state: ControllerState | None, dt: Any) -> Wanted:
         """Inputs of the control law. Poses are not checked here: see `require_poses`.
@@ -128,12 +115,12 @@ class Targets:
             state: State of the force goals.
             dt: Time since the last call [s].
         """
-        if not targets and not self._forced:
+        if not targets and not self.forced:
             if targets is not None and not isinstance(targets, Mapping):
                 raise _no_mapping(targets)
             return self._still
         targets = {} if targets is None else targets
-        if type(targets) is dict and not self._forced:
+        if type(targets) is dict and not self.forced:
             plain = self._plain(targets)
             if plain is not None:
                 return plain
@@ -160,10 +147,10 @@ class Targets:
                 feed[..., place.rows, 0] = velocity
             if acceleration is not None:
                 feed[..., place.rows, 1] = acceleration
-        if not self._forced and all(target.force is None and target.measured is None for target in given.values()):
-            return Wanted(pose, feed, self._gains, None, None, batch)
+        if not self.forced and all(target.force is None and target.measured is None for target in given.values()):
+            return Wanted(pose, feed, None, None, batch)
         push, state, batch = self._push(given, state, dt, batch)
-        return Wanted(pose, feed, self._gains, push, state, batch)
+        return Wanted(pose, feed, push, state, batch)
 
     def _plain(self, targets: dict[str, Any]) -> Wanted | None:
         """The same for single poses and positions in arrays of float64. None for all others."""
@@ -179,7 +166,7 @@ class Targets:
                 pose[place.site, :3, 3] = value
             else:
                 return None
-        return Wanted(pose, self._feed, self._gains, None, None, ())
+        return Wanted(pose, self._feed, None, None, ())
 
     def require_batch(self, targets: Mapping[str, Any] | None, batch: tuple[int, ...], state: tuple[int, ...]) -> None:
         """Refuse targets with leading axes that the state does not have: (3, 3) is no batch of positions for one state.
@@ -201,33 +188,29 @@ class Targets:
                 f"pose (4, 4) or a position (3,), or one for each state; got {shapes}"
             )
 
-    def takes(self, poses: Any) -> bool:
-        """Whether these are the poses of all goals, (g, 4, 4), as the law takes them: no goal is a relative one."""
-        count = len(self._sites)
-        plain = type(poses) is np.ndarray and poses.dtype == _FLOAT64 and poses.shape == (count, 4, 4)
-        return plain and self._sites[-1] - self._sites[0] == count - 1 and self._sites[-1] == len(self._fixed) - 1
-
     def arrays(self, poses: Any, feed: Any) -> Wanted:
         """Inputs of the control law from poses and feed-forward of all goals, in their order."""
-        rates = self._feed
+        if feed is None and (poses is None or self._takes(poses)):
+            return self._still if poses is None else Wanted(poses, self._feed, self._resting, None, ())
+        target, rates = self._fixed, self._feed
         batch: tuple[int, ...] = ()
         if poses is None:
             target = self._target
         else:
             given = arguments.doubles("control", "poses", poses, (len(self._sites), 4, 4))
-            batch = given.shape[:-3]
-            target = given
+            batch, target = given.shape[:-3], given
             if len(self._sites) < len(self._fixed):
                 target = np.array(np.broadcast_to(self._fixed, (*batch, *self._fixed.shape)))
                 target[..., self._sites, :, :] = given
         if feed is not None:
-            given = arguments.doubles("control", "feed", feed, (len(self._feed) - self._first, 2))
-            batch = arguments.common_batch("control", ("poses", "feed"), (batch, given.shape[:-2]))
-            rates = given
-            if self._first:
-                rates = np.zeros((*given.shape[:-2], *self._feed.shape))
-                rates[..., self._first :, :] = given
-        return Wanted(target, rates, self._gains, None, None, batch)
+            rates = arguments.doubles("control", "feed", feed, self._feed.shape)
+            batch = arguments.common_batch("control", ("poses", "feed"), (batch, rates.shape[:-2]))
+        return Wanted(target, rates, self._resting, None, batch)
+
+    def _takes(self, poses: Any) -> bool:
+        """Whether these are the poses of all frames of one sample, as the law takes them: no task is a relative one."""
+        plain = type(poses) is np.ndarray and poses.dtype == _FLOAT64 and poses.shape == self._fixed.shape
+        return plain and len(self._sites) == len(self._fixed)
 
     def require_poses(self, fault: Any, wanted: Wanted, targets: Mapping[str, Any] | None) -> None:
         """Check targets that the kernel found fault with.
@@ -243,26 +226,11 @@ class Targets:
                 if pose is not None and np.shape(pose)[-2:] == (4, 4):
                     checked_poses(f"the pose of {name!r}", pose)
 
-    @property
-    def complete(self) -> bool:
-        """Whether every frame of the law is that of a goal: no constraints, no near frames of relative tasks."""
-        return len(self._sites) == len(self._fixed)
-
-    @property
-    def feed(self) -> Array:
-        """Feed-forward of all rows where none is given, (r, 2): zero."""
-        return self._feed
-
-    @property
-    def gains(self) -> Array:
-        """kp and kd of all rows, (r, 2); zero for constraints."""
-        return self._gains
-
     def split(self, rows: Array) -> dict[str, Array]:
         """Split values of all goals' rows by goal name."""
         if rows.ndim == 1:  # single samples skip what an ellipsis costs
-            return {name: rows[part] for name, part in self._parts.items()}
-        return {name: rows[..., part] for name, part in self._parts.items()}
+            return {name: rows[place.rows] for name, place in self._places.items()}
+        return {name: rows[..., place.rows] for name, place in self._places.items()}
 
     def _of_goal(self, name: str, target: Target) -> tuple[Array | None, Array | None, Array | None]:
         place, where = self._places[name], None

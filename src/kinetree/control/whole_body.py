@@ -37,7 +37,7 @@ import numpy as np
 
 from kinetree.control.command import Remade
 from kinetree.control.goals import Bounds, Foot, Posture, chosen_error, motions, nonnegative, start_of
-from kinetree.control.limits import EnforcedLimits, contiguous
+from kinetree.control.pipeline import EnforcedLimits, contiguous
 from kinetree.control.quadratic import INFINITE, QuadraticProgram, require_solver
 from kinetree.control.sharing import driven_columns, joint_names
 from kinetree.control.targets import Targets, Wanted
@@ -304,10 +304,10 @@ class WholeBody(Remade):
         tasks = [*(weld.task for weld in welds), *(goal.task for goal in self.goals)]
         self._recursions = robot.tasks(tasks, reference="local_world_aligned").core.recursions
         self._residual = self._recursions.residual_by(chosen_error(error, self.goals))
-        self._targets = Targets(robot, held, self.goals, start)
+        self._targets = Targets(robot, self.goals, start)
+        self._soles = held.targets if held else np.zeros((0, 4, 4))
         self._limits = EnforcedLimits(robot, self.bounds, self.driven)
-        self._gains = np.array(self._targets.gains)
-        self._gains[: self._held, 1] = nonnegative("rest", rest)
+        self._gains = np.concatenate([np.tile([0.0, nonnegative("rest", rest)], (self._held, 1)), self._targets.gains])
         self._roots = np.sqrt([goal.weight for goal in self.goals for _ in goal.gains])
         self._pull = np.outer(self.driven, [posture.kp, posture.kd or 0.0])
         self._force_weight = nonnegative("force_weight", force_weight)
@@ -357,7 +357,8 @@ class WholeBody(Remade):
         self, q: Array, v: Array, wanted: Wanted, targets: Mapping[str, Any] | None, batch: tuple[int, ...]
     ) -> WholeBodyCommand:
         robot = self.robot
-        residual, fault = self._residual(q, v, wanted.target, wanted.feed, self._gains)
+        target, feed = _after(self._soles, wanted.target), _after(np.zeros((self._held, 2)), wanted.feed)
+        residual, fault = self._residual(q, v, target, feed, self._gains)
         self._targets.require_poses(fault, wanted, targets)
         away = robot.difference(q, self.posture.q)
         parts = [
@@ -403,6 +404,12 @@ class WholeBody(Remade):
 
 def _is_sample(x: Any, length: int) -> bool:
     return type(x) is np.ndarray and x.dtype == np.float64 and x.shape == (length,)
+
+
+def _after(held: Array, given: Array) -> Array:
+    """Numbers of contacts, then those of goals, along the first axis of a sample."""
+    batch = given.shape[: given.ndim - held.ndim]
+    return np.concatenate([np.broadcast_to(held, (*batch, *held.shape)), given], axis=-held.ndim)
 
 
 def _moved(J: Array, a: Array) -> Array:

@@ -112,6 +112,28 @@ def with_row_forces(k: Workspace, base: Indexed, jacobian: Indexed, force: Index
             tau[j] = tau[j] + entry * jacobian[i, j]
 
 
+@kernel(residual=("r",), jacobian=("r", "n"), a=("n",), left=("r",), outputs=("left",))
+def without_motion(k: Workspace, residual: Indexed, jacobian: Indexed, a: Indexed, left: Indexed) -> None:
+    """Accelerations of the tasks less those of joint accelerations, r − J a.
+
+    Args:
+        k: Sizes n, r.
+        residual: r, (r,).
+        jacobian: J, (r, n).
+        a: (n,).
+        left: (r,).
+    """
+    for i in k.r:
+        left[i] = residual[i] - k.sum(jacobian[i, j] * a[j] for j in k.n)
+
+
+@kernel(x=("n",), y=("n",), total=("n",), outputs=("total",))
+def total(k: Workspace, x: Indexed, y: Indexed, total: Indexed) -> None:
+    """x + y."""
+    for i in k.n:
+        total[i] = x[i] + y[i]
+
+
 @kernel(
     response=("n", "r"), jacobian=("r", "n"), inertia=("r", "r"), inverse=("n", "r"), nullspace=("n", "n"),
     outputs=("inverse", "nullspace"), sparse=("inverse", "nullspace"),

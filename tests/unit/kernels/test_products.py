@@ -24,8 +24,10 @@ from kinetree.kernels.products import (
     inverse_inertia_rate,
     opposing_force,
     projections,
+    total,
     transposed,
     with_row_forces,
+    without_motion,
 )
 from tests.tolerance import assert_close, bound
 
@@ -74,6 +76,8 @@ def test_products_with_given_inertias() -> None:
     f, base, x = rng.normal(size=(3, r)), rng.normal(size=(3, n)), rng.normal(size=(3, r))
     assert_close(kt.compiled(opposing_force, r=r)(L, x), -np.einsum("bij,bj->bi", L, x), bound(r))
     assert_close(kt.compiled(with_row_forces, n=n, r=r)(base, J, f), base + np.einsum("bij,bi->bj", J, f), bound(r))
+    assert_close(kt.compiled(without_motion, n=n, r=r)(f, J, base), f - np.einsum("bij,bj->bi", J, base), bound(n))
+    np.testing.assert_array_equal(kt.compiled(total, n=n)(base, base[::-1]), base + base[::-1])
     inverse, nullspace = kt.compiled(projections, n=n, r=r)(R, J, L)
     assert_close(inverse, R @ L, bound(r))
     assert_close(nullspace, np.eye(n) - R @ L @ J, bound(n, 100.0))
