@@ -14,7 +14,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.cli import compute
-from kinetree.cli.job import Job, Output, plan
+from kinetree.cli.job import ComputeJob, ComputeOutput, plan
 from kinetree.errors import InputError
 from tests.oracle import oracle
 
@@ -88,7 +88,7 @@ def test_the_death_of_a_worker_changes_no_bit(client: Any, robot: kt.Model, data
     future = client.compute(sums)
 
     job = plan(robot, "forward_dynamics", data, tmp_path / "out.zarr", {}, CHUNK)
-    output = Output(job, robot)
+    output = ComputeOutput(job, robot)
     completed = []
     with output.journal() as (_, record):
         for block in compute.on_cluster(client, job, list(range(job.blocks))):
@@ -135,7 +135,7 @@ def test_workers_that_die_are_reported(other: Any, planned: Any, monkeypatch: py
     def die(*_: Any) -> int:
         raise distributed.KilledWorker("block", SimpleNamespace(address="tcp://worker"), 3)
 
-    monkeypatch.setattr(Job, "run", die)
+    monkeypatch.setattr(ComputeJob, "run", die)
     with pytest.raises(InputError, match="samples 0 to 99: one worker after another died .* raise --memory-limit or"):
         list(compute.on_cluster(other, planned, [0]))
 

@@ -98,9 +98,9 @@ def test_results_are_those_of_the_function(robot: Path, data: Path, tmp_path: Pa
 
 
 def test_an_interrupted_run_continues(robot: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, computed, real = tmp_path / "out.zarr", [], job.Job.run
+    out, computed, real = tmp_path / "out.zarr", [], job.ComputeJob.run
 
-    def torn(self: job.Job, block: int) -> int:
+    def torn(self: job.ComputeJob, block: int) -> int:
         computed.append(block)
         real(self, block)
         if len(computed) == 3:  # in the middle of writing the chunk
@@ -109,7 +109,7 @@ def test_an_interrupted_run_continues(robot: Path, data: Path, tmp_path: Path, m
             raise KeyboardInterrupt
         return block
 
-    monkeypatch.setattr(job.Job, "run", torn)
+    monkeypatch.setattr(job.ComputeJob, "run", torn)
     words = ("gravity_forces", robot, data, "--out", out, "--block", 100)
     first = call(*words)
     assert first.exit_code == 130
@@ -139,8 +139,8 @@ def test_a_killed_process_continues(robot: Path, data: Path, tmp_path: Path, how
     words = ["compute", "mass_matrix", str(robot), str(data), "--out", str(out), "--block", "5"]
     # slow enough to be killed in the middle, on however busy a machine
     program = (
-        "import time\nfrom kinetree.cli import job, main\nreal = job.Job.run\n"
-        "job.Job.run = lambda self, block: (time.sleep(0.03), real(self, block))[1]\nmain()"
+        "import time\nfrom kinetree.cli import job, main\nreal = job.ComputeJob.run\n"
+        "job.ComputeJob.run = lambda self, block: (time.sleep(0.03), real(self, block))[1]\nmain()"
     )
     command = [sys.executable, "-c", program, *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
@@ -217,7 +217,7 @@ def test_other_outputs_are_left_alone(robot: Path, data: Path, tmp_path: Path) -
 def test_one_process_at_a_time(robot: Path, data: Path, tmp_path: Path) -> None:
     model, out = kt.load(robot), tmp_path / "out.zarr"
     planned = job.plan(model, "gravity_forces", data, out, {}, None)
-    with job.Output(planned, model).journal():
+    with job.ComputeOutput(planned, model).journal():
         refused(InputError, f"another process is computing into {out}; wait for it", "gravity_forces", robot, data,
                 "--out", out)  # fmt: skip
 
@@ -225,10 +225,10 @@ def test_one_process_at_a_time(robot: Path, data: Path, tmp_path: Path) -> None:
 def test_errors_in_a_block_name_its_samples(
     robot: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: job.Job, block: int) -> int:
+    def fail(self: job.ComputeJob, block: int) -> int:
         raise InputError("no")
 
-    monkeypatch.setattr(job.Job, "run", fail)
+    monkeypatch.setattr(job.ComputeJob, "run", fail)
     words = ("energy", robot, data, "--out", tmp_path / "out.zarr", "--block", 100)
     refused(InputError, "samples 0 to 99: no", *words)
 
@@ -331,7 +331,7 @@ def test_chunks_of_every_layout_are_found(robot: Path, tmp_path: Path, layout: s
 @pytest.mark.parametrize("line", ["x", "-1", "10", "1.0", "", "\xff", "1 2"])
 def test_a_damaged_journal_is_refused(robot: Path, data: Path, tmp_path: Path, line: str) -> None:
     model, out = kt.load(robot), tmp_path / "out.zarr"
-    output = job.Output(job.plan(model, "gravity_forces", data, out, {}, 100), model)
+    output = job.ComputeOutput(job.plan(model, "gravity_forces", data, out, {}, 100), model)
     with output.journal() as (_, record):
         record(0)
     journal = tmp_path / "out.zarr.journal"

@@ -18,11 +18,11 @@ from kinetree.engines.collector import gc_paused
 from kinetree.engines.dead_code import keys_of
 from kinetree.engines.fold import RULES
 from kinetree.engines.folding import OPAQUE, says_nothing
-from kinetree.engines.ir import Block, Op, Program, Store, TreeLoop
+from kinetree.engines.ir import CodeBlock, Op, Program, Store, TreeLoop
 from kinetree.engines.llvm.carrying import emit
 from kinetree.engines.lower import lower
 from kinetree.engines.pipeline import variants_of
-from kinetree.engines.places import Field, Input, Output, Role
+from kinetree.engines.places import FieldPlace, Input, Output, Role
 from kinetree.engines.trace import trace
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.common_frame import in_common_frame
@@ -51,7 +51,7 @@ class RecordedAgain:
         self.program, self.constants, self.news = program, constants, False
         self.block(program.top)
 
-    def block(self, block: Block) -> None:
+    def block(self, block: CodeBlock) -> None:
         program, items = self.program, block.items
         block.items, block.known = [], {}
         program.current = block
@@ -107,10 +107,10 @@ def test_folding_gives_what_recording_everything_again_gives(
 def test_what_becomes_the_same_as_an_operation_before_the_loop_is_not_computed_in_the_loop() -> None:
     program, world = Program(RULES), Role("world", (WORLD_CLASS,))
     a, b = (program.load(Input(0, ((0, i),))) for i in range(2))
-    program.top.items.append(Store(Field(world, "zero", 0), program.lift(0.0)))
-    zero = program.load(Field(world, "zero", 0))
+    program.top.items.append(Store(FieldPlace(world, "zero", 0), program.lift(0.0)))
+    zero = program.load(FieldPlace(world, "zero", 0))
     program.top.items.append(Store(Output(0, ((0, 0),)), (a + zero) * b))
-    inner = program.current = Block(program, program.top)
+    inner = program.current = CodeBlock(program, program.top)
     inner.items.append(Store(Output(0, ((0, 1),)), a * b))
     program.top.items.append(TreeLoop(Tree.columns, None, bodies={(): inner}))
     stage.simplify(program)
@@ -122,7 +122,7 @@ def test_what_becomes_the_same_as_an_operation_before_the_loop_is_not_computed_i
 def test_what_only_stores_that_say_nothing_would_change_is_constant() -> None:
     """As of a field that is divided by another one, once that turns out to be one."""
     program, world = Program(RULES), Role("world", (WORLD_CLASS,))
-    one, two = (Field(world, name, 0) for name in ("one", "two"))
+    one, two = (FieldPlace(world, name, 0) for name in ("one", "two"))
     v = program.load(Input(0, ((0, 0),)))
     program.top.items.append(Store(one, program.lift(1.0)))
     program.top.items.append(Store(two, program.lift(2.0)))

@@ -20,7 +20,7 @@ from kinetree.engines.carried import carried
 from kinetree.engines.ir import Access, Op, Program, Store, TreeLoop, walk
 from kinetree.engines.layout import Layout, Tables
 from kinetree.engines.pipeline import lowered, simplified, variants_of
-from kinetree.engines.places import Field
+from kinetree.engines.places import FieldPlace
 from kinetree.engines.sweeps import OWN_RECORD, TABLE
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.common_frame import in_common_frame
@@ -49,7 +49,7 @@ def uses(program: Program) -> dict[tuple[str, str, int], set[Use]]:
         own = {roles[0] for roles in outermost.roles.values()} if isinstance(outermost, TreeLoop) and sweeps else set()
         for item in (outermost, *(item for block in blocks for item in walk(block))):
             place = item.place if isinstance(item, Store) else getattr(item, "attr", None)
-            if isinstance(place, Field):
+            if isinstance(place, FieldPlace):
                 at_node = "stored" if isinstance(item, Store) else "loaded"
                 how = "otherwise" if not own else at_node if place.role in own else "by children"
                 for c in place.role.classes:

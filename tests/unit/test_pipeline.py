@@ -25,7 +25,7 @@ from kinetree.engines import pipeline
 from kinetree.engines.checks import verify
 from kinetree.engines.collector import gc_paused
 from kinetree.engines.hoist import hoist
-from kinetree.engines.ir import Access, Block, Follow, For, Op, Program, Store, TreeLoop, needed, walk
+from kinetree.engines.ir import Access, CodeBlock, Follow, For, Op, Program, Store, TreeLoop, needed, walk
 from kinetree.engines.kept import LIVE, PACKED, ProgramCache
 from kinetree.engines.llvm.carrying import emit
 from kinetree.engines.lower import lower
@@ -64,7 +64,7 @@ def test_every_algorithm_keeps_the_rules_and_every_stage_the_form(name: str) -> 
 def test_what_visits_no_node_is_a_kernel(name: str) -> None:
     """Dense algebra has a language of its own: a recursion knows what some nodes are made of."""
 
-    def visits_nodes(block: Block) -> bool:
+    def visits_nodes(block: CodeBlock) -> bool:
         for item in block.items:
             if isinstance(item, TreeLoop):
                 roles = item.loop.roles if isinstance(item.loop, Table) else ()
@@ -158,7 +158,7 @@ def test_what_a_loop_writes_is_read_in_it() -> None:
     program = Program()
     zero, three = program.op("int", attr=0), program.op("int", attr=3)
     index = Op("index", (), None, program.top)
-    program.current = body = Block(program, program.top)
+    program.current = body = CodeBlock(program, program.top)
     written = program.load(Access(("array", 0), zero, 1))
     fixed = program.load(Access(("records", 0), zero, 1))
     alone = program.load(Access(("records", 0), zero, 2))
@@ -175,7 +175,7 @@ def test_a_load_alone_is_not_moved() -> None:
     program = Program()
     zero, three = program.op("int", attr=0), program.op("int", attr=3)
     index = Op("index", (), None, program.top)
-    program.current = body = Block(program, program.top)
+    program.current = body = CodeBlock(program, program.top)
     fixed = program.load(Access(("records", 0), zero, 1))
     body.items.append(Store(Access(("array", 0), index, 0), program.op("neg", fixed)))
     items = list(body.items)

@@ -11,7 +11,7 @@ import pytest
 import kinetree as kt
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.engines.accumulators import from_nothing
-from kinetree.engines.ir import Block, Op, Program, Store, TreeLoop, walk
+from kinetree.engines.ir import CodeBlock, Op, Program, Store, TreeLoop, walk
 from kinetree.engines.machine import fma
 from kinetree.engines.pipeline import simplified, variants_of
 from kinetree.engines.places import Input, Output
@@ -25,7 +25,7 @@ def traced(formula: Callable[..., Any], count: int) -> Program:
     program = Program()
     loop = TreeLoop(Tree.scatter, None)
     program.top.items.append(loop)
-    program.current = loop.bodies["any",] = body = Block(program, program.top)
+    program.current = loop.bodies["any",] = body = CodeBlock(program, program.top)
     loop.roles["any",] = ()
     value = formula(*(program.load(Input(0, ((0, i),))) for i in range(count)))
     body.items.append(Store(Output(0, ((0, 0),)), value))

@@ -1,4 +1,4 @@
-"""`kinetree compute`: runs a `Job` in this process, on a local cluster, or on an existing one, with a progress bar."""
+"""`kinetree compute`: runs a job in this process, on a local cluster, or on an existing one, with a progress bar."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 import kinetree as kt
-from kinetree.cli.job import Job, Output
+from kinetree.cli.job import ComputeJob, ComputeOutput
 from kinetree.errors import InputError, KinetreeError
 
 #: Exit code of an interrupted command: 128 + SIGINT.
@@ -24,10 +24,10 @@ _PATIENCE = 5.0
 _MORE_MEMORY = "raise --memory-limit or choose a smaller --block"
 
 #: Runs blocks, and yields the number of each as it is completed.
-Runner = Callable[[Job, list[int]], Iterator[int]]
+Runner = Callable[[ComputeJob, list[int]], Iterator[int]]
 
 
-def run(job: Job, robot: kt.Model, workers: int | None, scheduler: str | None, memory_limit: str) -> None:
+def run(job: ComputeJob, robot: kt.Model, workers: int | None, scheduler: str | None, memory_limit: str) -> None:
     """Compute what is missing of a job.
 
     Args:
@@ -37,7 +37,7 @@ def run(job: Job, robot: kt.Model, workers: int | None, scheduler: str | None, m
         scheduler: Address of a Dask scheduler.
         memory_limit: Memory of each process of a local cluster, as Dask understands it.
     """
-    output = Output(job, robot)
+    output = ComputeOutput(job, robot)
     if output.complete:
         typer.echo(f"{job.out} is complete: {job.blocks} block{'s'[: job.blocks != 1]}")
         return
@@ -65,7 +65,7 @@ def run(job: Job, robot: kt.Model, workers: int | None, scheduler: str | None, m
 
 
 @contextmanager
-def _progress(job: Job, done: int) -> Iterator[Callable[[], None]]:
+def _progress(job: ComputeJob, done: int) -> Iterator[Callable[[], None]]:
     """A bar on standard error if that is a terminal."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True, markup=False, emoji=False)) as progress:
@@ -101,12 +101,12 @@ def _runner(workers: int | None, scheduler: str | None, memory_limit: str) -> It
         yield lambda job, blocks: on_cluster(client, job, blocks)
 
 
-def _here(job: Job, blocks: list[int]) -> Iterator[int]:
+def _here(job: ComputeJob, blocks: list[int]) -> Iterator[int]:
     for block in blocks:
         yield _located(job, block, job.run)
 
 
-def on_cluster(client: Any, job: Job, blocks: list[int]) -> Iterator[int]:
+def on_cluster(client: Any, job: ComputeJob, blocks: list[int]) -> Iterator[int]:
     """Keep a few blocks per worker in flight, so that memory and the scheduler's work are bounded."""
     import distributed
 
@@ -147,7 +147,7 @@ def _states(dask_scheduler: Any) -> list[str]:
     return [worker.status.name for worker in dask_scheduler.workers.values()]
 
 
-def _run(job: Job, block: int) -> int:
+def _run(job: ComputeJob, block: int) -> int:
     return job.run(block)
 
 
@@ -156,12 +156,12 @@ def _gathered(future: Any, _: int) -> int:
     return block
 
 
-def _samples(job: Job, block: int) -> str:
+def _samples(job: ComputeJob, block: int) -> str:
     extent = job.extent(block)
     return f"samples {extent.start} to {extent.stop - 1}"
 
 
-def _located(job: Job, block: int, result: Callable[[int], int]) -> int:
+def _located(job: ComputeJob, block: int, result: Callable[[int], int]) -> int:
     """The result for a block; errors name its samples."""
     try:
         return result(block)

@@ -37,7 +37,7 @@ _KEY = "kinetree"
 
 
 @dataclass(frozen=True)
-class Source:
+class ComputeSource:
     """An argument that is an array of the data.
 
     Attributes:
@@ -58,7 +58,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Job(Once):
+class ComputeJob(Once):
     """What is to be computed, from where to where. Can be pickled.
 
     Attributes:
@@ -74,7 +74,7 @@ class Job(Once):
     blocks_of: Blocks
     data: Path
     out: Path
-    sources: tuple[Source, ...]
+    sources: tuple[ComputeSource, ...]
     results: tuple[Result, ...]
     batch: tuple[int, ...]
     length: int
@@ -132,7 +132,7 @@ def find_function(robot: kt.Model, name: str) -> Any:
 
 def plan(
     robot: kt.Model, name: str, data: Path, out: Path, options: Mapping[str, Any], length: int | None = None
-) -> Job:
+) -> ComputeJob:
     """Check everything that can be checked before the first block.
 
     Args:
@@ -169,7 +169,9 @@ def plan(
         arrays = [_array(name, data, group, path) for path in paths]
     operands = [DaskOperand(argument, array, ranks[argument] if key is None else 1)
                 for (argument, key), array in zip(places, arrays, strict=True)]  # fmt: skip
-    sources = tuple(Source(path, len(operand.value.shape) > operand.rank) for path, operand in zip(paths, operands))
+    sources = tuple(
+        ComputeSource(path, len(operand.value.shape) > operand.rank) for path, operand in zip(paths, operands)
+    )
     blocks = Blocks(function, options, places)
     function.require()
     sample = sample_of(blocks, operands)
@@ -187,7 +189,7 @@ def plan(
         chunk = max(operand.value.chunks[0] for operand in batched.values())
         length = most // chunk * chunk if most >= chunk else most  # no chunk of the data is read twice, if possible
     length = min(length, max(1, batch[0]))
-    return Job(blocks, data, out, sources, results, batch, length)
+    return ComputeJob(blocks, data, out, sources, results, batch, length)
 
 
 @contextmanager
@@ -221,7 +223,7 @@ def _batch(function: str, leads: Mapping[str, tuple[int, ...]]) -> tuple[int, ..
     return next(iter(leads.values()))
 
 
-def _fingerprint(job: Job, robot: kt.Model) -> dict[str, Any]:
+def _fingerprint(job: ComputeJob, robot: kt.Model) -> dict[str, Any]:
     """What must be equal for a run to continue another; readable, since error messages show it."""
     group = _open_group(job.data)
     arrays = {source.path: [*group[source.path].shape, str(group[source.path].dtype)] for source in job.sources}
@@ -238,7 +240,7 @@ def _fingerprint(job: Job, robot: kt.Model) -> dict[str, Any]:
     }
 
 
-def _state(job: Job) -> str:
+def _state(job: ComputeJob) -> str:
     """A digest of sizes and times of modification of all files with data, which changes when the data do."""
     digest = hashlib.sha256()
     for source in job.sources:
@@ -249,7 +251,7 @@ def _state(job: Job) -> str:
     return digest.hexdigest()[:16]
 
 
-class Output:
+class ComputeOutput:
     """The output group of a job and its journal.
 
     Args:
@@ -260,7 +262,7 @@ class Output:
         InputError: If there is an output that belongs to another job, or another process writes to it.
     """
 
-    def __init__(self, job: Job, robot: kt.Model) -> None:
+    def __init__(self, job: ComputeJob, robot: kt.Model) -> None:
         self.job, self.path = job, job.out.with_name(job.out.name + ".journal")
         wanted = _fingerprint(job, robot)
         if not job.out.exists():
@@ -329,7 +331,7 @@ class Output:
         self.path.unlink(missing_ok=True)
 
 
-def _create(job: Job, fingerprint: Mapping[str, Any]) -> None:
+def _create(job: ComputeJob, fingerprint: Mapping[str, Any]) -> None:
     """Make the output with all its arrays at once: a run that is killed here leaves nothing under its name."""
     zarr, identity = _zarr(), secrets.token_hex(8)
     scratch = job.out.with_name(f"{job.out.name}.{identity}")

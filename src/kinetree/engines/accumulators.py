@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kinetree.engines.ir import Block, Item, Op, Program, Store, TreeLoop, walk
-from kinetree.engines.places import Field, Param, Role
+from kinetree.engines.ir import CodeBlock, Item, Op, Program, Store, TreeLoop, walk
+from kinetree.engines.places import FieldPlace, Param, Role
 from kinetree.recursion.loops import Table
 
 _Component = tuple[str, int]
@@ -45,7 +45,7 @@ _Constant = int | float  # that of a node's constants with this number; or a num
 class _Start(NamedTuple):
     """A store of a constant to a component of a node."""
 
-    block: Block
+    block: CodeBlock
     store: Store
     kind: str
     constant: _Constant
@@ -57,7 +57,7 @@ def _sums(loop: TreeLoop) -> list[_Component]:
     for variant, body in loop.bodies.items():
         _, parent = loop.roles[variant]
         for item in body.items:
-            if isinstance(item, Store) and isinstance(item.place, Field) and item.place.role is parent:
+            if isinstance(item, Store) and isinstance(item.place, FieldPlace) and item.place.role is parent:
                 added[item.place.name, item.place.component] = None
     return list(added)
 
@@ -65,7 +65,7 @@ def _sums(loop: TreeLoop) -> list[_Component]:
 class _Use(NamedTuple):
     """A load or store of a component, and whether a sweep outward does it before the sums are formed."""
 
-    block: Block
+    block: CodeBlock
     item: Item
     is_early: bool
 
@@ -83,7 +83,7 @@ def _uses(program: Program, loop: TreeLoop) -> dict[_Component, list[_Use]]:
         is_early = is_before and sweep_direction(outermost) == "outward"
         for block, item in _inside(program.top, outermost):
             place: Any = item.place if isinstance(item, Store) else item.attr if isinstance(item, Op) else None
-            if isinstance(place, Field) and (uses := found.get((place.name, place.component))) is not None:
+            if isinstance(place, FieldPlace) and (uses := found.get((place.name, place.component))) is not None:
                 uses.append(_Use(block, item, is_early))
     return found
 
@@ -102,7 +102,7 @@ def _starts(uses: list[_Use]) -> list[_Start] | None:
     return found if found and same else None
 
 
-def _inside(top: Block, outermost: Item) -> Iterator[tuple[Block, Item]]:
+def _inside(top: CodeBlock, outermost: Item) -> Iterator[tuple[CodeBlock, Item]]:
     """An item of the outermost block with those in it, and the blocks of loops in which they are."""
     yield top, outermost
     if not isinstance(outermost, (Op, Store)):
@@ -120,7 +120,7 @@ def _constant(value: Op, role: Role) -> _Constant | None:
 
 def _rewrite(loop: TreeLoop, starts: dict[_Component, list[_Start]]) -> None:
     """Let sums start from nothing, and the nodes of a sweep add their constants to what they load."""
-    stores: dict[Block, set[int]] = {}
+    stores: dict[CodeBlock, set[int]] = {}
     for block, store, _, _ in (start for each in starts.values() for start in each):
         stores.setdefault(block, set()).add(id(store))
     for block, those in stores.items():
@@ -135,7 +135,12 @@ def _rewrite(loop: TreeLoop, starts: dict[_Component, list[_Start]]) -> None:
         }
         items: list[Item] = []
         for item in body.items:
-            if isinstance(item, Op) and item.code == "load" and isinstance(item.attr, Field) and item.attr.role is own:
+            if (
+                isinstance(item, Op)
+                and item.code == "load"
+                and isinstance(item.attr, FieldPlace)
+                and item.attr.role is own
+            ):
                 constant = constants.get((item.attr.name, item.attr.component), 0.0)
                 if not (isinstance(constant, float) and constant == 0.0):
                     items += _with_constant(item, constant, own)
@@ -143,7 +148,7 @@ def _rewrite(loop: TreeLoop, starts: dict[_Component, list[_Start]]) -> None:
         body.items = items
 
 
-def _nothing(block: Block, store: Any) -> tuple[Item, ...]:
+def _nothing(block: CodeBlock, store: Any) -> tuple[Item, ...]:
     """A store of nothing in place of another."""
     nothing = Op("const", (), -0.0, block)
     return nothing, Store(store.place, nothing)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kinetree.engines.carried import RECORD
-from kinetree.engines.ir import Access, Block, Op, Place, Program
+from kinetree.engines.ir import Access, CodeBlock, Op, Place, Program
 from kinetree.engines.layout import Layout
 from kinetree.engines.lowered import Lowered
-from kinetree.engines.places import ArrayEntry, Field, Index, Input, Output, Param, Position, Role, Uniform
+from kinetree.engines.places import ArrayEntry, FieldPlace, Index, Input, Output, Param, Position, Role, Uniform
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import IndexEntity
 from kinetree.recursion.variants import WORLD_CLASS, Variants
@@ -24,7 +24,7 @@ from kinetree.recursion.variants import WORLD_CLASS, Variants
 class TableRow:
     """A role that is an entry in a row of a table, and the cells of the row that are known."""
 
-    block: Block
+    block: CodeBlock
     table: str
     row: Op
     position: int
@@ -62,7 +62,7 @@ class Addressing:
         self.target = Program()
         self.result = Lowered(self.target, layout, len(algorithm.inputs), len(algorithm.outputs))
         self.found: dict[Role, TableRow | LoopIndex] = {}
-        self.heads: dict[Block, int] = {}  # number of `cell` ops at the start of each block
+        self.heads: dict[CodeBlock, int] = {}  # number of `cell` ops at the start of each block
         self.independent: Role | None = None
 
     def index(self) -> Op:
@@ -144,7 +144,7 @@ class Addressing:
 
     def access(self, place: Place) -> Access:
         """The address of a place."""
-        if isinstance(place, Field):
+        if isinstance(place, FieldPlace):
             offset = self.layout.fields[place.role.classes[0], place.name, place.component]
             record = self.of_role(place.role, RECORD) if place.role in self.found else None
             note = f"{place.role.name}.{place.name}[{place.component}]"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kinetree.engines.ir import Block, Op, Store, TreeLoop
+from kinetree.engines.ir import CodeBlock, Op, Store, TreeLoop
 from kinetree.engines.layout import Layout
-from kinetree.engines.places import Field, Position, Role
+from kinetree.engines.places import FieldPlace, Position, Role
 from kinetree.recursion.variants import WORLD_CLASS
 
 
@@ -42,7 +42,7 @@ class _Comparison:
             self.other[own] = its if both else None  # a body that does not use it may be the same
         return self.blocks(one.bodies[variant], two.bodies[other])
 
-    def blocks(self, one: Block, two: Block) -> bool:
+    def blocks(self, one: CodeBlock, two: CodeBlock) -> bool:
         return len(one.items) == len(two.items) and all(map(self.items, one.items, two.items))
 
     def items(self, a: Any, b: Any) -> bool:
@@ -75,7 +75,7 @@ class _Comparison:
     def places(self, a: Any, b: Any) -> bool:
         if type(a) is not type(b):
             return False
-        if isinstance(a, Field):
+        if isinstance(a, FieldPlace):
             fields = self.layout.fields
             offsets = [fields[p.role.classes[0], p.name, p.component] for p in (a, b)]
             return offsets[0] == offsets[1] and self.is_same(a.role, b.role)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kinetree.engines.ir import Access, Block, For, Op, Program, Switch
+from kinetree.engines.ir import Access, CodeBlock, For, Op, Program, Switch
 from kinetree.recursion.tree import Tree
 
 #: The table of nodes, and its column with the start of a node's coordinates.
@@ -67,7 +67,7 @@ def angles(program: Program) -> Angles | None:
     return None if number is None else Angles(number, offsets, ops)
 
 
-def _bodies(loop: For) -> Iterator[tuple[Block, list[int]]]:
+def _bodies(loop: For) -> Iterator[tuple[CodeBlock, list[int]]]:
     """The bodies of a loop over nodes, each with the variants that it serves."""
     *_, last = loop.body.items
     if not isinstance(last, Switch):

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.engines.accumulators import sweep_direction
-from kinetree.engines.ir import Block, Item, Op, Program, Store, TreeLoop, needed, walk
-from kinetree.engines.places import Field, Role
+from kinetree.engines.ir import CodeBlock, Item, Op, Program, Store, TreeLoop, needed, walk
+from kinetree.engines.places import FieldPlace, Role
 from kinetree.recursion.topology import WORLD
 from kinetree.recursion.variants import WORLD_CLASS
 from kinetree.spatial.value import Array
@@ -154,7 +154,7 @@ def register_only(program: Program, found: dict[TreeLoop, LoopCarried]) -> set[_
 class _Giver:
     """A body that gives fields of a role."""
 
-    def __init__(self, body: Block, role: Role) -> None:
+    def __init__(self, body: CodeBlock, role: Role) -> None:
         self.role, self._items = role, body.items
         loads = [(component, op) for component, owner, op in _loads(body.items) if owner is role]
         stores = [(component, store) for component, owner, store in _stores(body.items) if owner is role]
@@ -212,7 +212,7 @@ def _is_nothing(op: Op) -> bool:
 def _loads(items: Iterable[Item]) -> Iterator[tuple[_Component, Role, Op]]:
     """Loads of fields: component, role and op."""
     for item in items:
-        if isinstance(item, Op) and item.code == "load" and isinstance(item.attr, Field):
+        if isinstance(item, Op) and item.code == "load" and isinstance(item.attr, FieldPlace):
             role, name, component = item.attr
             yield (name, component), role, item
 
@@ -220,6 +220,6 @@ def _loads(items: Iterable[Item]) -> Iterator[tuple[_Component, Role, Op]]:
 def _stores(items: Iterable[Item]) -> Iterator[tuple[_Component, Role, Store]]:
     """Stores to fields."""
     for item in items:
-        if isinstance(item, Store) and isinstance(item.place, Field):
+        if isinstance(item, Store) and isinstance(item.place, FieldPlace):
             role, name, component = item.place
             yield (name, component), role, item

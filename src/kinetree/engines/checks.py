@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from kinetree.engines.ir import ARITY, Block, Follow, For, Op, Program, Store, needed
+from kinetree.engines.ir import ARITY, CodeBlock, Follow, For, Op, Program, Store, needed
 from kinetree.engines.places import Role
 
 
 def verify(program: Program) -> None:
     """Check that every op is well formed and used only where it is defined."""
 
-    def check(block: Block, known: set[int]) -> None:
+    def check(block: CodeBlock, known: set[int]) -> None:
         here = set(known)
         for item in block.items:
             if isinstance(item, Op):
@@ -31,7 +31,7 @@ def verify(program: Program) -> None:
     check(program.top, set())
 
 
-def canonical(block: Block) -> list[Any]:
+def canonical(block: CodeBlock) -> list[Any]:
     """A block's items, named by position only, so that two traces can be compared."""
     numbers: dict[Any, Any] = {}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kinetree.engines.ir import Op, Program, Store, walk
-from kinetree.engines.places import Field, Param
+from kinetree.engines.places import FieldPlace, Param
 
 
 def without_copies(program: Program) -> Program:
@@ -22,9 +22,9 @@ def without_copies(program: Program) -> Program:
     loads: list[Op] = []
     for item in walk(program.top):
         if isinstance(item, Op):
-            if item.code == "load" and isinstance(item.attr, Field) and item.attr.role.exact:
+            if item.code == "load" and isinstance(item.attr, FieldPlace) and item.attr.role.exact:
                 loads.append(item)
-        elif isinstance(item, Store) and isinstance(item.place, Field):
+        elif isinstance(item, Store) and isinstance(item.place, FieldPlace):
             role, name, component = item.place
             constant = _constant(item.value, role)
             for kind in role.classes:

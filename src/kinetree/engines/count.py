@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
-from kinetree.engines.ir import Block, Op, Program, TreeLoop, blocks
+from kinetree.engines.ir import CodeBlock, Op, Program, TreeLoop, blocks
 from kinetree.engines.pipeline import simplified
 from kinetree.engines.places import Index, Role
 from kinetree.engines.straight import specialized
@@ -110,7 +110,7 @@ def count_passes(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Sit
 
 
 @lru_cache(maxsize=256)
-def _loops(algorithm: Algorithm, variants: Variants) -> tuple[Program, dict[Block, Count]]:
+def _loops(algorithm: Algorithm, variants: Variants) -> tuple[Program, dict[CodeBlock, Count]]:
     """The loops of the simplified program, and the operations of each block.
 
     Robots with equal variants share them; they differ in how often the loops run. The operations themselves are not
@@ -130,13 +130,15 @@ class _Runs:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
 
-    def of(self, loop: TreeLoop) -> Counter[Block]:
+    def of(self, loop: TreeLoop) -> Counter[CodeBlock]:
         """Executions of the bodies of a loop and of its inner loops."""
-        runs: Counter[Block] = Counter()
+        runs: Counter[CodeBlock] = Counter()
         self._loop(loop, {}, 1, runs)
         return runs
 
-    def _loop(self, loop: TreeLoop, known: dict[Role, tuple[Entity, int]], times: int, runs: Counter[Block]) -> None:
+    def _loop(
+        self, loop: TreeLoop, known: dict[Role, tuple[Entity, int]], times: int, runs: Counter[CodeBlock]
+    ) -> None:
         data, over = loop.loop, WORLD if loop.over is None else known[loop.over][1]
         bounds = (None if bound is None else self._number(bound, known) for bound in (loop.start, loop.stop))
         visited = data.visits(self.setup, over, *bounds)
@@ -164,7 +166,7 @@ class _Runs:
         return start + int(offset)
 
 
-def _own(block: Block) -> Count:
+def _own(block: CodeBlock) -> Count:
     ops = [item for item in block.items if isinstance(item, Op)]
     numbers = Counter(_COUNTED[op.code] for op in ops if op.code in _COUNTED)
     angles = {id(op.args[0]) for op in ops if op.code in ("sin", "cos")}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kinetree.engines.ir import Access, Block, Item, Op, Place, Program, Store, walk
-from kinetree.engines.places import ArrayEntry, Field, Output, Position
+from kinetree.engines.ir import Access, CodeBlock, Item, Op, Place, Program, Store, walk
+from kinetree.engines.places import ArrayEntry, FieldPlace, Output, Position
 
 #: What a program is run for. Straight-line code of one mechanism stores nothing else, and addresses it directly.
 _RESULTS = (Output, Access)
@@ -13,7 +13,7 @@ _RESULTS = (Output, Access)
 
 def keys_of(place: Place) -> list[Any]:
     """Keys of a place by class of node instead of role, one for each class that the role may have."""
-    if isinstance(place, Field):
+    if isinstance(place, FieldPlace):
         role, name, component = place
         return [("field", name, cls, component) for cls in role.classes]
     if isinstance(place, ArrayEntry):
@@ -59,7 +59,7 @@ def without_dead_code(program: Program) -> Program:
     return program
 
 
-def _sweep(block: Block, unread: set[int]) -> None:
+def _sweep(block: CodeBlock, unread: set[int]) -> None:
     kept: list[Item] = []
     for item in block.items:
         if isinstance(item, Op):

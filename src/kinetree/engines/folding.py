@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kinetree.engines.dead_code import keys_of
-from kinetree.engines.ir import Block, Op, Place, Program, Store, key_of
+from kinetree.engines.ir import CodeBlock, Op, Place, Program, Store, key_of
 
 #: Operations that are not evaluated when constants are searched for, even if their arguments are known.
 OPAQUE = ("div", "select")
@@ -37,14 +37,14 @@ class Folding(Program):
         self.unsettled: set[Op] = set()
         self.news = False
         self._constants, self._unsettled_before = constants, program.unsettled
-        self._fresh: set[Block] = set()  # in which something has been recorded
+        self._fresh: set[CodeBlock] = set()  # in which something has been recorded
         self._fold(program.top)
         program.unsettled = self.unsettled
 
     def record(self, op: Op) -> Op:
         key, current = key_of(op), self.current
         if key is not None:
-            block: Block | None = current
+            block: CodeBlock | None = current
             while block is not None:
                 found: Op | None = block.known.get(key)
                 if found is not None:
@@ -61,7 +61,7 @@ class Folding(Program):
         current.items.append(op)
         return op
 
-    def _fold(self, block: Block) -> None:
+    def _fold(self, block: CodeBlock) -> None:
         items, unsettled = block.items, self._unsettled_before
         kept = block.items = []
         self.current = block
@@ -116,6 +116,6 @@ class Folding(Program):
         return values.pop() if len(values) == 1 else None
 
 
-def says_nothing(place: Place, value: Op, block: Block) -> bool:
+def says_nothing(place: Place, value: Op, block: CodeBlock) -> bool:
     """Whether a store to a place of what a block has loaded from it changes nothing."""
     return value.code == "load" and value.block is block and bool(value.attr == place)

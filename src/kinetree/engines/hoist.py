@@ -9,7 +9,7 @@ negation, which is part of a fused multiply-add. Both move together with an oper
 
 from __future__ import annotations
 
-from kinetree.engines.ir import Access, Block, Follow, For, Op, Program, Store, Switch, needed, walk
+from kinetree.engines.ir import Access, CodeBlock, Follow, For, Op, Program, Store, Switch, needed, walk
 
 #: Read-only memory.
 _CONSTANT = ("constants", "gravity", "input")
@@ -22,7 +22,7 @@ def hoist(program: Program) -> Program:
     return program
 
 
-def _visit(block: Block) -> None:
+def _visit(block: CodeBlock) -> None:
     items = block.items
     block.items = []
     for item in items:
@@ -35,7 +35,7 @@ def _visit(block: Block) -> None:
         block.items.append(item)
 
 
-def _moved(loop: For | Follow, outer: Block) -> list[Op]:
+def _moved(loop: For | Follow, outer: CodeBlock) -> list[Op]:
     """Remove the invariant operations of a loop's body, and return them."""
     body = loop.body
     changing = {id(loop.index), *(id(item) for item in body.items)}

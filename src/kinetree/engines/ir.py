@@ -45,7 +45,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from kinetree.engines.places import ArrayEntry, Field, Index, Input, Output, Param, Role, Uniform
+from kinetree.engines.places import ArrayEntry, FieldPlace, Index, Input, Output, Param, Role, Uniform
 from kinetree.recursion.contract import refuse
 from kinetree.recursion.loops import Loop as LoopData
 from kinetree.spatial import scalar
@@ -101,7 +101,7 @@ class Access(NamedTuple):
 
 
 #: Where a scalar may be: in a traced program (all but the last), in a lowered one.
-Place = Field | Param | Uniform | Input | Output | ArrayEntry | Access
+Place = FieldPlace | Param | Uniform | Input | Output | ArrayEntry | Access
 PURE_PLACES = (Param, Uniform, Input)
 
 
@@ -145,7 +145,7 @@ class Op:
 
     note: Any
 
-    def __init__(self, code: str, args: tuple[Op, ...], attr: Any, block: Block) -> None:
+    def __init__(self, code: str, args: tuple[Op, ...], attr: Any, block: CodeBlock) -> None:
         self.code = code
         self.args = args
         self.attr = attr
@@ -231,11 +231,11 @@ class TreeLoop:
     over: Role | None
     start: Index | None = None
     stop: Index | None = None
-    bodies: dict[tuple[Any, ...], Block] = field(default_factory=dict)
+    bodies: dict[tuple[Any, ...], CodeBlock] = field(default_factory=dict)
     roles: dict[tuple[Any, ...], tuple[Role, ...]] = field(default_factory=dict)
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[CodeBlock]:
         """The blocks inside."""
         return list(self.bodies.values())
 
@@ -258,14 +258,14 @@ class For:
     index: Op
     start: Op
     stop: Op
-    body: Block
+    body: CodeBlock
     backwards: bool = False
     independent: bool = False
     carried: Any = None
     note: str = ""
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[CodeBlock]:
         """The blocks inside."""
         return [self.body]
 
@@ -277,10 +277,10 @@ class Follow:
     index: Op
     start: Op
     table: str
-    body: Block
+    body: CodeBlock
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[CodeBlock]:
         """The blocks inside."""
         return [self.body]
 
@@ -297,12 +297,12 @@ class Switch:
     """
 
     value: Op
-    cases: dict[int, Block]
+    cases: dict[int, CodeBlock]
     exhaustive: bool
     notes: dict[int, str]
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[CodeBlock]:
         """The blocks inside."""
         return list(dict.fromkeys(self.cases.values()))
 
@@ -311,27 +311,27 @@ class Switch:
 class Segment:
     """A block of straight-line code that uses no op of other parts, only constants."""
 
-    body: Block
+    body: CodeBlock
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[CodeBlock]:
         """The blocks inside."""
         return [self.body]
 
 
-class Block:
+class CodeBlock:
     """A list of items, nested in an outer block."""
 
     __slots__ = ("items", "known", "outer", "program")
 
-    def __init__(self, program: Program, outer: Block | None) -> None:
+    def __init__(self, program: Program, outer: CodeBlock | None) -> None:
         self.program, self.outer = program, outer
         self.items: list[Item] = []
         self.known: dict[Any, Op] = {}
 
-    def chain(self) -> Iterator[Block]:
+    def chain(self) -> Iterator[CodeBlock]:
         """This block and its enclosing blocks, innermost first."""
-        block: Block | None = self
+        block: CodeBlock | None = self
         while block is not None:
             yield block
             block = block.outer
@@ -353,7 +353,7 @@ class Program:
 
     def __init__(self, rules: Mapping[str, Rule] | None = None) -> None:
         self.rules = {} if rules is None else rules
-        self.top = Block(self, None)
+        self.top = CodeBlock(self, None)
         self.current = self.top
         #: Ops to which rules have not been applied, because rules made them.
         self.unsettled: set[Op] = set()
@@ -374,14 +374,14 @@ class Program:
             block.items.clear()
 
     @staticmethod
-    def inner(block: Block) -> list[TreeLoop]:
+    def inner(block: CodeBlock) -> list[TreeLoop]:
         """The loops of a block."""
         return [item for item in block.items if isinstance(item, TreeLoop)]
 
     def lift(self, value: Any) -> Op:
         """A number or an op, as an op that is usable in the current block."""
         if isinstance(value, Op):
-            block: Block | None = self.current
+            block: CodeBlock | None = self.current
             while block is not None:
                 if block is value.block:
                     return value
@@ -409,7 +409,7 @@ class Program:
                 return replaced
         key = (code, b, a) if code in COMMUTATIVE and id(a) > id(b) else (code, a, b)
         current = self.current
-        block: Block | None = current
+        block: CodeBlock | None = current
         while block is not None:
             known = block.known.get(key)
             if known is not None:
@@ -462,14 +462,14 @@ def key_of(op: Op) -> Any:
     return code, op.attr, *args
 
 
-def walk(block: Block) -> list[Item]:
+def walk(block: CodeBlock) -> list[Item]:
     """All items of a block and of the blocks nested in it, in order."""
     found: list[Item] = []
     _walk(block, found)
     return found
 
 
-def _walk(block: Block, found: list[Item]) -> None:
+def _walk(block: CodeBlock, found: list[Item]) -> None:
     if _FLAT.issuperset(map(type, block.items)):  # most of them
         found += block.items
         return
@@ -483,7 +483,7 @@ def _walk(block: Block, found: list[Item]) -> None:
 _FLAT = frozenset({Op, Store})
 
 
-def blocks(block: Block) -> Iterator[Block]:
+def blocks(block: CodeBlock) -> Iterator[CodeBlock]:
     """A block and all those in it."""
     yield block
     if not _FLAT.issuperset(map(type, block.items)):

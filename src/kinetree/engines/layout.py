@@ -16,7 +16,7 @@ import numpy as np
 
 from kinetree.engines import angles as angle
 from kinetree.engines.carried import RECORD, RELATIVES, LoopCarried, SiblingFlags, register_only, relatives
-from kinetree.engines.ir import Block, Program, TreeLoop, walk
+from kinetree.engines.ir import CodeBlock, Program, TreeLoop, walk
 from kinetree.engines.lives import Component, LiveRange, extended, live_ranges, place_of
 from kinetree.engines.places import ArrayEntry
 from kinetree.recursion.algorithm import Algorithm
@@ -139,7 +139,7 @@ def _row(place: Any, number: int) -> str | None:
     return str(place.at[0][0].role.name)
 
 
-def _places(block: Block) -> Iterator[Any]:
+def _places(block: CodeBlock) -> Iterator[Any]:
     for item in walk(block):
         if (place := place_of(item)) is not None:
             yield place

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from kinetree.engines.accumulators import sweep_direction
 from kinetree.engines.carried import LoopCarried
 from kinetree.engines.ir import Item, Op, Program, Store, TreeLoop, walk
-from kinetree.engines.places import Field
+from kinetree.engines.places import FieldPlace
 from kinetree.recursion.variants import WORLD_CLASS
 
 #: A component of a field.
@@ -84,7 +84,7 @@ def _uses(outermost: Item) -> dict[Component, _ComponentUse]:
     inner = [] if isinstance(outermost, (Op, Store)) else outermost.blocks
     for item in (outermost, *(item for block in inner for item in walk(block))):
         place = place_of(item)
-        if isinstance(place, Field):
+        if isinstance(place, FieldPlace):
             role, name, number = place
             use = found.get((name, number))
             if use is None:

@@ -13,10 +13,10 @@ from kinetree.engines.accumulators import sweep_direction
 from kinetree.engines.addressing import Addressing, LoopIndex, TableRow, bases
 from kinetree.engines.alike import alike
 from kinetree.engines.carried import RELATIVES, LoopCarried, carried, record_of
-from kinetree.engines.ir import Access, Block, Follow, For, Op, Place, Program, Store, Switch, TreeLoop
+from kinetree.engines.ir import Access, CodeBlock, Follow, For, Op, Place, Program, Store, Switch, TreeLoop
 from kinetree.engines.layout import Layout
 from kinetree.engines.lowered import Lowered
-from kinetree.engines.places import ArrayEntry, Field, Output, Position, Role
+from kinetree.engines.places import ArrayEntry, FieldPlace, Output, Position, Role
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.entities import IndexEntity
 from kinetree.recursion.loops import Chain, IndexLoop, Range, Runs, Table
@@ -57,7 +57,7 @@ class _Lowering(Addressing):
 
     # Items
 
-    def block(self, old: Block, new: Block) -> None:
+    def block(self, old: CodeBlock, new: CodeBlock) -> None:
         """Copy the items of a block."""
         copies = self.copies  # not notes: threads may lower the same program at the same time
         self.target.current = new
@@ -71,15 +71,15 @@ class _Lowering(Addressing):
                 made_store = Store(self.access(item.place), copies[id(item.value)])
                 new.items.append(made_store)
                 place = item.place
-                if isinstance(place, Field) and place.role.exact and (place.name, place.component) in self.sums:
+                if isinstance(place, FieldPlace) and place.role.exact and (place.name, place.component) in self.sums:
                     self.result.starts.append(made_store)
             elif isinstance(item, TreeLoop):
                 self.loop(item)
                 self.target.current = new
 
-    def inside(self, old: Block, outer: Block) -> Block:
+    def inside(self, old: CodeBlock, outer: CodeBlock) -> CodeBlock:
         """The copy of a loop's body."""
-        body = Block(self.target, outer)
+        body = CodeBlock(self.target, outer)
         self.block(old, body)
         self.target.current = outer
         return body
@@ -95,7 +95,7 @@ class _Lowering(Addressing):
             self.range(loop, data)
         elif isinstance(data, Runs):
             outer, run = self.target.current, self.index()
-            body = Block(self.target, outer)
+            body = CodeBlock(self.target, outer)
             self.target.current = body
             self.contiguous(loop, data, self.cell(data.name, run, "start"), self.cell(data.name, run, "stop"))
             self.target.current = outer
@@ -131,7 +131,7 @@ class _Lowering(Addressing):
         outer.items.append(For(index, start, stop, inside, backwards, independent=independent, note=data.name))
         self.independent = None
 
-    def adds_to_shared(self, body: Block, role: Role, entity: IndexEntity) -> bool:
+    def adds_to_shared(self, body: CodeBlock, role: Role, entity: IndexEntity) -> bool:
         """Whether a body reads places that several indices share, and so may accumulate into them."""
         shared = {Position(role, what) for what in entity.maps if entity.shared(self.variants, what)}
         read = [item.attr for item in body.items if isinstance(item, Op) and item.code == "load"]
@@ -149,8 +149,8 @@ class _Lowering(Addressing):
             start, stop = self.fixed(0), self.size(f"count {source.name}")
         else:
             start, stop = self.of_over(loop, "begin"), self.of_over(loop, "end")
-        body = Block(self.target, outer)
-        cases: dict[int, Block] = {}
+        body = CodeBlock(self.target, outer)
+        cases: dict[int, CodeBlock] = {}
         if not single:
             self.target.current = body
             variant_number = self.cell(source.name, row, "variant")
@@ -159,7 +159,7 @@ class _Lowering(Addressing):
                 cases[number] = cases[same]
                 continue
             variant = filled[number]
-            cases[number] = block = body if single else Block(self.target, body)
+            cases[number] = block = body if single else CodeBlock(self.target, body)
             for position, role in enumerate(loop.roles[variant]):
                 self.found[role] = TableRow(block, source.name, row, position)
             self.block(loop.bodies[variant], block)
@@ -192,7 +192,7 @@ class _Lowering(Addressing):
         return self.of_role(loop.over, f"{loop.loop.name}.{what}")
 
 
-def _set_late(block: Block, record: tuple[str, str]) -> None:
+def _set_late(block: CodeBlock, record: tuple[str, str]) -> None:
     """Move a store to a field of the node itself to the end of a body if it reads another field in that place later."""
 
     def offset(place: Any) -> int | None:
@@ -215,7 +215,7 @@ def _text(key: Any) -> str:
     return key if isinstance(key, str) else "frame" if key is None else str(key)
 
 
-def _independent(body: Block, index: Role) -> bool:
+def _independent(body: CodeBlock, index: Role) -> bool:
     """Whether iterations are independent: no inner loop, and no index accesses another's places."""
     if any(isinstance(item, TreeLoop) for item in body.items):
         return False

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.engines.elementary import SineCosine
-from kinetree.engines.ir import Access, Block, Follow, For, Op, Segment, Store, Switch
+from kinetree.engines.ir import Access, CodeBlock, Follow, For, Op, Segment, Store, Switch
 from kinetree.engines.layout import Tables
 from kinetree.spatial.value import Array
 
@@ -35,7 +35,7 @@ class Machine:
         self.memory, self.tables, self.cells = memory, tables, cells
         self.values: dict[Op, Any] = {}
 
-    def block(self, block: Block) -> None:
+    def block(self, block: CodeBlock) -> None:
         """Execute a block."""
         for item in block.items:
             if isinstance(item, Op):

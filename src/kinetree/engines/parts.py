@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from kinetree.engines.ir import Access, Block, Item, Op, Program, Segment, Store
+from kinetree.engines.ir import Access, CodeBlock, Item, Op, Program, Segment, Store
 
 #: Operations in a part. Between a thousand and a few thousand, the code of real robots hardly differs in speed; without
 #: parts, that of humanoids takes 1.5 times as long to compile.
@@ -43,7 +43,7 @@ def split(program: Program) -> tuple[Program, int]:
         if isinstance(item, Op):
             copies[item] = result.op("const", attr=item.attr)
     for piece in pieces:
-        part = Segment(Block(result, result.top))
+        part = Segment(CodeBlock(result, result.top))
         _fill(part.body, piece, dict(copies), places)
         result.top.items.append(part)
     program.discard()
@@ -107,7 +107,7 @@ def _places(pieces: list[list[Item]]) -> tuple[dict[Op, int], int]:
     return places, count
 
 
-def _fill(body: Block, piece: list[Item], known: dict[Op, Op], places: dict[Op, int]) -> None:
+def _fill(body: CodeBlock, piece: list[Item], known: dict[Op, Op], places: dict[Op, int]) -> None:
     """Copy the items of a part.
 
     Args:

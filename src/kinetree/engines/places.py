@@ -35,7 +35,7 @@ class Position(NamedTuple):
 Index = tuple[Any, int]
 
 
-class Field(NamedTuple):
+class FieldPlace(NamedTuple):
     """A scalar of a node's field."""
 
     role: Role

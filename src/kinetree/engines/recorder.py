@@ -14,7 +14,7 @@ import numpy as np
 
 from kinetree.engines.checks import canonical
 from kinetree.engines.fold import RULES
-from kinetree.engines.ir import Block, Op, Place, Program, Store, TreeLoop
+from kinetree.engines.ir import CodeBlock, Op, Place, Program, Store, TreeLoop
 from kinetree.engines.places import ArrayEntry, Index, Output, Role
 from kinetree.engines.symbolic import SymbolicCell
 from kinetree.errors import ContractError
@@ -108,7 +108,7 @@ class Recorder:
             self._settled = set(self.types)
         firsts: dict[tuple[Any, ...], int] = {}
         for variant in (*variants, *reversed(variants)) if self.checked else variants:
-            body = program.current = Block(program, outer)
+            body = program.current = CodeBlock(program, outer)
             made, self.arrays = self.arrays, firsts.setdefault(variant, self.arrays)
             self._values, self.moved = {}, list(outer_moved)
             yield roles(variant)

@@ -16,7 +16,7 @@ from kinetree.engines.copies import without_copies
 from kinetree.engines.dead_code import keys_of, without_dead_code
 from kinetree.engines.fold import negative
 from kinetree.engines.folding import Folding, says_nothing
-from kinetree.engines.ir import Block, Op, Program, Rule, Store, walk
+from kinetree.engines.ir import CodeBlock, Op, Program, Rule, Store, walk
 from kinetree.engines.sums import arrange
 
 
@@ -153,7 +153,7 @@ def _rewrite(program: Program, rules: Mapping[str, Rule]) -> None:
         rules: What an op is replaced by, given what its arguments have become.
     """
 
-    def rewrite(block: Block) -> None:
+    def rewrite(block: CodeBlock) -> None:
         items, record = block.items, program.record
         block.items, block.known = [], {}
         program.current = block

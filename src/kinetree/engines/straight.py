@@ -22,7 +22,7 @@ import numpy as np
 from kinetree.engines.checks import verify
 from kinetree.engines.collector import gc_paused
 from kinetree.engines.identity import identity
-from kinetree.engines.ir import Block, Op
+from kinetree.engines.ir import CodeBlock, Op
 from kinetree.engines.lane_tables import LaneTables
 from kinetree.engines.layout import Layout, Tables
 from kinetree.engines.lower import lower
@@ -140,7 +140,7 @@ def _straight(algorithm: Algorithm, variants: Variants, individual: RobotKey) ->
     return Straight(made, operations, unrolled.executed, 1.0 if lanes is None else lanes.cost)
 
 
-def _operations(block: Block) -> Counter[str]:
+def _operations(block: CodeBlock) -> Counter[str]:
     ops = [item for item in block.items if isinstance(item, Op)]
     found = Counter(op.code for op in ops if op.args and op.code not in ("neg", "sin", "cos"))
     found["sin"] = len({op.args[0] for op in ops if op.code in ("sin", "cos")})

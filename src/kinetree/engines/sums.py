@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kinetree.engines.ir import Block, Item, Op, Program, Store, TreeLoop
-from kinetree.engines.places import Field
+from kinetree.engines.ir import CodeBlock, Item, Op, Program, Store, TreeLoop
+from kinetree.engines.places import FieldPlace
 
 #: Cycles until a result can be used, on current processors; one if not given.
 _LATENCIES = {"add": 3, "sub": 3, "mul": 3, "div": 13, "sqrt": 20, "sin": 80, "cos": 80}
@@ -47,13 +47,13 @@ def arrange(program: Program) -> Program:
             if any(isinstance(inner, TreeLoop) for inner in inside):
                 continue
             stored = [inner.place for inner in inside if isinstance(inner, Store)]
-            passed_on = {place.name for place in stored if isinstance(place, Field)}
+            passed_on = {place.name for place in stored if isinstance(place, FieldPlace)}
             for body in item.blocks:
                 _arrange(body, passed_on)
     return program
 
 
-def _arrange(body: Block, passed_on: set[str]) -> None:
+def _arrange(body: CodeBlock, passed_on: set[str]) -> None:
     """Arrange the sums of a loop's body, given the fields that the loop passes from node to node."""
     # notes of ops: how often they are used, then when they are known
     for item in body.items:
@@ -87,10 +87,10 @@ def _time(op: Op, passed_on: set[str]) -> int:
         return (first if first > second else second) + _LATENCIES.get(op.code, 1)
     if args:
         return _latest(op) + _LATENCIES.get(op.code, 1)
-    return 0 if op.code == "load" and isinstance(op.attr, Field) and op.attr.name in passed_on else _EARLY
+    return 0 if op.code == "load" and isinstance(op.attr, FieldPlace) and op.attr.name in passed_on else _EARLY
 
 
-def _sums(block: Block) -> tuple[dict[Op, list[_Term]], set[Op]]:
+def _sums(block: CodeBlock) -> tuple[dict[Op, list[_Term]], set[Op]]:
     """The terms of sums of three or more, at least one of them a product; and the sums that are part of these."""
     sums: dict[Op, list[_Term]] = {}
     parts: set[Op] = set()

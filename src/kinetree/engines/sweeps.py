@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from kinetree.engines.carried import record_of
-from kinetree.engines.ir import Access, Block, For, Op, Program, Store, Switch
+from kinetree.engines.ir import Access, CodeBlock, For, Op, Program, Store, Switch
 from kinetree.engines.layout import Layout
 from kinetree.recursion.tree import Tree
 
@@ -58,8 +58,8 @@ class Sweeps:
         uniform: The other columns.
     """
 
-    bodies: dict[Block, SweepBody]
-    frames: list[Block]
+    bodies: dict[CodeBlock, SweepBody]
+    frames: list[CodeBlock]
     each: list[str]
     uniform: list[str]
 
@@ -111,8 +111,8 @@ class _Analysis:
     def __init__(self, program: Program) -> None:
         self.each: dict[str, None] = {}
         self.uniform: dict[str, None] = {}
-        self.bodies: dict[Block, SweepBody] = {}
-        self.frames: list[Block] = []
+        self.bodies: dict[CodeBlock, SweepBody] = {}
+        self.frames: list[CodeBlock] = []
         self.seen: set[Any] = set()
         for item in program.top.items:
             if isinstance(item, For):
@@ -166,7 +166,7 @@ def over_frames(loop: For) -> bool:
     return loop.stop.code == "size" and bool(loop.stop.attr == f"count {FRAMES}")
 
 
-def _check_frame(block: Block) -> None:
+def _check_frame(block: CodeBlock) -> None:
     """The body of a loop over frames may run again for other lanes, and takes nothing from outside."""
     own = {id(item) for item in block.items}
     for item in block.items:
@@ -180,7 +180,7 @@ def _check_frame(block: Block) -> None:
                 _require(access.base.code == "cell" if access.base is not None else isinstance(item, Op))
 
 
-def _bodies(loop: For) -> dict[Block, list[int]]:
+def _bodies(loop: For) -> dict[CodeBlock, list[int]]:
     """The bodies of a loop over a table, with the variants that each serves."""
     _require(bool(loop.body.items))
     *before, last = loop.body.items
@@ -217,7 +217,7 @@ def _place(access: Any) -> tuple[Any, ...]:
     return access.space, access.base, access.offset
 
 
-def _body(block: Block, variants: list[int], row: Op) -> SweepBody:
+def _body(block: CodeBlock, variants: list[int], row: Op) -> SweepBody:
     """Find what a body reads from its node's parent, and what it adds to it."""
     stores = [item for item in block.items if isinstance(item, Store) and _of_parent(item.place)]
     places = {_place(store.place) for store in stores}
@@ -244,19 +244,19 @@ def _body(block: Block, variants: list[int], row: Op) -> SweepBody:
     return SweepBody(variants, row, list(reads.values()), ops, stores, list(operands))
 
 
-def _arithmetic(block: Block) -> int:
+def _arithmetic(block: CodeBlock) -> int:
     """The cost of a body's operations."""
     return sum([_COSTS.get(item.code, 1) for item in block.items if isinstance(item, Op) and item.args])
 
 
-def _outside(block: Block) -> int:
+def _outside(block: CodeBlock) -> int:
     """Number of accesses to inputs and outputs."""
     loaded = [item.attr for item in block.items if isinstance(item, Op) and item.code == "load"]
     stored: list[Any] = [item.place for item in block.items if isinstance(item, Store)]
     return sum(access.space[0] in ("input", "output") for access in (*loaded, *stored))
 
 
-def _adds(block: Block) -> bool:
+def _adds(block: CodeBlock) -> bool:
     """Whether a body stores to records."""
     places: list[Any] = [item.place for item in block.items if isinstance(item, Store)]
     return any(place.space[0] == "records" for place in places)

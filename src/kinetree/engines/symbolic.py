@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kinetree.engines.ir import Op, Place, Program, Store
-from kinetree.engines.places import ArrayEntry, Field, Position, Role
+from kinetree.engines.places import ArrayEntry, FieldPlace, Position, Role
 from kinetree.recursion.algorithm import Argument, Entries, place
 from kinetree.recursion.contract import components, describe, immutable, rebuild, refuse, type_name
 from kinetree.recursion.node import WORLD_PORT
@@ -57,7 +57,7 @@ class SymbolicCell:
             if description is None:
                 return None
             size = size_of(description)
-            loads = [self.tree.program.load(Field(self.role, name, i)) for i in range(size)]
+            loads = [self.tree.program.load(FieldPlace(self.role, name, i)) for i in range(size)]
             value = immutable(rebuild(description, object_array(loads)))
             if self.tree.program.current is not self.block:
                 return value  # loaded in an inner loop, so not available outside it
@@ -71,7 +71,7 @@ class SymbolicCell:
         self.tree.set_field_type(self.role, name, describe(value))
         lifted = [program.lift(x) for x in components(value)]
         for i, op in enumerate(lifted):
-            program.current.items.append(Store(Field(self.role, name, i), op))
+            program.current.items.append(Store(FieldPlace(self.role, name, i), op))
         self.values[name] = immutable(rebuild(describe(value), object_array(lifted)))
 
     def start(self, dimension: str) -> Position:

@@ -23,7 +23,7 @@ from kinetree.spatial.value import Array
 _SWAPPED = [3, 4, 5, 0, 1, 2]
 
 
-class Place:
+class CoordinatePlace:
     """The position and representation of a joint's coordinates in the other library.
 
     Attributes:
@@ -57,7 +57,7 @@ class Counterpart(ABC):
     #: The other library, for messages.
     library: str
 
-    def __init__(self, robot: Model, nq: int, places: Mapping[str, Place]) -> None:
+    def __init__(self, robot: Model, nq: int, places: Mapping[str, CoordinatePlace]) -> None:
         # places of all moving joints, by name in Kinetree
         self._open = OpenTree(robot)
         tree = self._open.tree
@@ -285,7 +285,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:10])) + (", …" if len(names) > 10 else "") if names else "none"
 
 
-def _grouped(joints: Sequence[Joint], places: Mapping[str, Place]) -> list[tuple[Codec, Array, Array]]:
+def _grouped(joints: Sequence[Joint], places: Mapping[str, CoordinatePlace]) -> list[tuple[Codec, Array, Array]]:
     """Joints grouped by codec, with the indices of their coordinates here and there, (count, nq) each."""
     groups: dict[Codec, list[Joint]] = {}
     for joint in joints:

@@ -9,7 +9,7 @@ import numpy as np
 
 from kinetree.errors import InputError
 from kinetree.interop.codec import Codec, same
-from kinetree.interop.counterpart import Counterpart, Place, matched
+from kinetree.interop.counterpart import CoordinatePlace, Counterpart, matched
 from kinetree.interop.foreign import MUJOCO_HINTS, require_instance, require_pair
 from kinetree.interop.mujoco_names import Names
 from kinetree.model.model import Model
@@ -49,7 +49,7 @@ class MujocoCounterpart(Counterpart):
                     f"joint {name!r} floats relative to a pose other than the world's origin, which MuJoCo's free "
                     "joints cannot; build the robot without this placement"
                 )
-            places[name] = Place(int(model.jnt_qposadr[number]), int(model.jnt_dofadr[number]), codec)
+            places[name] = CoordinatePlace(int(model.jnt_qposadr[number]), int(model.jnt_dofadr[number]), codec)
         super().__init__(robot, model.nq, places)
         self.model = model
         found = {name: ("site", number) for number, name in enumerate(names.sites)}

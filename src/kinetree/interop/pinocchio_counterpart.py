@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.interop.counterpart import Counterpart, Place, matched
+from kinetree.interop.counterpart import CoordinatePlace, Counterpart, matched
 from kinetree.interop.foreign import PINOCCHIO_HINTS, require_instance, require_pair
 from kinetree.interop.pinocchio_frames import Frames
 from kinetree.interop.pinocchio_joints import parts_of
@@ -28,7 +28,10 @@ class PinocchioCounterpart(Counterpart):
     def __init__(self, robot: Model, model: Any, joints: Mapping[str, str] | None = None) -> None:
         parts = {part.name: part for part in parts_of(model)}
         pairs = matched(robot, {name: (part.codec.kind,) for name, part in parts.items()}, joints, self.library)
-        places = {name: Place(parts[pairs[name]].q, parts[pairs[name]].v, parts[pairs[name]].codec) for name in pairs}
+        places = {
+            name: CoordinatePlace(parts[pairs[name]].q, parts[pairs[name]].v, parts[pairs[name]].codec)
+            for name in pairs
+        }
         super().__init__(robot, model.nq, places)
         self.model = model
         numbers = Frames(model).numbers

@@ -19,7 +19,7 @@ from kinetree.model.joints import KINDS
 from kinetree.model.joints.plain import plain
 from kinetree.model.loop_parts import rates_of
 from kinetree.model.model import Model
-from kinetree.model.parts import Parts
+from kinetree.model.parts import NamedSpecs
 from kinetree.model.physical import inertial_numbers
 from kinetree.model.specs import WORLD_NAME, BodySpec, FrameSpec, JointSpec, constant, made, matrix_of_pose, unlimited
 
@@ -42,7 +42,7 @@ class Builder(Constraining):
         self.name = name
         self.gravity = finite(gravity, 3, "gravity", each=True)
         self.strict = strict
-        self._parts = Parts()
+        self._parts = NamedSpecs()
 
     def add_body(
         self,

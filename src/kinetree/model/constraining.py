@@ -13,7 +13,7 @@ from kinetree.model.aggregation import Constraint
 from kinetree.model.builder_arguments import Z, coupling_of, direction, finite
 from kinetree.model.coupling import Coupling
 from kinetree.model.loop import Loop
-from kinetree.model.parts import Parts
+from kinetree.model.parts import NamedSpecs
 from kinetree.model.specs import WORLD_NAME, matrix_of_pose
 from kinetree.spatial.fixed import product
 
@@ -160,7 +160,7 @@ class Constraining:
         self._couplings.append(coupling)
         return self
 
-    def _constraints(self, parts: Parts) -> list[Constraint]:
+    def _constraints(self, parts: NamedSpecs) -> list[Constraint]:
         """All couplings and loops, between joints and bodies that exist."""
         return [
             *(_resolved(coupling, parts) for coupling in self._couplings),
@@ -168,13 +168,13 @@ class Constraining:
         ]
 
 
-def _resolved(coupling: Coupling, parts: Parts) -> Coupling:
+def _resolved(coupling: Coupling, parts: NamedSpecs) -> Coupling:
     """A coupling that names joints by their own names."""
     names = tuple(parts.joint(name, f"the coupling {coupling}").name for name in coupling.joints)
     return replace(coupling, joints=names)
 
 
-def _placed(loop: Loop, parts: Parts) -> Loop:
+def _placed(loop: Loop, parts: NamedSpecs) -> Loop:
     """A loop between bodies, from one between frames."""
     ends = []
     for name in loop.bodies:

@@ -7,7 +7,7 @@ from kinetree.model.specs import WORLD_NAME, BodySpec, FrameSpec, JointSpec
 from kinetree.recursion.topology import depth_first
 
 
-class Parts:
+class NamedSpecs:
     """Parts with unique names, in any order.
 
     Attributes:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kinetree.engines.elementary import SineCosine
 from kinetree.engines.formats import Format
-from kinetree.engines.ir import Access, Block, Follow, For, Op, Segment, Store, Switch
+from kinetree.engines.ir import Access, CodeBlock, Follow, For, Op, Segment, Store, Switch
 
 #: Scalar operations.
 _TEXT = {
@@ -54,7 +54,7 @@ class FunctionPrinter:
         self.count += 1
         return f"{stem}{self.count}"
 
-    def block(self, block: Block) -> None:
+    def block(self, block: CodeBlock) -> None:
         """Write the items of a block."""
         pairs: dict[Op, tuple[str, str]] = {}
         for item in block.items:
@@ -126,7 +126,7 @@ class FunctionPrinter:
             self.do(f"/* {loop.note} */")
         self.inside(backwards if loop.backwards else forwards, loop.index, i, loop.body)
 
-    def inside(self, head: str, index: Op, name: str, body: Block) -> None:
+    def inside(self, head: str, index: Op, name: str, body: CodeBlock) -> None:
         """Write the body of a loop."""
         self.names[index] = name
         self.do(f"{head} {{")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kinetree.engines.carried import NOTHING, RELATIVES, LoopCarried, SiblingFlags, record_of, term
 from kinetree.engines.formats import FLOAT64, Format
-from kinetree.engines.ir import Access, Block, For, Item, Op, Store, Switch
+from kinetree.engines.ir import Access, CodeBlock, For, Item, Op, Store, Switch
 from kinetree.engines.llvm.memory import Scope
 from kinetree.engines.llvm.printer import Emitter
 from kinetree.engines.lowered import Lowered
@@ -104,7 +104,7 @@ class Passes:
         for offset, name in self.values.items():
             f.carry(name, values[offset])
 
-    def body(self, block: Block, scope: Scope) -> Given:
+    def body(self, block: CodeBlock, scope: Scope) -> Given:
         """Print one of the loop's bodies."""
         self.cells = {item.attr: item for item in block.items if isinstance(item, Op) and item.code == "cell"}
         stores = {offset: store for item in block.items for offset, store in self.given(item).items()}
@@ -119,7 +119,7 @@ class Passes:
             return self.kept(stores, scope) if self.carried.taken else self.spent(stores, sums, scope)
         return self.all_given(stores, scope)
 
-    def op(self, op: Op, block: Block, scope: Scope) -> None:
+    def op(self, op: Op, block: CodeBlock, scope: Scope) -> None:
         """Print an operation of a body; what can be taken from the pass before is found when it is first needed."""
         if op.code == "load" and self.is_of(op.attr, self.taken):
             if id(op) not in scope.names:
@@ -127,7 +127,7 @@ class Passes:
         else:
             scope.names[id(op)] = self.emitter.op(op, scope)
 
-    def take(self, block: Block, scope: Scope) -> None:
+    def take(self, block: CodeBlock, scope: Scope) -> None:
         """Find all that a body takes: from the pass before, or else from memory."""
         f, element = self.f, self.emitter.element
         ops = [item for item in block.items if isinstance(item, Op) and item.code == "load"]

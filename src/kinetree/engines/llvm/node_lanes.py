@@ -11,7 +11,7 @@ from typing import Any
 
 from kinetree.engines.formats import FLOAT64, Format
 from kinetree.engines.groups import LANES
-from kinetree.engines.ir import Access, Block, For, Item, Op, Store, needed
+from kinetree.engines.ir import Access, CodeBlock, For, Item, Op, Store, needed
 from kinetree.engines.lane_tables import PARENT_LANE, ROUND_WORDS, column_places, head_names
 from kinetree.engines.llvm.carrying import Given, Passes
 from kinetree.engines.llvm.memory import Scope
@@ -185,7 +185,7 @@ class _Passes(Passes):
         super().__init__(emitter, loop)
         self.lanes, self.aligned = emitter, f"align {emitter.bytes * LANES}"
 
-    def body(self, block: Block, scope: Scope) -> Given:
+    def body(self, block: CodeBlock, scope: Scope) -> Given:
         emitter, body = self.emitter, self.lanes.sweeps.bodies[block]
         self.cells = {item.attr: item for item in block.items if isinstance(item, Op) and item.code == "cell"}
         row = self.lanes.row(body.row, scope)

@@ -17,7 +17,7 @@ from typing import Any
 
 from kinetree.engines.angles import COUNT, KEPT, POSITIONS
 from kinetree.engines.formats import Format
-from kinetree.engines.ir import INTEGERS, Block, Follow, For, Item, Op, Segment, Store, Switch, needed, walk
+from kinetree.engines.ir import INTEGERS, CodeBlock, Follow, For, Item, Op, Segment, Store, Switch, needed, walk
 from kinetree.engines.llvm.memory import Lanes, Memory, Scope, Written, counting
 from kinetree.engines.llvm.sincos import sincos_text
 from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
@@ -80,7 +80,7 @@ class Emitter(Memory):
 
     # Items
 
-    def block(self, block: Block, scope: Scope) -> None:
+    def block(self, block: CodeBlock, scope: Scope) -> None:
         top = block is self.lowered.program.top
         for item in block.items:
             if top and self.is_apart(item):
@@ -114,7 +114,7 @@ class Emitter(Memory):
 
     def apart(self, item: Item, scope: Scope) -> None:
         """An item of the outermost block as a module of its own, and a call."""
-        block = Block(self.lowered.program, None)
+        block = CodeBlock(self.lowered.program, None)
         block.items.append(item)
         passed = _taken_from_outside(block)
         types = ["i64" if op.code in INTEGERS else self.element for op in passed]
@@ -255,7 +255,7 @@ class Emitter(Memory):
         self.block(loop.body, scope)
 
 
-def _taken_from_outside(block: Block) -> list[Op]:
+def _taken_from_outside(block: CodeBlock) -> list[Op]:
     """The ops that a block uses but does not define, in order of use, apart from numbers."""
     inside: set[Op] = set()
     used: dict[Op, None] = {}
@@ -269,7 +269,7 @@ def _taken_from_outside(block: Block) -> list[Op]:
     return [op for op in used if op not in inside and op.code not in ("const", "int")]
 
 
-def _length(block: Block) -> int:
+def _length(block: CodeBlock) -> int:
     """The number of items in a block and in those nested in it."""
     nested = [inner for item in block.items if not isinstance(item, (Op, Store)) for inner in item.blocks]
     return len(block.items) + sum(map(_length, nested))

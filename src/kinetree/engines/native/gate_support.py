@@ -42,7 +42,7 @@ class _Slot(ctypes.Structure):
     _fields_ = (("slot", ctypes.c_int), ("pfunc", ctypes.c_void_p))
 
 
-class _Member(ctypes.Structure):
+class _TypeMember(ctypes.Structure):
     """PyMemberDef."""
 
     _fields_ = (
@@ -56,7 +56,9 @@ class _Member(ctypes.Structure):
 
 def make_base() -> type:
     """A type with space for a gate's three pointers, the first of which is its vectorcall function."""
-    members = (_Member * 2)(_Member(b"__vectorcalloffset__", 19, layout.VECTORCALL, 1, None))  # a read-only Py_ssize_t
+    members = (_TypeMember * 2)(
+        _TypeMember(b"__vectorcalloffset__", 19, layout.VECTORCALL, 1, None)
+    )  # a read-only Py_ssize_t
     call = ctypes.cast(ctypes.pythonapi.PyVectorcall_Call, ctypes.c_void_p)
     slots = (_Slot * 3)(_Slot(50, call), _Slot(72, ctypes.addressof(members)))  # Py_tp_call, Py_tp_members
     # Python copies all of this except the names, which are constants of this function
