@@ -10,7 +10,7 @@ A program is a tree of blocks. A block is a list of items, executed in order. A 
               select           four arguments a, b, x, y: x if a < b, else y
               fma              a·b + c, rounded once (only after `simplify.fuse`)
     Store   writes a scalar to a place
-    Loop    runs a block for each row of a table or index of a range. A loop over nodes has one block per variant,
+    TreeLoop   runs a block for each row of a table or index of a range. A loop over nodes has one block per variant,
             which is the node's kind and its parent's port
 
 An op may be used after its definition in its own block and in the blocks nested in it. A place is a field of a node, a
@@ -30,8 +30,8 @@ one of the node's own. A role with several `classes` (a parent of unknown kind) 
               iadd imul imax   two arguments
     Store   writes a scalar to an `Access`
     For, Follow, Switch   loops over contiguous numbers and along a table; a choice of one of several blocks
-    Part    a block of straight-line code that runs once. It uses no op of other parts, so printers can make it a
-            function, whose size they can handle
+    Segment   a block of straight-line code that runs once. It uses no op of other segments, so printers can make it
+            a function, whose size they can handle
 
 `kinetree.engines.machine` defines their meaning.
 """
