@@ -149,7 +149,7 @@ def inward_entry_read_before_it_is_set(tree: Any, q: Any, v: Any, tau: Any) -> N
             k.x = F[k, c].data
 
 
-@breaks("an entry of tree.inward is read at k after it was set at another node")
+@breaks("an entry of tree.inward is read or set at k after it was set at another node")
 def inward_entry_read_after_it_was_set_at_the_parent(tree: Any, q: Any, v: Any, tau: Any) -> None:
     F = tree.inward("v")
     for k, parent in tree.gather():
@@ -158,7 +158,7 @@ def inward_entry_read_after_it_was_set_at_the_parent(tree: Any, q: Any, v: Any, 
             tau[k] = k.H.T @ F[k, c]
 
 
-@breaks("an entry of tree.inward is read at k after it was set at another node")
+@breaks("an entry of tree.inward is read or set at k after it was set at another node")
 def inward_entries_read_by_a_second_loop(tree: Any, q: Any, v: Any, tau: Any) -> None:
     F = tree.inward("v")
     for k, parent in tree.gather():
@@ -170,7 +170,7 @@ def inward_entries_read_by_a_second_loop(tree: Any, q: Any, v: Any, tau: Any) ->
             F[parent, c] = F[k, c]
 
 
-@breaks("an entry of tree.inward is read at k after it was set at another node")
+@breaks("an entry of tree.inward is read or set at k after it was set at another node")
 def other_inward_entries_read_in_an_inner_loop(tree: Any, q: Any, v: Any, tau: Any) -> None:
     F = tree.inward("v")
     for k, parent in tree.gather():
@@ -180,6 +180,17 @@ def other_inward_entries_read_in_an_inner_loop(tree: Any, q: Any, v: Any, tau: A
             F[parent, c] = F[k, c]
             for earlier in tree.descendants(k):
                 tau[k] = k.H.T @ F[k, earlier]
+
+
+@breaks("an entry of tree.inward is read or set at k after it was set at another node")
+def inward_entry_set_back(tree: Any, q: Any, v: Any, tau: Any) -> None:
+    F = tree.inward("v")
+    for k, parent in tree.gather():
+        for c in k.columns():
+            F[parent, c] = Force.zero()
+            F[k, c] = Force.zero()
+        for c in tree.descendants(k):
+            F[parent, c] = F[k, c]
 
 
 @breaks("an entry of tree.inward is read at a loop's own node k, not at parent")

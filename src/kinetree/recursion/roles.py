@@ -387,8 +387,8 @@ class FrameRole:
 
 #: Message for reading an entry of `tree.inward` too late.
 MOVED_ON = (
-    "an entry of tree.inward is read at k after it was set at another node: read it before it is set at the parent, "
-    "and keep what later lines need in a field or another array"
+    "an entry of tree.inward is read or set at k after it was set at another node: read it before it is set at the "
+    "parent, and keep what later lines need in a field or another array"
 )
 
 
