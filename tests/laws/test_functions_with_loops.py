@@ -134,7 +134,8 @@ def test_friction_and_stops() -> None:
     held = kt.simulation.Simulator(of, dt=1e-3, friction=np.full(of.nv, 200.0))
     _, v, _ = held.step(q, np.zeros(of.nv))
     assert np.abs(v).max() < 1e-9
-    stopped = kt.simulation.Simulator(of, dt=1e-3, limits=True)
+    with pytest.warns(kt.errors.ModelWarning, match="does not stop coupled joints"):
+        stopped = kt.simulation.Simulator(of, dt=1e-3, limits=True)
     v, push = np.zeros(of.nv), np.array([0.0, 0.0, 0.0, 0.0, 100.0])
     for _ in range(60):
         q, v, _ = stopped.step(q, v, push)

@@ -10,7 +10,7 @@ import pytest
 
 import kinetree as kt
 from kinetree import simulation
-from kinetree.errors import InputError
+from kinetree.errors import InputError, ModelWarning
 from tests.laws.cases import model
 from tests.tolerance import assert_close, bound, condition
 
@@ -41,6 +41,20 @@ def test_a_block_sticks_slides_and_comes_to_rest(method: str) -> None:
     _, _, info = world.step([0.1], [0.0], [2.9])
     assert info.joint_forces[0] == pytest.approx(-2.9, rel=1e-12)
     assert info.contact_forces.shape == (0, 3)
+
+
+def test_stops_without_limits_are_told() -> None:
+    """A robot that nothing would stop is refused; a coupled joint, whose limit would be ignored, is named."""
+    with pytest.raises(InputError, match="stops nothing: no joint of 'chain'.*with_limits"):
+        simulation.Simulator(kt.zoo.chain(3), limits=True)
+    builder, limits = kt.Builder("fingers"), kt.Limits(lower=-0.5, upper=0.5)
+    solid = {"mass": 1.0, "inertia": np.eye(3), "limits": limits}
+    builder.add_body("finger", **solid).add_body("tip", parent="finger", **solid)
+    simulation.Simulator(builder.build(), limits=True)  # no warning
+    coupled = builder.couple("tip", to="finger", ratio=0.5).build()
+    with pytest.warns(ModelWarning, match="does not stop coupled joints of 'fingers': 'tip_joint'") as caught:
+        simulation.Simulator(coupled, limits=True)
+    assert caught[0].filename == __file__
 
 
 def test_a_joint_stops_at_its_limit_without_bouncing() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+import warnings
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -11,6 +13,7 @@ import pytest
 
 import kinetree as kt
 from kinetree import simulation
+from kinetree.errors import ConvergenceWarning
 from tests.laws.cases import model
 from tests.tolerance import assert_close, bound, condition
 
@@ -171,7 +174,8 @@ def test_a_rollout_is_a_loop_of_steps_and_batches_change_no_bit(method: str) -> 
     rng = np.random.default_rng(2)
     q, v = robot.random_configuration(rng, (4,)), rng.normal(size=(4, robot.nv))
     taus = rng.normal(size=(4, 5, robot.nv))
-    world = simulation.Simulator(robot, method=method, damping=1.0)
+    damping = 1.0 if method in ("midpoint", "semi_implicit_euler") else 1e-3  # implicit there
+    world = simulation.Simulator(robot, method=method, damping=damping)
     path = world.rollout(q, v, taus)
     assert path.q.shape == (4, 6, robot.nq)
     np.testing.assert_allclose(path.time, 1e-3 * np.arange(6), rtol=1e-12)
@@ -255,6 +259,33 @@ def _idle(*_: Any, **__: Any) -> Any:
 def test_rollouts_refuse(call: Any, message: str) -> None:
     with pytest.raises(kt.errors.InputError, match=message):
         call(simulation.Simulator(kt.zoo.double_pendulum()))
+
+
+@pytest.mark.parametrize("dt", [1e10, 1e100, 1e300])
+@pytest.mark.parametrize("method", ["midpoint", "semi_implicit_euler", "rk4", "implicit_midpoint"])
+def test_numbers_that_overflow_are_told(method: str, dt: float) -> None:
+    """Once, with the time step; not for samples that are no numbers from the start."""
+    robot = kt.zoo.double_pendulum()
+    world, q, v = simulation.Simulator(robot, dt=dt, method=method), np.full(2, 0.3), np.ones(2)
+    told = pytest.warns(ConvergenceWarning, match=f"rollout: the motion .* time step below {re.escape(f'{dt:g}')} s")
+    with told as caught:
+        world.rollout(q, v, steps=8)
+    assert len(caught) == 1
+    with pytest.warns(ConvergenceWarning, match="run: the motion"):
+        world.run(q, _idle, v=v, seconds=8 * dt)
+    with pytest.warns(ConvergenceWarning, match="in 1 of 2 samples"):
+        world.rollout(np.stack([q, q * np.nan]), v, steps=8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        world.rollout(q * np.nan, v, steps=8)
+        world.rollout(q, v, np.full((8, 2), np.nan))
+
+
+def test_a_first_step_that_overflows_is_told() -> None:
+    for method in ("midpoint", "semi_implicit_euler"):  # velocities and angles, angles alone
+        world = simulation.Simulator(kt.zoo.double_pendulum(), dt=1e300, method=method)
+        with pytest.warns(ConvergenceWarning, match="step: the motion"):
+            world.step(np.full(2, 0.3), np.ones(2))
 
 
 def test_a_sample_with_nan_stays_alone() -> None:

@@ -185,8 +185,7 @@ def _sizes(M: Array) -> Array:
 
 def _scaled(M: Array, scale: Array) -> Array:
     """M / (s sᵀ), with zeros where that is no number."""
-    inverse = 1.0 / np.where(scale > 0.0, scale, np.inf)
-    scaled = M * inverse[..., :, None] * inverse[..., None, :]
+    scaled = M / scale[..., :, None] / scale[..., None, :]
     return np.where(np.isfinite(scaled), scaled, 0.0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from kinetree.engines.kernel_function import KernelFunction, compiled
 from kinetree.engines.native.compiled import Compiled
 from kinetree.engines.native.kernels import bind
 from kinetree.engines.native.sequence import Place, Sequence
+from kinetree.errors import InputError, ModelWarning
 from kinetree.kernels.joint_rows import joint_residual, joint_start, joint_sweep
 from kinetree.kernels.language import Kernel
 from kinetree.model.model import Model
@@ -45,12 +47,30 @@ class JointRows:
         self._robot, self._dt, self._sweeps, self._varied = robot, dt, sweeps, varied
         self.dry, self._origin = dt * friction, robot.neutral()
         self._lower, self._upper = np.full(robot.nv, -np.inf), np.full(robot.nv, np.inf)
-        for joint in robot.joints:
-            if limits and joint.nv == joint.type.nv:  # others have no velocity that could be stopped
-                self._lower[joint.v_slice], self._upper[joint.v_slice] = joint.limits.lower, joint.limits.upper
+        if limits:
+            self._set_stops(robot)
         self.size = 2 * robot.nv
         self.shapes = {"residual": (), "impulses": (self.size,)}
         self._recursions: dict[Algorithm, Compiled] = {}
+
+    def _set_stops(self, robot: Model) -> None:
+        """Take the limits of joints, refuse robots without, and warn of limits that no velocity obeys."""
+        left = []
+        for joint in robot.joints:
+            lower, upper = joint.limits.lower, joint.limits.upper
+            if joint.nv == joint.type.nv:
+                self._lower[joint.v_slice], self._upper[joint.v_slice] = lower, upper
+            elif np.isfinite([lower, upper]).any():
+                left.append(joint.name)
+        if not np.isfinite([self._lower, self._upper]).any():
+            raise InputError(
+                f"Simulator(limits=True) stops nothing: no joint of {robot.name!r} with a velocity of its own has a "
+                "position limit; add limits with robot.with_limits, or leave limits out"
+            )
+        if left:
+            names = ", ".join(map(repr, left))
+            text = f"Simulator(limits=True) does not stop coupled joints of {robot.name!r}: {names}"
+            warnings.warn(text, ModelWarning, stacklevel=4)
 
     def recursion(self, algorithm: Algorithm) -> Compiled:
         """A compiled recursion of the robot."""

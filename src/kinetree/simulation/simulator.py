@@ -69,7 +69,11 @@ class Simulator:
 
     Raises:
         UnknownNameError: No such method or frame.
-        InputError: Constraints without `at`, a time step that is not positive, negative damping or stiffness.
+        InputError: Constraints without `at`, a time step that is not positive, negative damping or stiffness, stops of
+            a robot whose joints have no position limits.
+
+    Warns:
+        ModelWarning: Some joints with position limits have no stops.
     """
 
     def __init__(
@@ -168,15 +172,15 @@ class Simulator:
             start: The step before, whose contact impulses the solver starts from; by default it starts from none.
 
         Warns:
-            ConvergenceWarning: The laws of contact do not hold in some samples, see `StepInfo.converged`.
+            ConvergenceWarning: The laws of contact do not hold in some samples, see `StepInfo.converged`, or numbers
+                overflow; of steps of a robot that nothing touches, only the first tells.
         """
         tau = self._zero if tau is None else tau
         if f_ext is None and self._free is not None:
             after, rate, acceleration = self._free(q, v, tau)
             return after, rate, self._info(acceleration, None)
         stepped = self._stepped(q, v, tau, f_ext, start)
-        if self._contacts is not None:
-            self._report("step", stepped[2].residual, q, v, tau)
+        self._report("step", stepped[:2], stepped[2].residual, q, v, tau)
         return stepped
 
     def _stepped(
@@ -200,23 +204,27 @@ class Simulator:
         with standard_arithmetic():
             return self._step(q, v, tau, f_ext, self._start(start))
 
-    def _report(self, function: str, residual: Array, *given: Any) -> None:
-        """Warn of samples that did not converge.
+    def _report(self, function: str, end: tuple[Array, Array], residual: Array, *given: Any) -> None:
+        """Warn of samples that did not converge, or whose motion left the range of numbers.
 
         Args:
             function: The function that the user called.
+            end: The state at the end, (…, nq) and (…, nv).
             residual: (…).
             given: States and forces, (…, n); samples that are not finite from the start are not reported.
         """
-        solved = residual <= CONVERGED
+        solved = functools.reduce(np.logical_and, [np.isfinite(x).all(axis=-1) for x in end], residual <= CONVERGED)
         if solved.all():
             return
         finite = [np.isfinite(np.asarray(x, dtype=np.float64)).all(axis=-1) for x in given]
         poor = ~solved & functools.reduce(np.logical_and, finite)
         if poor.any():
+            what, worst = "contacts", float(np.max(residual[poor])) if residual.ndim else float(residual)
             fix = f"See `converged`; more sweeps than {self._options['sweeps']} help most, see docs/simulation.md"
-            worst = float(np.max(residual[poor])) if residual.ndim else float(residual)
-            warning = ConvergenceWarning(f"{function}: contacts", int(poor.sum()), residual.size, worst, CONVERGED, fix)
+            if worst <= CONVERGED:
+                what, worst = "the motion", np.nan
+                fix = f"Numbers overflow: choose a time step below {self.dt:g} s, or check forces and velocities"
+            warning = ConvergenceWarning(f"{function}: {what}", int(poor.sum()), solved.size, worst, CONVERGED, fix)
             warnings.warn(warning, stacklevel=3)
 
     def _touched(self, velocity: Array, results: list[Array]) -> Impulses | None:
@@ -317,7 +325,8 @@ class Simulator:
             InputError: Shapes that do not fit, or a number of steps that `every` does not divide.
 
         Warns:
-            ConvergenceWarning: The laws of contact did not hold in some step of some samples, see `Rollout.converged`.
+            ConvergenceWarning: The laws of contact did not hold in some step of some samples, see `Rollout.converged`,
+                or numbers overflowed.
         """
         nv = self.robot.nv
         _require_count("every", every, 1)
@@ -367,9 +376,9 @@ class Simulator:
             for whole, found in zip((qs, vs, residuals), part, strict=True):
                 whole[doubtful] = found
         time[:] = self.dt * every * np.arange(records + 1)
-        if self._contacts is not None:
-            worst = residuals.max(axis=-1)
-            self._report("rollout", worst, qs[..., 0, :], vs[..., 0, :], taus.sum(axis=-2) if series else taus)
+        pushes = taus.sum(axis=-2) if series else taus
+        end = qs[..., -1, :], vs[..., -1, :]
+        self._report("rollout", end, residuals.max(axis=-1), qs[..., 0, :], vs[..., 0, :], pushes)
         return Rollout(time, qs, vs, residuals)
 
     def _fill_by_steps(self, q: Array, v: Array, tau: Array, series: bool, every: int, *results: Array) -> None:
@@ -406,12 +415,12 @@ class Simulator:
             watch: Called after each command with the time, q, v and the command.
 
         Warns:
-            ConvergenceWarning: The laws of contact did not hold in some step of some samples, see `Film.residual`.
+            ConvergenceWarning: The laws of contact did not hold in some step of some samples, see `Film.residual`, or
+                numbers overflowed.
         """
         q, v, _ = self._state("run", q, self._zero if v is None else v, self._zero)
         film = run(self._stepped, self.dt, q, v, controller, targets or {}, seconds, servo, watch, self._warm)
-        if self._contacts is not None:
-            self._report("run", film.residual.max(axis=-1), q, v)
+        self._report("run", (film.q[..., -1, :], film.v[..., -1, :]), film.residual.max(axis=-1), q, v)
         return film
 
 
