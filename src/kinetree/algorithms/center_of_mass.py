@@ -19,7 +19,6 @@ import numpy as np
 from kinetree.algorithms import composite_inertia
 from kinetree.recursion.algorithm import algorithm
 from kinetree.recursion.tree import Indexed, Tree
-from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
@@ -153,28 +152,3 @@ def _momentum(motion: Any, R: Any, C: Any, offset: Array, about: Array) -> Force
     turning = C.T @ (R @ motion)
     angular = turning.angular + cross(offset, turning.linear) + cross(about[:3], moved)
     return Force.of(angular, turning.linear + moved * about[3])
-
-
-def column_momenta(tree: Tree, F: Indexed) -> Any:
-    """Fill F with the linear momentum per unit velocity of each degree of freedom, after bodies are placed.
-
-    Returns:
-        The total mass.
-    """
-    tree.world.R = RigidInertia.zero()
-
-    for k, _ in tree.scatter():
-        k.R = k.C.congruence(k.M)
-
-    for k, parent in tree.gather():
-        _put_momenta(k, F)
-        parent.R += k.R
-
-    return tree.world.R.mass
-
-
-def _put_momenta(k: Any, F: Indexed) -> None:
-    """R S for a node's own degrees of freedom, with the composite inertia R."""
-    momenta = k.S.map(lambda s: k.R @ s)
-    for c in k.columns():
-        F[c] = c.of(momenta)

@@ -55,16 +55,6 @@ class Columns(Linear):
         matrix: Array = self.data.reshape(self.count, 6).T
         return matrix
 
-    def without(self, vectors: Array, taken: Array) -> Array:
-        """What a hinge leaves of vectors: (1 − G Hᵀ) F of forces, asked of G; (1 − H Gᵀ) V of motions, asked of H.
-
-        Args:
-            vectors: One, (6,), or several, (6, m).
-            taken: What the hinge takes, Hᵀ F or Gᵀ V, (n,) or (n, m).
-        """
-        left: Array = vectors - self.matrix() @ taken
-        return left
-
     def _components(self, vector: Motion | Force) -> Array:
         components: Array = self.matrix().T @ vector.data
         return components
@@ -79,8 +69,8 @@ class ForceColumns(Columns):
         return Force(self.matrix() @ x)
 
     def past(self, force: Force, projected: Array) -> Force:
-        """(1 − G Hᵀ) F: what of a force gets past the joint, given Hᵀ F. Nothing gets past a free joint."""
-        return Force(self.without(force.data, projected))
+        """(1 − G Hᵀ) F: what of a force gets past the joint, given Hᵀ F."""
+        return force - self @ projected
 
     def column(self, index: int) -> Force:
         return Force(self.data[6 * index : 6 * index + 6])
@@ -174,16 +164,7 @@ class MotionColumns(Columns):
         return RiccatiStep(D, ForceColumns(G.T.reshape(-1), self.count), _subtract(dense, U, G))
 
 
-class _Free(Columns):
-    """Six columns of which none is left out."""
-
-    __slots__ = ()
-
-    def without(self, vectors: Array, _taken: Array) -> Array:
-        return np.zeros(vectors.shape, dtype=vectors.dtype)
-
-
-class FreeMotions(_Free, MotionColumns):
+class FreeMotions(MotionColumns):
     """All motions of a rigid body, without armature, seen from another frame: the six columns of a transform.
 
     So the hinge is known without P: G = H⁻ᵀ, and no force or inertia gets past it.
@@ -199,10 +180,14 @@ class FreeMotions(_Free, MotionColumns):
         return RiccatiStep(D, FreeForces(G.T.reshape(-1), 6), ArticulatedInertia.zero())
 
 
-class FreeForces(_Free, ForceColumns):
+class FreeForces(ForceColumns):
     """G of `FreeMotions`."""
 
     __slots__ = ()
+
+    def past(self, force: Force, _projected: Array) -> Force:
+        """Nothing: (1 − G Hᵀ) is zero."""
+        return Force(np.zeros(6, dtype=force.data.dtype))
 
 
 @cache
