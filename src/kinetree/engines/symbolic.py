@@ -21,8 +21,8 @@ from kinetree.recursion.variants import WORLD_CLASS
 from kinetree.spatial.value import Array
 
 
-class Recording(Protocol):
-    """The part of `engines.recorder.Recording` that symbols need."""
+class SymbolRecorder(Protocol):
+    """The part of `engines.recorder.SymbolRecorder` that symbols need."""
 
     program: Program
     types: dict[tuple[str, str], tuple[Any, ...]]
@@ -45,7 +45,7 @@ class Recording(Protocol):
 class SymbolicCell:
     """A symbolic node: accessing its fields records loads and stores."""
 
-    def __init__(self, tree: Recording, role: Role, kind: Any, parameters: Array) -> None:
+    def __init__(self, tree: SymbolRecorder, role: Role, kind: Any, parameters: Array) -> None:
         self.tree, self.role, self.kind, self.parameters = tree, role, kind, parameters
         self.handle = role
         self.block = tree.program.current
@@ -93,7 +93,7 @@ class SymbolicArgument(Entries):
     """An input or output: accessing its entries records loads and stores."""
 
     def __init__(
-        self, tree: Recording, argument: Argument, place: Callable[..., Place], readable: bool, writable: bool
+        self, tree: SymbolRecorder, argument: Argument, place: Callable[..., Place], readable: bool, writable: bool
     ) -> None:
         super().__init__(argument, readable, writable)
         self.tree, self.place = tree, place
@@ -118,7 +118,7 @@ def object_array(items: list[Any]) -> Array:
 class SymbolicArray:
     """An array of the tree."""
 
-    def __init__(self, tree: Recording, number: int, over: tuple[str, ...]) -> None:
+    def __init__(self, tree: SymbolRecorder, number: int, over: tuple[str, ...]) -> None:
         self.tree, self.number, self.over = tree, number, over
         self.description: tuple[Any, ...] | None = None
 
@@ -174,7 +174,7 @@ class SymbolicInward:
     loop may be the same one. A node's own columns start there, and none of its loops over other columns visits them.
     """
 
-    def __init__(self, tree: Recording, array: SymbolicArray | NodeArray, over: str) -> None:
+    def __init__(self, tree: SymbolRecorder, array: SymbolicArray | NodeArray, over: str) -> None:
         self.tree, self.array, self.over = tree, array, over
 
     def __getitem__(self, keys: Any) -> Any:
