@@ -22,7 +22,7 @@ from kinetree.spatial.value import Array
 
 
 class SymbolRecorder(Protocol):
-    """The part of `engines.recorder.SymbolRecorder` that symbols need."""
+    """The part of `engines.recorder.Recorder` that symbols need."""
 
     program: Program
     types: dict[tuple[str, str], tuple[Any, ...]]
