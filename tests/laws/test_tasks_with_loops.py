@@ -229,6 +229,25 @@ def test_methods_for_any_node(name: str, method: str) -> None:
     assert_close(found, J @ np.linalg.solve(M, np.swapaxes(J, 1, 2)), tolerance, float(np.abs(expected).max()))
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_nodes_with_more_than_six_degrees_of_freedom(method: str) -> None:
+    """A beam with eight modes between two bodies."""
+    builder = kt.Builder("rod").add_body("hub", mass=1.0, inertia=0.1 * np.eye(3), axis=(0, 1, 0))
+    builder.add_flexible("rod", kt.Beam(length=1.0, EI=50.0, rhoA=0.8, modes=4, planes="yz"), parent="hub")
+    builder.add_body("tool", parent="rod/tip", mass=0.3, inertia=0.01 * np.eye(3), com=(0.1, 0.02, 0), axis=(0, 1, 0))
+    of = builder.build()
+    assert max(kind.nv for kind in of.mechanism.kinds) == 8
+    made = of.tasks([kt.Task("tool", (2, 3, 4)), kt.RelativeTask("hub", "tool", (4, 5))], method=method)
+    q = of.random_configuration(1)
+    J, M = made.jacobian(q), of.mass_matrix(q)
+    tolerance = bound(of.nv, condition(M))
+    for engine in ("native", "reference") if method == "pv_osim" else ("reference",):
+        of_engine = made.engine(engine)
+        found, response = of_engine.inverse_inertia(q), of_engine.core.recursions.response(q)
+        assert_close(found, J @ np.linalg.solve(M, J.T), tolerance, float(np.abs(found).max()))
+        assert_close(response, np.linalg.solve(M, J.T), tolerance, float(np.abs(response).max()))
+
+
 @pytest.mark.parametrize("method", [method for method in ALGORITHMS if method not in METHODS])
 def test_methods_for_rigid_bodies_only(method: str) -> None:
     with pytest.raises(kt.errors.UnsupportedError, match=f"method '{method}' is for trees of rigid bodies"):

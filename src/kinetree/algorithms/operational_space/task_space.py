@@ -11,6 +11,7 @@ A row of a relative task is a force between two bodies: χ on the far one, −χ
 ordinary rows until the result is written, where corresponding rows are added. Frames sit on rigid bodies or on outlets
 of other nodes, so rows start as forces of six components.
 
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 [W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
       operational-space inertia matrix", ICRA 2012.
 """
