@@ -10,13 +10,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
-from kinetree.algorithms.operational_space.choice import (
-    CANDIDATES,
-    choose,
-    fewest_operations,
-    prefers_common_frame,
-    saved_by_accumulation,
-)
+from kinetree.algorithms.operational_space.choice import CANDIDATES, choose, saved_by_accumulation, view_of
 from kinetree.engines.count import PASSES, count, count_passes
 from kinetree.recursion.algorithm import Algorithm
 from kinetree.recursion.common_frame import in_common_frame
@@ -97,15 +91,14 @@ def test_passes_sum_up(method: str) -> None:
 
 
 @pytest.mark.parametrize(("length", "tips"), [(2, 2), (2, 6), (12, 2), (12, 6), (40, 4), (40, 16)])
-def test_the_choice_has_the_fewest_operations(length: int, tips: int) -> None:
+def test_the_choice_has_few_operations(length: int, tips: int) -> None:
+    """Where `pv_osim_r` saves little, `pv_osim` is as fast; `sparse_factorization` is slower on shallow trees."""
     robot, frames = chain(length, tips)
     sites = tuple(robot.site(name) for name in frames)
-    counts = totals(robot, frames)
-    chosen = fewest_operations(robot.mechanism, sites)
-    assert counts[chosen] == min(counts[m] for m in CANDIDATES)
-    # that one is ahead on shallow trees, but slower there
-    others = [counts[m] for m in ALGORITHMS if m != "sparse_factorization"]
-    assert counts[chosen] <= 1.004 * min(others)
+    for view in (own, common):
+        counts = totals(robot, frames, view)
+        others = [counts[m] for m in ALGORITHMS if m != "sparse_factorization"]
+        assert counts[choose(robot.mechanism, sites)] <= 1.15 * min(others)
 
 
 def agreement(robot: kt.Model, sites: tuple[Site, ...]) -> tuple[float, float]:
@@ -134,25 +127,7 @@ def test_the_choice_by_formulas_is_that_by_counts(seed: int) -> None:
 def test_each_candidate_is_chosen_somewhere(method: str, length: int, limbs: tuple[int, ...], rows: int) -> None:
     robot, frames = tree(length, limbs, 2)
     sites = tuple(replace(robot.site(name), rows=tuple(range(rows))) for name in frames)
-    assert fewest_operations(robot.mechanism, sites) == method
-
-
-@pytest.mark.parametrize(
-    ("view", "method", "length", "limbs", "tips"),
-    [
-        ("own", "pv_osim", 1, (4, 4, 4), 1),
-        ("own", "pv_osim", 1, (4, 4), 1),
-        ("common", "pv_osim", 2, (2, 2), 1),
-        ("common", "pv_osim_r", 40, (2, 2), 2),
-    ],
-)
-def test_rows_pass_in_own_coordinates_where_nodes_carry_few(
-    view: str, method: str, length: int, limbs: tuple[int, ...], tips: int
-) -> None:
-    robot, frames = tree(length, limbs, tips)
-    sites = tuple(robot.site(name) for name in frames)
     assert choose(robot.mechanism, sites) == method
-    assert prefers_common_frame(robot.mechanism, sites) == (view == "common")
 
 
 def test_relative_tasks_are_computed_in_the_common_frame() -> None:
@@ -165,8 +140,7 @@ def test_relative_tasks_are_computed_in_the_common_frame() -> None:
 def test_own_coordinates_take_fewer_operations_on_the_papers_humanoid() -> None:
     robot, frames = asimo35(), asimo35_tasks()
     sites = tuple(robot.site(name) for name in frames)
-    assert choose(robot.mechanism, sites) == "pv_osim"
-    assert not prefers_common_frame(robot.mechanism, sites)
+    assert (choose(robot.mechanism, sites), view_of(sites)) == ("pv_osim", "own")
     here, there = (totals(robot, frames, view) for view in (own, common))
     assert here["pv_osim"] == min(here.values()) < min(there.values())
 
@@ -191,6 +165,5 @@ def test_choosing_traces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     sites = tuple(robot.site(f"link{i}") for i in range(20, 60))
     monkeypatch.setattr(Algorithm, "__call__", refuse)
     assert choose(robot.mechanism, sites) in CANDIDATES
-    assert fewest_operations(robot.mechanism, sites) in CANDIDATES
     with pytest.raises(AssertionError, match="is traced"):
         count(inverse_inertia(CANDIDATES[0], "local"), robot.mechanism, sites)

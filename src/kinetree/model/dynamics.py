@@ -309,7 +309,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         """
         if isinstance(function, str) and function in ALGORITHMS:
             sites = [self.site(name) for name in frame_names(function, self.frames if frames is None else frames)]
-            view = view_of(function, self.mechanism, sites)
+            view = view_of(sites, function)
             return count(in_view(inverse_inertia(function, "local"), self.mechanism, view), self.mechanism, sites)
         chosen = self._function(function)
         return chosen.count(frames) if isinstance(chosen, FrameFunction) else chosen.count()

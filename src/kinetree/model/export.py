@@ -137,7 +137,7 @@ def _quantity(
             require_mass(robot.mechanism)
         make, text = TASK_FUNCTIONS[name]
         method = choose(mechanism, frames)
-        recursion = in_view(make(method, "local", parts), mechanism, view_of(method, mechanism, frames))
+        recursion = in_view(make(method, "local", parts), mechanism, view_of(frames, method))
         return _sampled(robot, mechanism, name, recursion, frames, text)
     exportable = (*names, *TASK_FUNCTIONS)
     if name not in exportable:

@@ -12,7 +12,7 @@ import numpy as np
 from kinetree.algorithms.forward_dynamics import forward_dynamics
 from kinetree.algorithms.inverse_dynamics import bias_forces, inverse_dynamics
 from kinetree.algorithms.operational_space import inertia, inverse_inertia, takes_any_node, task_dynamics
-from kinetree.algorithms.operational_space.choice import view_of, view_of_rows
+from kinetree.algorithms.operational_space.choice import view_of
 from kinetree.algorithms.operational_space.control_law import control_law, keeps_factors
 from kinetree.algorithms.operational_space.control_step import control_step
 from kinetree.algorithms.operational_space.differential_step import differential_step
@@ -103,7 +103,7 @@ class Recursions:
     @cached_property
     def _view(self) -> str:
         """The view for Λ⁻¹ and what starts from it."""
-        return view_of(self.method, self.robot.mechanism.at(self.sites), self.sites)
+        return view_of(self.sites, self.method)
 
     @cached_property
     def inverse_inertia(self) -> TaskFunction:
@@ -136,12 +136,12 @@ class Recursions:
     @cached_property
     def response(self) -> TaskFunction:
         """M⁻¹Jᵀ of q, (…, nv, r)."""
-        return self._function("response", response(self.reference, self._parts), True, view_of_rows(self.sites))
+        return self._function("response", response(self.reference, self._parts), True, view_of(self.sites))
 
     @cached_property
     def jacobian_dot_v(self) -> TaskFunction:
         """J̇v of q and v, (…, r)."""
-        return self._function("jacobian_dot_v", task_drift(self.reference, self._parts), view=view_of_rows(self.sites))
+        return self._function("jacobian_dot_v", task_drift(self.reference, self._parts), view=view_of(self.sites))
 
     @cached_property
     def projections(self) -> KernelFunction:
@@ -151,7 +151,7 @@ class Recursions:
     @cached_property
     def acceleration(self) -> TaskFunction:
         """J a + J̇v of q, v and a, (…, r); for `bias`."""
-        return self._function("bias", task_acceleration(self.reference, self._parts), view=view_of_rows(self.sites))
+        return self._function("bias", task_acceleration(self.reference, self._parts), view=view_of(self.sites))
 
     @cached_property
     def forward_dynamics(self) -> Function[..., Array]:
