@@ -24,7 +24,7 @@ def text(run: Any, A: Any, x: Any) -> list[Any]:
     both = run.taken(run.joined(CONSTANT, np.zeros((0, 2)), A), [1, 4])
     force = run(kt.compiled(opposing_force, r=2), CONSTANT, run.taken(x, [2, 0]))
     one = run.taken(x, 1)
-    long = run.joined(x, one, both, 7.0, force)
+    long = [run.joined(x, one), both, 7.0, force]
     return [block, long, run(kt.compiled(total, n=2), force, both), run.taken(run.joined(one), [0])]
 
 

@@ -46,7 +46,6 @@ from kinetree.engines.texts import executed, recorded
 from kinetree.errors import InputError, ModelWarning
 from kinetree.kernels.limits import acceleration_bounds, bounds_check
 from kinetree.kernels.products import total, without_motion
-from kinetree.kernels.solve import least_eigenvalue
 from kinetree.model.model import Model
 from kinetree.operational_space.recursions import Recursions
 from kinetree.recursion.mechanism import Site
@@ -130,7 +129,7 @@ class ControlPipeline:
         self._cases = {"whole": (pull, rows), "goals": (0.0 * pull, rows), "bias": (0.0 * pull, 0.0 * rows)}
         self.free = np.zeros(len(limits.columns), np.int8)
         self.free.setflags(write=False)
-        self._free_key = self.free.tobytes()
+        self._free_key, self._limited = self.free.tobytes(), len(self.free) > 0
         self._joints = {joint.v_start: joint for joint in robot.joints if joint.nv == 1}
         self._functions: dict[tuple[bytes, bool, str, bool], Callable[..., Any]] = {}
         self._rows: dict[tuple[int, ...], LawRows] = {}
@@ -177,15 +176,13 @@ class ControlPipeline:
             if self._escapes(pattern):
                 lacking = run(recursions.dense(without_motion), residual, J, more[-1])
                 a0 = run(compiled(total, n=self._robot.nv), a0, more[-1])
-            force, margin = self._levels.forces(run, A, lacking, own)
+            force, spread = self._levels.forces(run, A, lacking, own)  # the margin itself
             full = run(recursions.with_row_forces, run(recursions.inverse_dynamics, q, v, a0), J, force)
             motion = []  # not by these forces
-        else:
-            margin = run(compiled(least_eigenvalue), spread)
         if moving:
             a = motion[0] if motion else run(self._robot.forward_dynamics, q, v, full)
         numbers = np.arange(len(gains))
-        checks, results = [margin, fault], []
+        checks, results = [spread, fault], []
         if len(pattern):
             along: Any = np.zeros(len(pattern))
             if own:
@@ -209,7 +206,7 @@ class ControlPipeline:
             results += [full, constraint_force]
         results += [] if brief else [a, force]
         results += [residual] if self._escapes(pattern) else []
-        return [tau, run.joined(*checks), *results]
+        return [tau, checks, *results]
 
     def _inputs(self, pattern: Array, near: bool) -> list[Operand]:
         nv, rows = self._robot.nv, self._recursions.rows - self._held
@@ -308,14 +305,15 @@ class ControlPipeline:
             brief: Whether torques are all that is wanted: accelerations and forces are None.
             fixed: Whether just the joints of `active` are held.
         """
-        given = [q, v, wanted.target, wanted.feed] if wanted.push is None else [q, v, *wanted[:2], wanted.push]
-        brief = brief and not len(self.free)
+        given: Sequence[Array] = q, v, wanted.target, wanted.feed
+        if wanted.push is not None:
+            given = *given, wanted.push
+        brief = brief and not self._limited
         if q.ndim == 1:
             pattern, first = self.free, 0
             if active is not None and active.any():
                 pattern, first = np.asarray(active, np.int8), _GIVEN
-            found, pattern = self._settled(given, pattern, _FIXED if fixed else first, case, brief)
-            return self._solved(q, found, found[1].tolist(), pattern, brief)
+            return self._solved(q, *self._settled(given, pattern, _FIXED if fixed else first, case, brief), brief)
         batch = q.shape[:-1]
         count = math.prod(batch)
         given = [
@@ -323,66 +321,72 @@ class ControlPipeline:
             for x, rank in zip(given, _RANKS, strict=False)
         ]
         with standard_arithmetic():
+            patterns = np.zeros((count, len(self.free)), np.int8)
             if active is None or not active.any():
-                found, patterns = self._settled(given, self.free, _FIXED if fixed else 0, case, brief)
-                patterns = np.array(np.broadcast_to(patterns, (count, len(self.free))))
+                found, checks, patterns[:] = self._settled(given, self.free, _FIXED if fixed else 0, case, brief)
             else:
-                patterns = np.array(np.broadcast_to(active, (*batch, active.shape[-1])), np.int8).reshape(count, -1)
-                found = ()
+                patterns[:] = np.broadcast_to(active, (*batch, len(self.free))).reshape(patterns.shape)
+                results: list[Array] = []
                 for pattern, samples in alike(patterns):
-                    first = _GIVEN if pattern.any() else 0
-                    part, patterns[samples] = self._settled(
-                        _some(given, samples), pattern, _FIXED if fixed else first, case, brief
-                    )
-                    found = found or tuple(np.empty((count, *x.shape[1:])) for x in part)
-                    for result, value in zip(found, part, strict=True):
-                        result[samples] = value
-            found = tuple(x.reshape(*batch, *x.shape[1:]) for x in found)
-            checks = list(np.moveaxis(found[1], -1, 0))
+                    round_ = _FIXED if fixed else _GIVEN if pattern.any() else 0
+                    part, _, patterns[samples] = self._settled(_some(given, samples), pattern, round_, case, brief)
+                    results = results or [np.empty((count, *x.shape[1:])) for x in part]
+                    _put(results, samples, part)
+                found, checks = results, list(results[1].T)
+            found = [x.reshape(*batch, *x.shape[1:]) for x in found]
+            checks = [x.reshape(batch) for x in checks]
             return self._solved(q, found, checks, patterns.reshape(*batch, len(self.free)), brief)
 
     def _settled(
-        self, given: list[Array], pattern: Array, round_: int | None, case: str, brief: bool
-    ) -> tuple[Sequence[Array], Array]:
-        """Results of samples that share a pattern at first, and the patterns with which each ends, (l,) or (n, l)."""
-        found = self._attempt(given, pattern, case, brief)
-        if not len(pattern) or round_ is None:
-            return found, pattern
-        excess = found[1][..., 2]
-        if not excess.any():
-            return found, pattern
-        if not excess.ndim:
-            following = _next(pattern, found[2], round_)
-            if (following == pattern).all():
-                return found, pattern
-            following = following if following.any() else self.free
-            return self._settled(given, following, round_ + 1, case, brief)
+        self, given: Sequence[Array], pattern: Array, round_: int | None, case: str, brief: bool
+    ) -> tuple[Sequence[Array], list[Any], Array]:
+        """Results of samples that share a pattern at first, checks, and the patterns with which they end, (…, l)."""
+        found, checks = self._attempt(given, pattern, case, brief)
+        if round_ is None or not self._limited:
+            return found, checks, pattern
+        excess = checks[2]
+        if type(excess) is float:
+            if excess:
+                following = _next(pattern, found[2], round_)
+                if (following != pattern).any():
+                    following = following if following.any() else self.free
+                    return self._settled(given, following, round_ + 1, case, brief)
+            return found, checks, pattern
         wrong = np.flatnonzero(excess)
         patterns = np.tile(pattern, (len(excess), 1))
         patterns[wrong] = _next(pattern, found[2][wrong], round_)
         wrong = wrong[(patterns[wrong] != pattern).any(axis=-1)]
         for following, some in alike(patterns[wrong]):
             samples = wrong[some]
-            part, patterns[samples] = self._settled(_some(given, samples), following, round_ + 1, case, brief)
-            for result, value in zip(found, part, strict=True):
-                result[samples] = value
-        return found, patterns
+            part, _, patterns[samples] = self._settled(_some(given, samples), following, round_ + 1, case, brief)
+            _put(found, samples, part)
+        return found, checks, patterns
 
-    def _attempt(self, given: list[Array], pattern: Array, case: str, brief: bool) -> Sequence[Array]:
-        """Results of samples that share a pattern, with these joints held; near singularities level by level."""
+    def _attempt(
+        self, given: Sequence[Array], pattern: Array, case: str, brief: bool
+    ) -> tuple[Sequence[Array], list[Any]]:
+        """Results of samples that share a pattern, with these joints held, and checks: margin, fault, excess, ….
+
+        Near singularities, the law is solved level by level.
+        """
         found: Sequence[Array] = self._function(pattern, False, case, brief)(*given)
-        checks = found[1]
-        if checks.ndim == 1:
-            return found if checks.item(0) > 1.0 else self._near(given, found, pattern, case, brief)
-        near = ~(checks[:, 0] > 1.0)
+        if found[1].ndim == 1:
+            checks = found[1].tolist()
+            spread = checks[0]
+            if spread < 1.0:
+                checks[0] = 1.0 / math.sqrt(spread) if spread > 0.0 else math.inf
+                return found, checks
+            found = self._near(given, found, pattern, case, brief)
+            return found, found[1].tolist()
+        every = found[1].T
+        near = ~(every[0] < 1.0)
+        every[0] = 1.0 / np.sqrt(every[0])
         if near.any():
-            again = self._near(_some(given, near), [x[near] for x in found], pattern, case, brief)
-            for result, value in zip(found, again, strict=True):
-                result[near] = value
-        return found
+            _put(found, near, self._near(_some(given, near), [x[near] for x in found], pattern, case, brief))
+        return found, list(every)
 
     def _near(
-        self, given: list[Array], found: Sequence[Array], pattern: Array, case: str, brief: bool
+        self, given: Sequence[Array], found: Sequence[Array], pattern: Array, case: str, brief: bool
     ) -> Sequence[Array]:
         """The same level by level, for samples whose results are doubtful."""
         function: Callable[..., Sequence[Array]] = self._function(pattern, True, case, brief)
@@ -391,18 +395,21 @@ class ControlPipeline:
         q, v, residual = (np.atleast_2d(x) for x in (given[0], given[1], found[-1]))
         A, J = self._recursions.inverse_inertia(q), self._recursions.jacobian(q)
         with standard_arithmetic():
-            added = self._escape(q, np.broadcast_to(v, (len(q), v.shape[-1])), A, J, residual)
-        return function(*given, added.reshape(given[0].shape[:-1] + added.shape[1:]))
+            added = self._escape(q, v, A, J, residual)
+        return function(*given, added.reshape(given[1].shape))
 
     def _solved(self, q: Array, found: Sequence[Any], checks: list[Any], pattern: Array, brief: bool) -> Solved:
         """Results by name. Where constraints lack a direction, pseudo-inverses share the load."""
-        limited = bool(len(self.free))
-        tau, held, start = found[0], np.zeros((*q.shape[:-1], 0)) if q.ndim > 1 else _NOTHING, 2 + limited
+        start, held, limited = 2 + self._limited, _NOTHING, self._limited
+        tau, a, force = found[0], None, None
         if self._held:
             full, held = found[start : start + 2]
             tau, held = self._sharing.settled(q, full, tau, held, checks[start:])
             start += 2
-        a, force = [None] * 2 if brief else found[start : start + 2]
+        elif q.ndim > 1:
+            held = np.zeros((*q.shape[:-1], 0))
+        if not brief:
+            a, force = found[start], found[start + 1]
         return Solved(tau, a, force, held, pattern if limited else None, checks[0], checks[1])
 
 
@@ -520,6 +527,12 @@ def alike(patterns: Array) -> list[tuple[Array, Array]]:
     for sample, row in enumerate(patterns):
         groups.setdefault(row.tobytes(), []).append(sample)
     return [(patterns[group[0]].copy(), np.array(group)) for group in groups.values()]
+
+
+def _put(results: Sequence[Array], samples: Array, part: Sequence[Array]) -> None:
+    """Overwrite the results of some samples."""
+    for result, value in zip(results, part, strict=True):
+        result[samples] = value
 
 
 def _some(given: Sequence[Array], samples: Array) -> list[Array]:

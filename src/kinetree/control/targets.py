@@ -88,7 +88,7 @@ class Targets:
         self._robot, self._start = robot, start
         self._fixed, self._feed = np.tile(np.eye(4), (sites, 1, 1)), np.zeros((rows, 2))
         self.gains = np.concatenate([goal.gains for goal in goals])
-        self._sites = [place.site for place in self._places.values()]
+        self._sites, self._shape = [place.site for place in self._places.values()], (len(goals), 4, 4)
         self.forced = any(isinstance(goal, ForceGoal) for goal in goals)
         self._resting = np.zeros(rows) if self.forced else None
         for constant in (self._fixed, self._feed, self.gains):
@@ -209,8 +209,8 @@ class Targets:
 
     def _takes(self, poses: Any) -> bool:
         """Whether these are the poses of all frames of one sample, as the law takes them: no task is a relative one."""
-        plain = type(poses) is np.ndarray and poses.dtype == _FLOAT64 and poses.shape == self._fixed.shape
-        return plain and len(self._sites) == len(self._fixed)
+        plain = type(poses) is np.ndarray and poses.dtype is _FLOAT64
+        return plain and poses.shape == self._shape and len(self._sites) == len(self._fixed)
 
     def require_poses(self, fault: Any, wanted: Wanted, targets: Mapping[str, Any] | None) -> None:
         """Check targets that the kernel found fault with.

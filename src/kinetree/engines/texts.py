@@ -2,7 +2,7 @@
 
     def text(run, q, tau):
         a = run(forward_dynamics, q, np.zeros(7), tau)      a function, on values and constants
-        return run.joined(q, a), run.taken(a, [2, 0])       results, each a value
+        return a, [q, run.taken(a, [2, 0])]                 results: values, or lists of values that are joined
 
 Values are the inputs, and what `run` returns: places in memory, or samples of a batch. Texts pass them on, and take,
 place and join their elements:
@@ -45,7 +45,11 @@ def recorded(name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], t
     sequence = NativeSequence(name, inputs, outputs)
     results = text(Recording(sequence), *sequence.inputs)
     for result, place in zip(results, sequence.outputs, strict=True):
-        sequence.copy(result if isinstance(result, Place) else sequence.constant(result), place)
+        start = 0
+        for part in result if isinstance(result, list) else [result]:
+            value = part if isinstance(part, Place) else sequence.constant(part)
+            sequence.copy(value, place.part(start, value.size))
+            start += value.size
     return sequence.finish()
 
 
@@ -63,7 +67,8 @@ def executed(inputs: Sequence[Operand], text: Text, engine: str = "reference") -
         batch = np.broadcast_shapes(*(x.shape[: x.ndim - len(operand.shape)] for x, operand in given))
         execution = Execution(batch, engine)
         found = text(execution, *(Samples(np.broadcast_to(x, (*batch, *operand.shape))) for x, operand in given))
-        return tuple(np.array(execution.array(x)) for x in found)
+        joined = (execution.joined(*x) if isinstance(x, list) else x for x in found)
+        return tuple(np.array(execution.array(x)) for x in joined)
 
     return run
 

@@ -22,7 +22,6 @@ from kinetree.kernels.branchless import less
 from kinetree.kernels.language import Size, Workspace, kernel
 from kinetree.kernels.products import mirror
 from kinetree.recursion.tree import Indexed
-from kinetree.spatial.scalar import sqrt
 from kinetree.spatial.symmetric import Factor
 from kinetree.spatial.value import Array
 
@@ -104,12 +103,6 @@ def add_spread(n: Size, B: Indexed, weight: Indexed, spread: Indexed) -> None:
     # entries off the diagonal count twice; twice the sum of all is enough
     for one in n:
         spread[...] = spread[...] + 2.0 * (squares[one] * weight[one])
-
-
-@kernel(spread=(), least=(), outputs=("least",))
-def least_eigenvalue(_k: Workspace, spread: Indexed, least: Indexed) -> None:
-    """1/√spread, the lower bound on the eigenvalues of the weighted matrix."""
-    least[...] = 1.0 / sqrt(spread[...])
 
 
 @kernel(spread=(), before=(), after=(), outputs=("after",))
