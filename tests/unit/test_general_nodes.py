@@ -11,6 +11,7 @@ import pytest
 import kinetree as kt
 from kinetree.algorithms.mass_matrix_product import mass_matrix_product
 from kinetree.engines.count import count
+from kinetree.model import node_laws
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.transform import transform_of
 from tests.general_nodes import Bead, Cart, Two
@@ -457,3 +458,49 @@ def test_nodes_are_not_bodies() -> None:
             write(bead)
     with pytest.raises(kt.errors.ModelError, match="a node has that name|a body has that name"):
         kt.Builder().add_node("n", Bead(1.0, 1.0)).add_node("n", Bead(1.0, 1.0))
+
+
+class Reciprocal(Bead):
+    """A bead whose mass is infinite at x = 0.2, and no number beyond."""
+
+    def inertia(self, c: Any, q: Any) -> Any:
+        return super().inertia(c, q) / np.sqrt(0.2 - q[0])
+
+
+class Unsteady(Bead):
+    """A bead whose Coriolis force was forgotten."""
+
+    def gyroscopic(self, c: Any, q: Any, v: Any, V: Any) -> Any:
+        return 0.0 * V
+
+
+def test_nodes_are_checked_when_they_are_added() -> None:
+    """Their laws, between their limits; on request, nothing."""
+    with pytest.raises(kt.errors.ModelError, match=r"node 'n': node Unsteady breaks the law of .* check=False"):
+        kt.Builder().add_node("n", Unsteady(0.5, 2.0))
+    with pytest.raises(
+        kt.errors.ModelError, match=r"node 'n': node Reciprocal: `inertia` has NaN .* limits.* check=False"
+    ):
+        kt.Builder().add_node("n", Reciprocal(0.5, 2.0))
+    assert kt.Builder().add_node("n", Reciprocal(0.5, 2.0), check=False).build().nv == 1
+    assert kt.Builder().add_node("n", Reciprocal(0.5, 2.0), limits=kt.Limits(upper=0.19)).build().nv == 1
+    beads = kt.Builder().add_node("massless", Bead(0.0, 2.0), armature=0.1)  # the armature resists
+    assert beads.build().forward_dynamics([0.1], [0.0], [0.2])[0] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("limits", "low", "high"), [
+    (kt.Limits(), -1.0, 1.0),
+    (kt.Limits(lower=0.5), 0.5, 2.5),
+    (kt.Limits(lower=-3.0), -1.0, 1.0),
+    (kt.Limits(upper=-4.0), -6.0, -4.0),
+    (kt.Limits(lower=7.0, upper=7.5), 7.0, 7.5),
+])  # fmt: skip
+def test_configurations_of_checks_are_within_limits(
+    limits: kt.Limits, low: float, high: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+    monkeypatch.setattr(node_laws, "_laws", lambda _node, q, _rng: seen.extend(q) or ())
+    kt.Builder().add_node("n", Bead(0.5, 2.0), limits=limits)
+    assert low <= min(seen)
+    assert max(seen) <= high
+    assert max(seen) - min(seen) > 0.05 * (high - low)

@@ -378,7 +378,8 @@ def test_inertias_that_are_no_numbers() -> None:
         def inertia(self, c: Any, q: Any) -> Any:
             return np.eye(7) * np.sqrt(0.2 - q[0])
 
-    builder = kt.Builder("short").add_body("arm", mass=1.0, inertia=np.eye(3)).add_node("short", Short(), parent="arm")
+    builder = kt.Builder("short").add_body("arm", mass=1.0, inertia=np.eye(3))
+    builder.add_node("short", Short(), parent="arm", check=False)
     with pytest.raises(SingularMechanismError, match="'short'"):
         require_invertible(builder.build().mechanism)
     huge = kt.Builder("huge").add_body("huge", mass=1e250, com=(1e200, 0.0, 0.0), inertia=1e250 * np.eye(3))

@@ -19,6 +19,7 @@ from kinetree.model.joints import KINDS
 from kinetree.model.joints.plain import plain
 from kinetree.model.loop_parts import rates_of
 from kinetree.model.model import Model
+from kinetree.model.node_laws import require_laws
 from kinetree.model.parts import NamedSpecs
 from kinetree.model.physical import inertial_numbers
 from kinetree.model.specs import WORLD_NAME, BodySpec, FrameSpec, JointSpec, constant, made, matrix_of_pose, unlimited
@@ -153,6 +154,7 @@ class Builder(Constraining):
         placement: Any = None,
         armature: Any = 0.0,
         limits: Limits | None = None,
+        check: bool = True,
     ) -> Builder:
         """Add a part that is not a rigid body, with formulas of its own; see `Node`.
 
@@ -166,9 +168,14 @@ class Builder(Constraining):
             placement: Pose of the node's root frame in the parent's link frame: a 4×4 array, a pair (R, p), or None.
             armature: Reflected rotor inertia, one number or (nv,) [kg m² or kg].
             limits: Limits of its coordinates; by default none.
+            check: Whether its formulas must obey the laws of mechanics at random configurations between its limits, as
+                `check_node` tests them.
 
         Returns:
             The builder.
+
+        Raises:
+            ModelError: A formula breaks a law, or gives NaN.
         """
         owner = f"node {name!r}"
         bodies = [name, *(f"{name}/{outlet}" for outlet in checked(owner, node).outlets)]
@@ -185,6 +192,11 @@ class Builder(Constraining):
             expanded = (limits or Limits()).expanded(plain(nv))
         except ModelError as error:
             raise ModelError(f"{owner}: {error}") from None
+        if check:
+            try:
+                require_laws(node, np.asarray(expanded.lower), np.asarray(expanded.upper))
+            except ModelError as error:
+                raise ModelError(f"{owner}: {error}. Nodes are not examined with check=False") from None
         # what is in front of a node or an outlet has its name
         none, rotors, at = (
             constant(0.0, nv),
@@ -198,7 +210,14 @@ class Builder(Constraining):
         return self
 
     def add_flexible(
-        self, name: str, body: FlexibleBody, *, parent: str = WORLD_NAME, joint: str = "fixed", **settings: Any
+        self,
+        name: str,
+        body: FlexibleBody,
+        *,
+        parent: str = WORLD_NAME,
+        joint: str = "fixed",
+        check: bool = True,
+        **settings: Any,
     ) -> Builder:
         """Add a flexible body and the joint in front of it.
 
@@ -211,6 +230,7 @@ class Builder(Constraining):
             body: A `Beam` or another `FlexibleBody`.
             parent: Parent body, which may be added later, or "world".
             joint: Kind of joint in front of the root; see `add_body`.
+            check: Whether it must obey the laws of mechanics; see `add_node`.
             **settings: Settings of the joint and a rigid hub at the root, as for `add_body`: placement, axis, mass, ….
 
         Returns:
@@ -222,7 +242,7 @@ class Builder(Constraining):
         self._parts.refuse_taken(name, "flexible body")
         settings.setdefault("joint_name", f"{name}_joint")
         self.add_body(f"{name}/root", parent=parent, joint=joint, **settings)
-        return self.add_node(name, body, parent=f"{name}/root")
+        return self.add_node(name, body, parent=f"{name}/root", check=check)
 
     def add_rotor(
         self,

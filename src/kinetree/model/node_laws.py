@@ -32,9 +32,10 @@ from kinetree.spatial.value import Array
 
 _STEP = 1e-30
 _SAMPLES = 3
+_TOLERANCE = 1e-9
 
 
-def check_node(node: Node, *, q: Any = None, seed: int = 0, tolerance: float = 1e-9) -> dict[str, float]:
+def check_node(node: Node, *, q: Any = None, seed: int = 0, tolerance: float = _TOLERANCE) -> dict[str, float]:
     """Check the formulas of a node against the laws of mechanics, at random velocities.
 
     Args:
@@ -50,20 +51,41 @@ def check_node(node: Node, *, q: Any = None, seed: int = 0, tolerance: float = 1
         ModelError: If a law is violated, or a formula gives NaN; names the law, the error and the likely cause.
     """
     checked("check_node()", node)
+    low, high = (np.full(node.nv, -1.0), np.full(node.nv, 1.0)) if q is None else (np.asarray(q, dtype=float),) * 2
+    if low.shape != (node.nv,):
+        raise ModelError(f"check_node(): q has shape {low.shape}, must be ({node.nv},)")
+    worst = _errors(node, low, high, seed)
+    _require_small(node, worst, tolerance)
+    return worst
+
+
+def require_laws(node: Node, lower: Array, upper: Array) -> None:
+    """Raise if a node that `checked` has passed breaks a law between its limits, (nv,) each.
+
+    Freedom is not required: an armature may resist what no mass does, and inverse dynamics need neither.
+    """
+    low, high = np.maximum(lower, np.minimum(-1.0, upper - 2.0)), np.minimum(upper, np.maximum(1.0, lower + 2.0))
+    worst = _errors(node, low, high, 0)
+    _require_small(node, {law: error for law, error in worst.items() if law != "freedom"}, _TOLERANCE)
+
+
+def _errors(node: Node, low: Array, high: Array, seed: int) -> dict[str, float]:
+    """The largest relative error of each law at a few random configurations."""
     rng = np.random.default_rng(seed)
     worst: dict[str, float] = {}
-    for _ in range(_SAMPLES):
-        at = rng.uniform(-1.0, 1.0, node.nv) if q is None else np.asarray(q, dtype=float)
-        if at.shape != (node.nv,):
-            raise ModelError(f"check_node(): q has shape {at.shape}, must be ({node.nv},)")
-        for law, error in _laws(node, at, rng):
-            worst[law] = max(worst.get(law, 0.0), error)
-    for law, error in worst.items():
+    with np.errstate(all="ignore"):  # what is no number is told
+        for _ in range(_SAMPLES):
+            for law, error in _laws(node, rng.uniform(low, high), rng):
+                worst[law] = max(worst.get(law, 0.0), error)
+    return worst
+
+
+def _require_small(node: Node, errors: dict[str, float], tolerance: float) -> None:
+    for law, error in errors.items():
         if not error <= tolerance:
             raise ModelError(
                 f"node {type(node).__name__} breaks the law of {law} by {error:.1e} of its size: {_FIXES[law]}"
             )
-    return worst
 
 
 _FIXES = {
@@ -152,7 +174,7 @@ def _require_finite(node: Node, formula: str, value: Any, q: Array) -> None:
     if not np.isfinite(value).all():
         raise ModelError(
             f"node {type(node).__name__}: `{formula}` has NaN or infinite entries at q = {q.tolist()}. Is a constant "
-            "missing, or a divisor zero? Configurations that cannot be are left out by passing q"
+            "missing, or a divisor zero? Configurations that cannot be are left out by limits, or by passing q"
         )
 
 

@@ -81,13 +81,13 @@ def _doubtful(mechanism: Mechanism) -> list[int]:
     for nodes in members.values():
         kind = mechanism.kinds[nodes[0]]
         if not isinstance(kind, JointedBody):
-            doubtful += nodes if kind.nv else []
+            doubtful += nodes
             continue
         parameters = np.concatenate([mechanism.parameters[node] for node in nodes]).reshape(len(nodes), -1)
         M, H = np.tensordot(parameters[:, INERTIA], _OF_NUMBERS, axes=1), kind.joint_maps(parameters)
         scale = np.sqrt(np.einsum("bi,bij->bj", _sizes(M), H * H))
-        resisted = np.linalg.eigvalsh(_scaled(np.swapaxes(H, -1, -2) @ M @ H, scale))[:, :1] > _SOLID
-        doubtful += np.array(nodes)[~resisted.all(axis=1)].tolist()
+        least = np.linalg.eigvalsh(_scaled(np.swapaxes(H, -1, -2) @ M @ H, scale)).min(axis=1, initial=np.inf)
+        doubtful += np.array(nodes)[~(least > _SOLID)].tolist()
     return doubtful
 
 
