@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,9 @@ import pytest
 
 import kinetree as kt
 from kinetree import control
+from kinetree.control import hierarchy
+from kinetree.engines.native.operands import Operand
+from kinetree.engines.texts import executed
 from kinetree.errors import InputError
 from tests.laws.cases import model
 
@@ -82,8 +85,29 @@ def test_escape_moves_no_goal() -> None:
         np.testing.assert_array_equal(
             controller(tuple(ALIGNED), escape=True).torques(q[i], v[i], target["tool"][None]), alone.tau
         )
-    executed = controller(tuple(ALIGNED), escape=True).engine("reference")(q, v, target)
-    np.testing.assert_allclose(executed.tau, escaping.tau, rtol=0.0, atol=1e-8 * float(np.abs(escaping.tau).max()))
+    plainly = controller(tuple(ALIGNED), escape=True).engine("reference")(q, v, target)
+    np.testing.assert_allclose(plainly.tau, escaping.tau, rtol=0.0, atol=1e-8 * float(np.abs(escaping.tau).max()))
+
+
+@pytest.mark.parametrize("angle", [0.05, 0.2])
+def test_goals_that_still_move_make_up_for_the_escape(angle: float) -> None:
+    """Along a direction that is partly lost, forces on the tool are less by what the escape does there already."""
+    robot, law, v = arm(), controller(tuple(ALIGNED), escape=True), np.zeros(6)
+    q, target = np.where(np.arange(6) == 4, angle, ALIGNED), {"tool": turned(ALIGNED, 0.5)}
+    plain, escaping = controller(tuple(ALIGNED), escape=False)(q, v, target), law(q, v, target)
+    assert 0.01 < plain.margin < 1.0
+    J, compliance = robot.jacobian(q, "tool", "local_world_aligned"), robot.mass_matrix_inverse(q)
+    moved = escaping.acceleration - 10.0 * robot.difference(q, ALIGNED)
+    added = moved - compliance @ J.T @ escaping.forces["tool"]
+    inputs = [Operand("A", (6, 6)), Operand("r", (6,))]
+    less, _ = executed(inputs, partial(hierarchy.forces, law._levels.blocks()), "native")(
+        J @ compliance @ J.T, J @ added
+    )
+    size = float(np.abs(less).max())
+    assert size > 0.1
+    np.testing.assert_allclose(
+        plain.forces["tool"] - escaping.forces["tool"], less, rtol=0.0, atol=1e-10 * (size + float(np.abs(added).max()))
+    )
 
 
 def test_a_stretched_elbow_is_left_to_the_posture() -> None:

@@ -233,17 +233,18 @@ class ControlPipeline:
 
     def compile(self) -> None:
         """Compile what every call needs."""
-        for brief in (False, True):
+        for brief in {False, not self._limited}:
             function: Any = self._function(self.free, False, "whole", brief)
             if self._engine == "native":
                 function.compile()
 
     def _function(self, pattern: Array, near: bool, case: str, brief: bool) -> Callable[..., Any]:
         key = self._free_key if pattern is self.free else pattern.tobytes(), near, case, brief
-        return self._functions.get(key) or self._made(key, pattern)
+        return self._functions.get(key) or self._made(key)
 
-    def _made(self, key: tuple[bytes, bool, str, bool], pattern: Array) -> Callable[..., Any]:
-        _, near, case, brief = key
+    def _made(self, key: tuple[bytes, bool, str, bool]) -> Callable[..., Any]:
+        active, near, case, brief = key
+        pattern = np.frombuffer(active, np.int8)  # the array that was given may change
         text, inputs = partial(self._text, pattern, near, case, brief), self._inputs(pattern, near)
         if self._engine == "native":
             made: Callable[..., Any] = recorded("control", inputs, self._outputs(pattern, brief), text)
