@@ -122,6 +122,24 @@ def test_a_stretched_elbow_is_left_to_the_posture() -> None:
         np.testing.assert_allclose(escaping.tau, plain.tau, rtol=0.0, atol=1e-12)
 
 
+def test_there_is_no_escape_while_joints_are_held_at_their_limits() -> None:
+    """Samples at a limit are those without escape; others leave the singularity. Alone and in batches."""
+    at, bounds = control.Posture(ALIGNED, kp=10.0, kd=6.0), control.Bounds(position=15.0)
+    plain, escaping = (
+        control.OperationalSpace(arm(), ["tool"], posture=at, cut=1e-2, escape=escape, bounds=bounds)
+        for escape in (False, True)
+    )
+    q, v, target = np.repeat(ALIGNED[None], 2, axis=0), np.zeros((2, 6)), {"tool": turned(ALIGNED, 0.5)}
+    q[1, 0], v[1, 0] = 2.9, 3.0
+    expected, found = plain(q, v, target), escaping(q, v, target)
+    np.testing.assert_array_equal(found.limited.any(axis=1), [False, True])
+    assert (found.margin < 1.0).all()
+    np.testing.assert_array_equal(found.tau[1], expected.tau[1])
+    assert float(np.abs(found.acceleration[0] - expected.acceleration[0]).max()) > 1.0
+    for i in range(2):
+        np.testing.assert_array_equal(escaping(q[i], v[i], target).tau, found.tau[i])
+
+
 def test_escape_needs_motors() -> None:
     with pytest.raises(InputError, match="escape=True needs a motor in every joint"):
         control.OperationalSpace(model("asimo35"), ["left_hand"], constraints=["left_foot"], escape=True)

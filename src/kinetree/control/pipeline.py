@@ -189,12 +189,13 @@ class ControlPipeline:
                 along = run.placed(run.taken(force, numbers[held : held + own]), rows, pattern.shape)
             following, excess = limits.check(run, a, bounds, along, pattern)
             checks, results = [*checks, excess], [following]
-        force = run.taken(force, np.delete(numbers, slice(held, held + own)))
+        others = np.delete(numbers, slice(held, held + own))
+        force = run.taken(force, others)
 
         if self._pushes:
             base, push = self._recursions, run.joined(np.zeros(held), more[0])
             full = run(base.with_row_forces, full, run(base.jacobian, q), push)
-            force = run(compiled(total, n=len(numbers) - own), force, push)
+            force = run(compiled(total, n=len(others)), force, push)
 
         # motors and constraints
         tau = full
@@ -205,7 +206,7 @@ class ControlPipeline:
                 checks += lacking
             results += [full, constraint_force]
         results += [] if brief else [a, force]
-        results += [residual] if self._escapes(pattern) else []
+        results += [run.taken(residual, others)] if self._escape is not None else []
         return [tau, checks, *results]
 
     def _inputs(self, pattern: Array, near: bool) -> list[Operand]:
@@ -223,7 +224,7 @@ class ControlPipeline:
         outputs += [Operand("following", pattern.shape)] if len(pattern) else []
         outputs += [Operand("full", (nv,)), Operand("constraint_force", (held,))] if held else []
         outputs += [] if brief else [Operand("a", (nv,)), Operand("force", (rows,))]
-        return [*outputs, *([Operand("residual", (rows,))] if self._escapes(pattern) else [])]
+        return [*outputs, *([Operand("residual", (rows,))] if self._escape is not None else [])]
 
     def _escapes(self, pattern: Array) -> bool:
         """Whether singularities are left: not while joints are held at their limits."""
