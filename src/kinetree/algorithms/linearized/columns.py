@@ -97,8 +97,8 @@ def gather(tree: Tree, dv: Any, M: Any | None = None, dq: Any | None = None) -> 
             column, hat, by_v = X[k, c], X_hat[k, c], X_A[k, c]
             dv[k, c] = k.H.T @ by_v
             dv[c, k] = k.zeta_v.T @ components(column) + k.H.T @ hat
-            X[parent, c], X_A[parent, c] = W.T @ column, W.T @ by_v
-            X_hat[parent, c] = _dragged(k, W.T @ hat, column)
+            # no drag: descendants push on the body twists of outlets, and their rows of T are zero
+            X[parent, c], X_A[parent, c], X_hat[parent, c] = W.T @ column, W.T @ by_v, W.T @ hat
             if M is not None:
                 M[k, c] = k.H.T @ column
             if dq is not None:
