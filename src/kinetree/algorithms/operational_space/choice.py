@@ -1,11 +1,11 @@
 """The choice behind `method="auto"`, `pv_osim` or `pv_osim_r`, and that of a view.
 
 In own coordinates, rows pass from node to node with weights that have few steps; for the common frame of a tree, all
-nodes are first brought there. On Panda, ANYmal, Talos and chains of up to 60 bodies with one to eight frames, both
-candidates took 5 to 30 % less time in own coordinates, except `pv_osim` for eight frames at the tip of a chain, where
-`pv_osim_r` takes half as long. Relative tasks are computed in the common frame: there, the poses of both ends differ by
-no more than the size of the robot, however far it is from the world's origin. So are the methods that refer to columns
-of matrices, which need no propagation there.
+nodes are first brought there. On Panda, ANYmal, Talos and chains of 30 and 60 bodies with two to eight frames, the
+candidate that is chosen took 2 to 30 % less time in own coordinates, alone and in batches; the other one up to 4 %
+more for eight frames on ANYmal, and up to 11 % more in single calls for eight on a chain. Relative tasks are computed
+in the common frame: there, the poses of both ends differ by no more than the size of the robot, however far it is from
+the world's origin. So are the methods that refer to columns of matrices, which need no propagation there.
 
 Candidates are algorithms with about the same time per operation. The rest rarely win: `efpa`, `chang_khatib` and `rjk`
 repeat work that the candidates do once, `efpa_segments` is at best 0.4 % ahead, and `sparse_factorization`, whose
