@@ -405,6 +405,15 @@ def test_arrays_give_the_same_torques() -> None:
     command = two_hands()(q, v, dict(zip(HANDS, places, strict=True)))
     np.testing.assert_array_equal(two_hands().torques(q, v, places), command.tau)
     np.testing.assert_array_equal(two_hands().torques(q, v), two_hands()(q, v).tau)
+    # a relative task has a frame without a target before its own
+    both = control.OperationalSpace(
+        model("humanoid24"), [control.Goal(kt.RelativeTask(*HANDS), name="apart"), "left_hand"],
+        posture=control.Posture(standing()),
+    )  # fmt: skip
+    apart = control.inverse(places[0]) @ places[1]
+    command = both(q, v, {"apart": apart, "left_hand": places[0]})
+    np.testing.assert_array_equal(both.torques(q, v, np.stack([apart, places[0]])), command.tau)
+    assert_close(command.tau, both(q, v).tau, bound(24, 100.0))
 
 
 def test_engines_and_counts() -> None:
@@ -489,6 +498,31 @@ def test_a_stretched_leg_shares_loads_by_pseudo_inverses() -> None:
     one, other = shared(with_box(), q, full), sharing.dense(q, full)
     assert np.isfinite(one[0]).all()
     np.testing.assert_allclose(one[0], other[0], rtol=0.0, atol=1e-6 * float(np.abs(other[0]).max()))
+    # each of the measures decides, sample by sample
+    assert sharing.measures == 3
+    for worst in range(3):
+        lacking = np.where(np.arange(3) == worst, 1e20, 0.0)
+        for found, dense in zip(sharing.settled(q, full, *one, lacking.tolist()), other, strict=True):
+            np.testing.assert_array_equal(found, dense)
+        tau, forces = (np.stack([x, x]) for x in one)
+        several = np.stack([np.zeros(3), lacking], axis=1)
+        found = sharing.settled(np.stack([q, q]), np.stack([full, full]), tau, forces, list(several))
+        np.testing.assert_array_equal(found[0], [one[0], other[0]])
+        np.testing.assert_array_equal(found[1], [one[1], other[1]])
+
+
+def test_the_order_of_constraints_is_that_of_their_forces() -> None:
+    """Supports before grasps and after them: the same forces, by name."""
+    robot, q = scene()
+    one, other = (
+        control.OperationalSpace(robot, [control.Goal("box")], posture=control.Posture(q), constraints=held)(
+            q, np.zeros(robot.nv)
+        ).constraint_forces
+        for held in (HELD, HELD[::-1])
+    )
+    size = max(float(np.abs(force).max()) for force in one.values())
+    for name, force in one.items():
+        np.testing.assert_allclose(other[name], force, rtol=0.0, atol=1e-8 * size)
 
 
 def test_a_warm_start_changes_no_bit() -> None:

@@ -140,6 +140,42 @@ def test_there_is_no_escape_while_joints_are_held_at_their_limits() -> None:
         np.testing.assert_array_equal(escaping(q[i], v[i], target).tau, found.tau[i])
 
 
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("escape", [False, True])
+@pytest.mark.parametrize("pressing", [False, True])
+def test_parts_of_the_pipeline_go_together(held: bool, escape: bool, pressing: bool) -> None:
+    """Constraints, escape, forces, joint and effort limits: bits of single samples, torques alone, both engines."""
+    press = [control.ForceGoal(kt.Task("tool", (5,)), name="press")] if pressing else []
+    constraints = [kt.Task("tool", (2,))] if held else []
+    q, v = np.repeat(ALIGNED[None], 4, axis=0), np.zeros((4, 6))
+    q[1, 0], v[1, 0], q[2] = 2.9, 30.0, ALIGNED + 0.3
+    v[3] = 0.1
+    for position, torque in ((None, False), (15.0, False), (None, True), (15.0, True)):
+        law = control.OperationalSpace(
+            arm(), [control.Goal(kt.Task("tool", (0, 1, 3, 4)), name="move"), *press], cut=1e-2, escape=escape,
+            posture=control.Posture(ALIGNED, kp=10.0, kd=6.0), constraints=constraints,
+            bounds=control.Bounds(position=position, torque=torque),
+        )  # fmt: skip
+        targets: dict[str, Any] = {"move": control.Target(turned(ALIGNED, 0.5), acceleration=np.ones(6))}
+        targets |= {"press": control.Target(force=8.0)} if pressing else {}
+        together = law(q, v, targets)
+        if position and torque and held == pressing:  # the slow one: once for each part
+            plain = law.engine("reference")(q[1], v[1], targets)
+            size = float(np.abs(together.tau).max())
+            np.testing.assert_allclose(plain.tau, together.tau[1], rtol=0.0, atol=1e-7 * size)
+            np.testing.assert_array_equal(plain.limited, together.limited[1])
+        assert together.limited[1].any() == (position is not None)
+        assert set(together.forces) == {"move", *(goal.name for goal in press)}
+        for i in range(4):
+            alone = law(q[i], v[i], targets)
+            for name in ("tau", "acceleration", "limited", "scale", "margin"):
+                np.testing.assert_array_equal(getattr(alone, name), getattr(together, name)[i])
+            np.testing.assert_array_equal(law.torques(q[i], v[i]), law(q[i], v[i]).tau)
+        np.testing.assert_array_equal(law.torques(q, v), law(q, v).tau)
+        if torque:
+            assert float(np.abs(together.tau / arm().effort_limits).max()) <= 1.0 + 1e-12
+
+
 def test_escape_needs_motors() -> None:
     with pytest.raises(InputError, match="escape=True needs a motor in every joint"):
         control.OperationalSpace(model("asimo35"), ["left_hand"], constraints=["left_foot"], escape=True)

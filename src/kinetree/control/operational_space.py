@@ -160,7 +160,7 @@ class OperationalSpace(Remade):
 
     def count(self) -> Count:
         """Operations of the law for one state, without limits and the sharing of loads."""
-        return self._tasks.core.recursions.control_step(self._error).count()
+        return self._tasks.core.recursions.control_step(self._error, moving=True).count()
 
     def engine(self, name: str) -> OperationalSpace:
         """The same controller with its law on another engine: "native" or "reference"."""

@@ -166,8 +166,7 @@ class ControlPipeline:
         gains = np.insert(gains, [held] * own, 0.0, axis=0)
 
         # joint forces, forces along the rows, and accelerations
-        moving = bool(len(pattern)) or not brief
-        step = recursions.control_step(self._error, moving=moving)
+        step = recursions.control_step(self._error, moving=True)  # for torques alone, too: others have other bits
         given = q, v, self._posture, pull, target, feed, gains, law.reach, law.cuts
         full, force, residual, spread, a0, fault, *motion = run(step, *given)
         if near:
@@ -179,7 +178,7 @@ class ControlPipeline:
             force, spread = self._levels.forces(run, A, lacking, own)  # the margin itself
             full = run(recursions.with_row_forces, run(recursions.inverse_dynamics, q, v, a0), J, force)
             motion = []  # not by these forces
-        if moving:
+        if len(pattern) or not brief:
             a = motion[0] if motion else run(self._robot.forward_dynamics, q, v, full)
         numbers = np.arange(len(gains))
         checks, results = [spread, fault], []
