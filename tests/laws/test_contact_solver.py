@@ -450,8 +450,10 @@ def test_the_problem_is_that_of_dense_matrices() -> None:
     rows = [x.ravel() for x in (arm, velocity, n, height)]
     G, scale, g, axes = prepare(mobility, *rows, 0.01)
     basis = axes.reshape(3, 3, 3)
-    np.testing.assert_allclose(basis @ np.swapaxes(basis, 1, 2), np.broadcast_to(np.eye(3), (3, 3, 3)), atol=1e-14)
-    np.testing.assert_allclose(basis[:, 2], n, atol=1e-15)
+    np.testing.assert_allclose(
+        basis @ np.swapaxes(basis, 1, 2), np.broadcast_to(np.eye(3), (3, 3, 3)), rtol=0.0, atol=1e-14
+    )
+    np.testing.assert_allclose(basis[:, 2], n, rtol=0.0, atol=1e-15)
     chi = np.zeros((9, 12))
     for i, body in enumerate(bodies):
         chi[3 * i : 3 * i + 3, 6 * body : 6 * body + 6] = np.hstack([np.cross(arm[i], basis[i]), basis[i]])
