@@ -233,10 +233,10 @@ class Constraints:
         result: Array = self.robot.forward_dynamics(q, zero, tau)
         return result
 
-    def _solve(self, A: Array, residual: Array) -> tuple[Array, Array]:
+    def _solve(self, A: Array, residual: Array) -> Array:
         core = self._core
         of = core.spectrum(A, np.diagonal(A, axis1=-2, axis2=-1))
-        return times(core.inertia(of, None), residual), of.values.min(axis=-1) / REDUNDANT
+        return times(core.inertia(of, None), residual)
 
     @property
     def tasks(self) -> Tasks:

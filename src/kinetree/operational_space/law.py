@@ -10,7 +10,6 @@ the caller, who decides how to treat directions that cannot be moved. Controller
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,9 +21,8 @@ from kinetree.operational_space.products import times
 from kinetree.operational_space.recursions import Recursions
 from kinetree.spatial.value import Array
 
-#: Maps Λ⁻¹, (n, r, r), and residuals, (n, r), of n samples to forces along the rows, (n, r), and the distance of the
-#: samples from a singularity, (n,): the smallest eigenvalue divided by its cut.
-Solve = Callable[[Array, Array], tuple[Array, Array]]
+#: Maps Λ⁻¹, (n, r, r), and residuals, (n, r), of n samples to forces along the rows, (n, r).
+Solve = Callable[[Array, Array], Array]
 
 
 class LawResult(NamedTuple):
@@ -33,14 +31,10 @@ class LawResult(NamedTuple):
     Attributes:
         tau: Forces of all joints, including those without a motor, (…, nv).
         force: f along the rows, (…, r).
-        residual: b − J̇v − J a₀, the residual acceleration of the rows, (…, r).
-        margin: Lower bound on the eigenvalues of the weighted Λ⁻¹, divided by their cuts, (…).
     """
 
     tau: Array
     force: Array
-    residual: Array
-    margin: Array
 
 
 class Law:
@@ -64,35 +58,21 @@ class Law:
     def __call__(self, q: Any, v: Any, a0: Any, target: Any, feed: Any, gains: Any) -> LawResult:
         """Joint forces and forces along the rows; arguments as for the kernel, with leading batch axes."""
         tau, force, residual, spread = self._kernel(q, v, a0, target, feed, gains, *self.weights)
-        if not spread.ndim and spread.item() < 1.0:  # a fast check for single samples
-            return LawResult(tau, force, residual, _margin(spread.item()))
-        return LawResult(tau, force, residual, self._sure(q, v, a0, (tau, force, residual, spread)))
-
-    def _sure(self, q: Any, v: Any, a0: Any, results: tuple[Array, ...]) -> Array:
-        """Solve nearly singular samples again, in place; returns margins."""
-        *found, spread = results
-        with standard_arithmetic():
-            margin = np.asarray(1.0 / np.sqrt(spread))
-            doubtful = np.logical_not(spread < 1.0)
+        doubtful = np.logical_not(spread < 1.0)
         if doubtful.any():
-            self._again((q, v, a0), (*found, margin), doubtful)
-        return margin
+            self._again((q, v, a0), (tau, force, residual), doubtful)
+        return LawResult(tau, force)
 
     def _again(self, inputs: tuple[Any, ...], results: tuple[Array, ...], doubtful: Array) -> None:
-        batch, recursions, (tau, force, residual, margin) = doubtful.shape, self._recursions, results
+        """Solve nearly singular samples again, in place."""
+        batch, recursions, (tau, force, residual) = doubtful.shape, self._recursions, results
         q, v, a0 = (np.broadcast_to(x, (*batch, np.shape(x)[-1]))[doubtful] for x in inputs)
         A, J = recursions.inverse_inertia(q), recursions.jacobian(q)
         base = recursions.inverse_dynamics(q, v, a0)
         with standard_arithmetic():
-            f, found = self._solve(A, residual[doubtful])
-            force[doubtful], margin[doubtful] = f, found
+            force[doubtful] = f = self._solve(A, residual[doubtful])
             tau[doubtful] = base + times(np.swapaxes(J, -1, -2), f)
 
     def kernel(self) -> Any:
         """The kernel `control_law`: a `Compiled`, unless on the reference engine."""
         return self._kernel.bound()
-
-
-def _margin(spread: float) -> Any:
-    """1/√spread, (), without what NumPy costs for one number."""
-    return np.float64(1.0 / math.sqrt(spread) if spread > 0.0 else math.inf)
