@@ -24,7 +24,7 @@ import kinetree.torch
 from benchmarks import robots
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, processor
-from kinetree.engines.native.threads import set_threads
+from kinetree.runtime.threads import set_threads
 
 DT, BATCH = 1e-3, 1024
 

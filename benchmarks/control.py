@@ -26,7 +26,7 @@ from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, processor, race
 from kinetree import control
 from kinetree.cli import box
-from kinetree.engines.native.threads import set_threads
+from kinetree.runtime.threads import set_threads
 
 POOL, BATCH, PIECE, POSES = 64, 1024, 16, 1000
 KP, KD, KP0, KD0 = 100.0, 20.0, 25.0, 10.0

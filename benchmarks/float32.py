@@ -16,7 +16,7 @@ import kinetree as kt
 from benchmarks import robots
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, race
-from kinetree.engines.native.threads import set_threads
+from kinetree.runtime.threads import set_threads
 
 BATCH = 1024
 

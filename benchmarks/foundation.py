@@ -41,7 +41,7 @@ from benchmarks.contests import BATCH
 from benchmarks.peers import FUNCTIONS, mujoco_peer, pinocchio_peer
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, processor, race
-from kinetree.engines.native.threads import set_threads
+from kinetree.runtime.threads import set_threads
 
 CHAINS = (10, 50, 100, 200)
 LONG_CHAINS = (100, 300, 1000, 3000, 10_000)

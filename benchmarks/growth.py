@@ -20,11 +20,11 @@ import numpy as np
 
 import kinetree as kt
 from benchmarks.timing import pin_to_one_core, race
-from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
-from kinetree.engines.count import count_passes
-from kinetree.engines.native.kernels import bind
-from kinetree.recursion.common_frame import in_common_frame
-from kinetree.recursion.mechanism import Site
+from kinetree.algorithms.methods import ALGORITHMS, inverse_inertia
+from kinetree.compiler.count import count_passes
+from kinetree.language.common_frame import in_common_frame
+from kinetree.language.mechanism import Site
+from kinetree.runtime.kernels import bind
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 #: Cost of the part that depends on tasks, as published, and its order in N, m and d.

@@ -165,7 +165,7 @@ def own(folder: Path, _: dict[str, Any]) -> Callable[..., Any]:
     """Kinetree, on the robot that the driver has written."""
     import kinetree
     import kinetree.jax
-    from kinetree.engines.native.threads import set_threads
+    from kinetree.runtime.threads import set_threads
 
     set_threads(1)
     return kinetree.jax.forward_dynamics(kinetree.load(folder / "robot.urdf"))

@@ -17,7 +17,7 @@ import pinocchio as pin
 import kinetree as kt
 from benchmarks.table import Table
 from benchmarks.timing import race
-from kinetree.model.loop import Loop
+from kinetree.model.loops.loop import Loop
 
 BATCH = 1024
 FEW = 32

@@ -16,7 +16,7 @@ from rich.console import Console
 from benchmarks import robots
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, race
-from kinetree.engines.native.threads import set_threads
+from kinetree.runtime.threads import set_threads
 
 BATCH, POOL = 1024, 64
 STEP = 1e-3

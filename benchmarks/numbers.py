@@ -48,7 +48,7 @@ def write(path: Path, name: str, content: str) -> None:
 
 def method_counts() -> str:
     """Thousands of operations for Λ⁻¹, by every method, on the mechanisms of Wensing, Featherstone and Orin."""
-    methods = tuple(kt.operational_space.METHODS)
+    methods = tuple(kt.tasks.METHODS)
     lines = [f"| | {' | '.join(methods)} |", "|---" * (len(methods) + 1) + "|"]
     for variant in kt.zoo.ASIMO_VARIANTS:
         robot, frames = kt.zoo.asimo35(variant), kt.zoo.asimo35_tasks(variant)

@@ -25,8 +25,8 @@ from benchmarks.mjcf import mjcf
 from benchmarks.robots import Array, Robot
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, processor, race
-from kinetree.engines.native.threads import set_threads
-from kinetree.operational_space.singular import CUT
+from kinetree.runtime.threads import set_threads
+from kinetree.tasks.singular import CUT
 
 #: Frames of each robot, those that matter most first.
 FRAMES = {

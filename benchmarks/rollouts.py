@@ -21,8 +21,8 @@ from benchmarks.mjcf import mjcf
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, race
 from kinetree import simulation
-from kinetree.engines.native.threads import set_threads
 from kinetree.errors import ConvergenceWarning
+from kinetree.runtime.threads import set_threads
 
 STEP, STEPS, MANY = 1e-3, 100, 64
 #: Steps of many robots: few, so that the least of many times is that of an undisturbed run.

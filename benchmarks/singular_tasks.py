@@ -20,8 +20,8 @@ from benchmarks.foundation import WIDTH, micro, ratio
 from benchmarks.robots import Array
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, processor, race
-from kinetree.engines.native.threads import set_threads
-from kinetree.operational_space.singular import CUT
+from kinetree.runtime.threads import set_threads
+from kinetree.tasks.singular import CUT
 
 BASE, LEFT, RIGHT, HAND, ELBOW = (
     f"{name} BODY"

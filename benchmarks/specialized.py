@@ -19,12 +19,12 @@ from benchmarks import contests, robots
 from benchmarks.c_export import DRIVER, driven, from_casadi, listed, state
 from benchmarks.peers import pinocchio_peer
 from benchmarks.table import Table
-from kinetree.engines.formats import FLOAT64
-from kinetree.engines.llvm import target
-from kinetree.engines.llvm.machine_code import compile_text
-from kinetree.engines.native.kernels import kernels as kernels_of
-from kinetree.engines.pipeline import variants_of
-from kinetree.engines.straight import robot_key
+from kinetree.compiler.formats import FLOAT64
+from kinetree.compiler.llvm import machine_code
+from kinetree.compiler.llvm.machine_code import compile_text
+from kinetree.compiler.programs import variants_of
+from kinetree.compiler.specialize import robot_key
+from kinetree.runtime.kernels import kernels as kernels_of
 
 NAMES = ("UR5", "Panda", "ANYmal", "Talos")
 FUNCTIONS = ("inverse_dynamics", "forward_dynamics", "mass_matrix", "mass_matrix_inverse")
@@ -89,7 +89,7 @@ def kernel(model: kt.Model, function: str, inputs: list[Any]) -> float:
     mechanism, algorithm = model.mechanism, called.algorithm
     variants, individual = variants_of(algorithm, mechanism, ()), robot_key(algorithm, mechanism, ())
     kernels = kernels_of(algorithm, variants, FLOAT64, individual)
-    texts, _ = kernels.modules(1, target.host(), binding.single_workspace > 0)
+    texts, _ = kernels.modules(1, machine_code.host(), binding.single_workspace > 0)
     given = np.concatenate([np.ravel(x) for x in inputs])
     outputs = range(len(binding.outputs))
     scratch = max(1, binding.workspace, binding.single_workspace)
@@ -106,6 +106,6 @@ def kernel(model: kt.Model, function: str, inputs: list[Any]) -> float:
     with tempfile.TemporaryDirectory() as directory:
         made = [Path(directory, f"kernel{i}.o") for i in range(len(texts))]
         for path, text in zip(made, texts):
-            path.write_bytes(compile_text(text, target.host()))
+            path.write_bytes(compile_text(text, machine_code.host()))
         driver = DRIVER.format(declarations="\n".join(declarations), call=call)
         return driven(Path(directory), made, driver, "gcc")

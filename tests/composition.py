@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import kinetree as kt
-from kinetree.engines.function import Function
-from kinetree.operational_space.task_function import TaskFunction
-from kinetree.operational_space.tasks import AnyTask
-from kinetree.recursion.algorithm import algorithm
-from kinetree.recursion.common_frame import in_common_frame
+from kinetree.language.algorithm import algorithm
+from kinetree.language.common_frame import in_common_frame
+from kinetree.runtime.function import Function
 from kinetree.spatial.motion import Motion
-from kinetree.spatial.vector3 import stack
+from kinetree.spatial.rotation import stack
+from kinetree.tasks.recursions import TaskFunction
+from kinetree.tasks.task_types import AnyTask
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -94,12 +94,12 @@ class Composition:
         self.with_mass = any(isinstance(task, kt.CenterOfMassTask) for task in self.tasks)
 
     def _place(self, q: Array) -> Placement:
-        from kinetree.operational_space.tasks import sites_of
+        from kinetree.tasks.task_types import sites_of
 
         sites = tuple(site for frame in self.numbers for site in sites_of(frame, self.robot.site))
         return Placement(*TaskFunction("placements", self.robot.mechanism, placements, sites)(q))
 
-    def _base(self, q: Array, v: Array | None = None) -> kt.operational_space.TaskState:
+    def _base(self, q: Array, v: Array | None = None) -> kt.tasks.TaskState:
         return self.robot.tasks(list(self.numbers), reference=_ALIGNED).at(q, v)
 
     def jacobian(self, q: Array) -> Array:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import kinetree as kt
-from kinetree.operational_space.contacts import REDUNDANT
+from kinetree.tasks.state import REDUNDANT
 from tests.composition import Composition
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -95,7 +95,7 @@ class Defined:
 class Definition:
     """The dense definition of the functions of some tasks."""
 
-    def __init__(self, tasks: kt.operational_space.Tasks) -> None:
+    def __init__(self, tasks: kt.tasks.Tasks) -> None:
         self.tasks, self.robot = tasks, tasks._robot.model
         self.rows = Composition(self.robot, (*tasks.contacts, *tasks.tasks), tasks.reference)
 

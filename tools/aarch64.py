@@ -53,7 +53,7 @@ STAGES = {
 NAMES = ("c", "record", "kernels", *STAGES)
 #: Prints the emulated processor, as LLVM describes it.
 TARGET = """
-from kinetree.engines.llvm.target import host
+from kinetree.compiler.llvm.machine_code import host
 print(host().triple, host().cpu, host().features, host().width, sep="|")
 """
 

@@ -150,7 +150,7 @@ def results(name: str, model: kt.Model, q: Array, v: Array, x: Array) -> Iterato
 
 def tasks(model: kt.Model, q: Array, v: Array, x: Array) -> Iterator[tuple[str, Array]]:
     """What follows from Λ⁻¹ of hands and a foot, by every method, and dynamics with constraints."""
-    for method in kt.operational_space.METHODS:
+    for method in kt.tasks.METHODS:
         yield f"tasks/inverse_inertia by {method}", model.tasks(HANDS, method=method).inverse_inertia(q)
     for policy in ("damped", "truncated"):
         hands = model.tasks(HANDS, singular=policy)

@@ -12,17 +12,18 @@ from __future__ import annotations
 import os
 from unittest import mock
 
-from kinetree.engines.groups import LANES
-from kinetree.engines.llvm import target
-from kinetree.engines.llvm.machine_code import compile_text
-from kinetree.engines.native import cache, kernels, libraries
-from kinetree.engines.native.linking import Library
+from kinetree.compiler import cache
+from kinetree.compiler.llvm import machine_code
+from kinetree.compiler.llvm.machine_code import compile_text
+from kinetree.compiler.lower.node_schedule import LANES
+from kinetree.runtime import compile_queue, kernels
+from kinetree.runtime.tiered import Library
 
 
-def described(text: str) -> target.Processor:
+def described(text: str) -> machine_code.Processor:
     """The processor of a description "triple|cpu|features|width"."""
     triple, cpu, features, width = text.split("|")
-    return target.Processor(triple, cpu, features, int(width))
+    return machine_code.Processor(triple, cpu, features, int(width))
 
 
 def pytest_configure() -> None:
@@ -36,10 +37,10 @@ def on_request() -> None:
         also_for(described(text))
 
 
-def also_for(second: target.Processor) -> None:
+def also_for(second: machine_code.Processor) -> None:
     """From now on, compile every kernel also for a second processor."""
-    target.llvm().initialize_all_targets()
-    target.llvm().initialize_all_asmprinters()
+    machine_code.llvm().initialize_all_targets()
+    machine_code.llvm().initialize_all_asmprinters()
     library = kernels.Kernels.library
 
     def both(self: kernels.Kernels, width: int, node_lanes: bool = False) -> Library:
@@ -48,7 +49,7 @@ def also_for(second: target.Processor) -> None:
         name = self._name(lanes, node_lanes)
         if name is not None and cache.load(key := cache.key(*name, second)) is None:
             texts, metadata = self.modules(lanes, second, node_lanes)
-            modules = libraries.Modules(texts, second, cached=True)
+            modules = compile_queue.Modules(texts, second, cached=True)
             modules.store(key, metadata, [compile_text(text, second) for text in modules.missing])
         return found
 

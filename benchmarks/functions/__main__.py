@@ -24,7 +24,7 @@ from benchmarks.functions.scene import Scene
 from benchmarks.peers import mujoco_peer as mujoco_coordinates
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, race
-from kinetree.engines.native.threads import set_threads
+from kinetree.runtime.threads import set_threads
 
 BATCH, POOL = 1024, 64
 PEERS = ("Pinocchio", "MuJoCo", "dynibo")

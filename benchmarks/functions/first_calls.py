@@ -29,17 +29,18 @@ from benchmarks import numbers, robots
 from benchmarks.functions.cases import OTHERS, STATES, TASKS, Case
 from benchmarks.functions.scene import Scene
 from benchmarks.table import Table
-from kinetree.engines import pipeline
-from kinetree.engines.native import jobs, kernels, threads
+from kinetree.compiler import programs
+from kinetree.runtime import kernels, threads
+from kinetree.runtime import threads as jobs
 
 CASES: Mapping[str, Case] = {**STATES, **{f"tasks.{name}": case for name, case in TASKS.items()}, **OTHERS}
 #: What is replaced by a function that counts its time to a stage. Inner stages are not counted to outer ones.
 STAGES: Mapping[str, tuple[tuple[Any, str], ...]] = {
-    "trace": ((pipeline, "trace"),),
-    "simplify": ((pipeline, "simplify"), (pipeline, "fuse")),
-    "lower": ((pipeline, "_lower"),),
+    "trace": ((programs, "trace"),),
+    "simplify": ((programs, "simplify"), (programs, "fuse")),
+    "lower": ((programs, "_lower"),),
     "print": ((kernels, "emit"), (kernels, "emit_node_lanes")),
-    "LLVM": ((threads, "finish"), (jobs.Job, "result")),
+    "LLVM": ((threads, "finish"), (jobs.SharedComputation, "result")),
 }
 
 

@@ -22,7 +22,7 @@ from benchmarks.functions.scene import Scene
 from benchmarks.robots import Array
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core, race
-from kinetree.engines.native.threads import set_threads
+from kinetree.runtime.threads import set_threads
 
 SIZES = (2, 8, 64, 1024, 16384)
 #: Most bytes of results, and samples that are drawn; longer batches repeat them.

@@ -42,7 +42,7 @@ class Scene:
         return {self.frame: np.array([0.1, -0.2, 0.3, 1.0, 2.0, -3.0])}
 
     @cached_property
-    def tasks(self) -> kt.operational_space.Tasks:
+    def tasks(self) -> kt.tasks.Tasks:
         """The tasks of functions of tasks: that frame."""
         return self.model.tasks([self.frame])
 

@@ -10,9 +10,10 @@ No function of the library runs it: `forward_dynamics.jvp` has to find the accel
 4.6. It is here to be counted, for the published [259n − 129] M + [232n − 123] A are less than those of Algorithm 1, of
 which it contains Step 1 and the sweep of f.
 
-Corrected from the print: H̃* f for H̃ f in Y_B; Ĝ = P̂ᵀ H* D⁻¹ for P̂ H* D⁻¹ in (4.16), where P̂ is not symmetric; Ĝ* for
-G* in the term 2 G* ϑ of (4.18). As everywhere in `kinetree.algorithms.linearized`, Ḣ* and Ḧ* are Ψ̇ and Ψ̈, and H̃* f acts
-on the ancestors only: so it holds for trees and for joints of several degrees of freedom. P̂ is kept as its three
+Corrected from the print: H̃* f for H̃ f in Y_B; Ĝ = P̂ᵀ H* D⁻¹ for P̂ H* D⁻¹ in (4.16), where P̂ is not symmetric; Ĝ*
+for G* in the term 2 G* ϑ of (4.18). As everywhere in `kinetree.algorithms.derivatives`, Ḣ* and Ḧ* are Ψ̇ and Ψ̈, and
+H̃* f
+acts on the ancestors only: so it holds for trees and for joints of several degrees of freedom. P̂ is kept as its three
 columns that are not zero.
 
 [JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
@@ -25,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.recursion.algorithm import algorithm
-from kinetree.recursion.common_frame import in_common_frame
-from kinetree.recursion.tree import Indexed, Tree
+from kinetree.language.algorithm import algorithm
+from kinetree.language.common_frame import in_common_frame
+from kinetree.language.tree import Indexed, Tree
 from kinetree.spatial.inertia import ArticulatedInertia, CoriolisInertia
 from kinetree.spatial.motion import Force, Motion
 

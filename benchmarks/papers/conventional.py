@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
-from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
-from kinetree.algorithms.mass_matrix import mass_matrix
-from kinetree.recursion.algorithm import algorithm
-from kinetree.recursion.common_frame import in_common_frame
-from kinetree.recursion.roles import NodeRole
-from kinetree.recursion.tree import Indexed, Tree, Zeros
+from kinetree.algorithms.derivatives.inverse_dynamics_derivatives import inverse_dynamics_derivatives
+from kinetree.algorithms.derivatives.jvp import inverse_dynamics_jvp
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix
+from kinetree.language.algorithm import algorithm
+from kinetree.language.common_frame import in_common_frame
+from kinetree.language.roles import NodeRole
+from kinetree.language.tree import Indexed, Tree, Zeros
 
 
 @algorithm(q=("q",), v=("v",), a=("v",), dq=("v",), dv=("v",), dtau=("v",), da=("v",), outputs=("da",))

@@ -22,17 +22,17 @@ See `efpa.py` for the notation.
 
 from __future__ import annotations
 
-from kinetree.algorithms import articulated_inertia
-from kinetree.algorithms.operational_space import task_space
-from kinetree.algorithms.operational_space.task_space import PLAIN
-from kinetree.recursion.algorithm import algorithm
-from kinetree.recursion.common_frame import in_common_frame
-from kinetree.recursion.entities import Frame, Node
-from kinetree.recursion.loops import Table
-from kinetree.recursion.roles import FrameRole, NodeRole
-from kinetree.recursion.setup import Setup
-from kinetree.recursion.topology import WORLD
-from kinetree.recursion.tree import Indexed, Tree
+from kinetree.algorithms.dynamics import inertias
+from kinetree.algorithms.tasks import task_space
+from kinetree.algorithms.tasks.task_space import PLAIN
+from kinetree.language.algorithm import algorithm
+from kinetree.language.common_frame import in_common_frame
+from kinetree.language.entities import FrameEntity, NodeEntity
+from kinetree.language.loops import Table
+from kinetree.language.mechanism import WORLD
+from kinetree.language.roles import FrameRole, NodeRole
+from kinetree.language.setup import Setup
+from kinetree.language.tree import Indexed, Tree
 from kinetree.spatial.motion import Motion
 
 
@@ -52,7 +52,7 @@ def _apart(setup: Setup) -> list[tuple[int, int, int]]:
 
 #: Nodes that do not support a frame, with the last node that carries both: `for a, k, frame in apart(tree)`.
 apart: Table[tuple[NodeRole, NodeRole, FrameRole]] = Table(
-    Node("ancestor"), Node("k", by="kind"), Frame("frame"), rows=_apart, name="apart"
+    NodeEntity("ancestor"), NodeEntity("k", by="kind"), FrameEntity("frame"), rows=_apart, name="apart"
 )
 
 
@@ -77,7 +77,7 @@ def efpa_response(tree: Tree, q: Indexed, inverse_inertia: Indexed, response: In
     task_space.seed(tree, "local", chi)
 
     for k, parent in tree.gather():
-        articulated_inertia.hinge(k, parent)
+        inertias.hinge(k, parent)
         for row in tree.carried(k):
             chi[parent, row] = k.X.T @ k.G.past(chi[k, row], k.H.T @ chi[k, row])  # Eq. 11
         for c in k.columns():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kinetree.model.assembly import assemble
+from kinetree.language.mechanism import Mechanism
+from kinetree.model.assembly.assembly import assemble
 from kinetree.model.model import Model
-from kinetree.recursion.mechanism import Mechanism
 
 
 def general(robot: Model) -> Mechanism:

@@ -17,14 +17,13 @@ from rich.table import Table
 from benchmarks.papers.algorithm_5 import algorithm_5
 from benchmarks.papers.conventional import algorithm_3, algorithm_4
 from benchmarks.papers.general import general
-from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
-from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
-from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
-from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
-from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
-from kinetree.engines.count import Count, count
-from kinetree.recursion.common_frame import in_common_frame
-from kinetree.recursion.mechanism import Mechanism
+from kinetree.algorithms.derivatives.forward_dynamics_derivatives import forward_dynamics_derivatives
+from kinetree.algorithms.derivatives.inverse_dynamics_derivatives import inverse_dynamics_derivatives
+from kinetree.algorithms.derivatives.jvp import forward_dynamics_jvp, inverse_dynamics_jvp
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_inverse
+from kinetree.compiler.count import Count, count
+from kinetree.language.common_frame import in_common_frame
+from kinetree.language.mechanism import Mechanism
 from kinetree.zoo import chain
 
 LENGTHS = range(1, 51)

@@ -21,9 +21,9 @@ from benchmarks.papers.link_coordinates import operations
 from benchmarks.papers.link_coordinates.number import Tally
 from benchmarks.papers.wensing_2012_relations import BASE, LIMBS, Relation, growth, ratio, relations
 from benchmarks.table import of_numbers
-from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
-from kinetree.engines.count import PASSES, Count, count_passes
-from kinetree.recursion.common_frame import in_common_frame
+from kinetree.algorithms.methods import ALGORITHMS, inverse_inertia
+from kinetree.compiler.count import PASSES, Count, count_passes
+from kinetree.language.common_frame import in_common_frame
 from kinetree.zoo import ASIMO_VARIANTS, asimo35, asimo35_tasks
 
 #: The algorithms that the paper compares, by the names that it gives them.

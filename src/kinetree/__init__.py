@@ -13,25 +13,23 @@ choice.
 import importlib
 import typing
 
-import kinetree.cli.interrupts  # noqa: F401 (before the rest, which takes a while to import)
+import kinetree.interrupts  # noqa: F401 (before the rest, which takes a while to import)
 
 # isort: split
-from kinetree import errors, operational_space
-from kinetree.engines.count import Count
-from kinetree.engines.kernel_function import compiled
-from kinetree.engines.native.threads import get_threads, set_threads
+from kinetree import errors, tasks
+from kinetree.compiler.count import Count
+from kinetree.io import load
 from kinetree.kernels.language import kernel
-from kinetree.loading import load
 from kinetree.model.body import Body
 from kinetree.model.builder import Builder
-from kinetree.model.constraint_kinds import Distance, Weld
 from kinetree.model.constraints import ConstrainedDynamics
-from kinetree.model.coupling import LinearCoupling, PolynomialCoupling
 from kinetree.model.dynamics import FUNCTIONS
-from kinetree.model.flexible import Beam, FlexibleBody, Station
-from kinetree.model.general import Node
+from kinetree.model.held_rows import Distance, Weld
 from kinetree.model.joint import Joint, Limits
+from kinetree.model.loops.coupling import LinearCoupling, PolynomialCoupling
 from kinetree.model.model import Model
+from kinetree.model.nodes.flexible import Beam, FlexibleBody, Station
+from kinetree.model.nodes.general import Node
 from kinetree.model.results import (
     Discretized,
     Energy,
@@ -40,17 +38,19 @@ from kinetree.model.results import (
     LinearizedForward,
     LinearizedInverse,
 )
-from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task
+from kinetree.runtime.function import compiled
+from kinetree.runtime.threads import get_threads, set_threads
 from kinetree.spatial.scalar import register_scalar
+from kinetree.tasks.task_types import CenterOfMassTask, RelativeTask, Task
 
 if typing.TYPE_CHECKING:
     from kinetree import control, identification, interop, simulation, viewer, zoo
-    from kinetree.interop.mujoco_model import from_mujoco
-    from kinetree.interop.pinocchio_model import from_pinocchio
-    from kinetree.model.denavit_hartenberg import DHRow, from_dh
-    from kinetree.model.node_laws import check_node
-    from kinetree.saving.mjcf import to_mjcf
-    from kinetree.saving.urdf import to_urdf
+    from kinetree.interop.mujoco_models import from_mujoco
+    from kinetree.interop.pinocchio_models import from_pinocchio
+    from kinetree.io.mjcf_write import to_mjcf
+    from kinetree.io.save import to_urdf
+    from kinetree.model.assembly.denavit_hartenberg import DHRow, from_dh
+    from kinetree.model.nodes.laws import check_node
 
 __version__ = "0.1.0"
 
@@ -93,10 +93,10 @@ __all__ = [
     "interop",
     "kernel",
     "load",
-    "operational_space",
     "register_scalar",
     "set_threads",
     "simulation",
+    "tasks",
     "to_mjcf",
     "to_urdf",
     "viewer",
@@ -105,17 +105,17 @@ __all__ = [
 
 # Imported on first use, by name, with the modules that define them: together they would take a quarter of the import.
 _ON_FIRST_USE = {
-    "DHRow": "model.denavit_hartenberg",
-    "check_node": "model.node_laws",
+    "DHRow": "model.assembly.denavit_hartenberg",
+    "check_node": "model.nodes.laws",
     "control": "control",
-    "from_dh": "model.denavit_hartenberg",
-    "from_mujoco": "interop.mujoco_model",
-    "from_pinocchio": "interop.pinocchio_model",
+    "from_dh": "model.assembly.denavit_hartenberg",
+    "from_mujoco": "interop.mujoco_models",
+    "from_pinocchio": "interop.pinocchio_models",
     "identification": "identification",
     "interop": "interop",
     "simulation": "simulation",
-    "to_mjcf": "saving.mjcf",
-    "to_urdf": "saving.urdf",
+    "to_mjcf": "io.mjcf_write",
+    "to_urdf": "io.save",
     "viewer": "viewer",
     "zoo": "zoo",
 }

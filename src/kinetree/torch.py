@@ -23,13 +23,7 @@ from functools import reduce
 from typing import Any
 
 from kinetree.errors import InputError
-from kinetree.model.differentiable import (
-    Differentiable,
-    frames_of,
-    refuse,
-    refuse_complex,
-    refuse_third_derivatives,
-)
+from kinetree.model.differentiable import Differentiable, frames_of, refuse, refuse_complex, refuse_third_derivatives
 from kinetree.model.model import Model
 
 try:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.function import Function
-from kinetree.engines.native import threads
 from kinetree.errors import InputError, SingularTaskError
+from kinetree.runtime import threads
+from kinetree.runtime.function import Function
 from kinetree.viewer.film import _motion
 from tests.bridges.cases import robot, sample
 from tests.oracle import oracle
@@ -270,7 +270,7 @@ def test_dask_is_imported_only_when_needed() -> None:
         "import sys, numpy as np, kinetree as kt\n"
         "robot = kt.zoo.double_pendulum()\n"
         "robot.mass_matrix(np.zeros((3, 2))), robot.tasks(['tip']).inertia(np.zeros((3, 2)))\n"
-        "print([name for name in ('dask', 'xarray', 'zarr', 'kinetree.engines.dask') if name in sys.modules])"
+        "print([name for name in ('dask', 'xarray', 'zarr', 'kinetree.runtime.dask') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

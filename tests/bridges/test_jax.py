@@ -10,13 +10,8 @@ import numpy as np
 import pytest
 
 from kinetree import zoo
-from kinetree.engines.native import threads
-from kinetree.errors import (
-    InputError,
-    SecondDerivativeError,
-    SingularMechanismError,
-    UnknownNameError,
-)
+from kinetree.errors import InputError, SecondDerivativeError, SingularMechanismError, UnknownNameError
+from kinetree.runtime import threads
 from tests.bridges.cases import FUNCTIONS, pulley, robot, sample, singular
 from tests.oracle import oracle
 

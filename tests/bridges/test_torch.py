@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 
 from kinetree import zoo
-from kinetree.errors import (
-    InputError,
-    SecondDerivativeError,
-    SingularMechanismError,
-    UnknownNameError,
-)
+from kinetree.errors import InputError, SecondDerivativeError, SingularMechanismError, UnknownNameError
 from tests.bridges.cases import FUNCTIONS, pulley, robot, sample, singular
 from tests.oracle import oracle
 

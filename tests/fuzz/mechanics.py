@@ -4,7 +4,7 @@
 
 The oracle knows nothing of spatial vectors: positions, angular velocities and accelerations of bodies in the world, in
 extended precision; M = Σ Jᵀ m J, and d'Alembert's principle for the forces. Results may be off by rounding of what is
-added up on the way, about the reference points that `kinetree.recursion.common_frame` documents.
+added up on the way, about the reference points that `kinetree.language.common_frame` documents.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 import kinetree as kt
 from kinetree.errors import SingularMechanismError
-from kinetree.model.joints.screw import ScrewStage
+from kinetree.model.joints.protocol import ScrewStage
 from kinetree.spatial.rotation import alignment
 from tests.tolerance import EPS
 from tests.trees import KINDS, random_rotation, unit

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import kinetree as kt
-from kinetree.operational_space import POLICIES, Tasks
+from kinetree.tasks import POLICIES, Tasks
 from tests.definition import Definition
 from tests.tolerance import bound
 from tests.trees import random_inertia, random_rotation, unit

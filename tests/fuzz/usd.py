@@ -21,8 +21,8 @@ import numpy as np
 
 import kinetree as kt
 from kinetree.errors import LoadError, ModelWarning
-from kinetree.loading import usd
-from kinetree.loading.usd_reader import Refused, describe
+from kinetree.io import usd
+from kinetree.io.usd_reader import Refused, describe
 
 VALUES = (
     "0",

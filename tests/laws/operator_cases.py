@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 import kinetree as kt
+from kinetree.language.algorithm import algorithm
+from kinetree.language.contract import components
+from kinetree.language.tree import Indexed, Tree
 from kinetree.model.singularity import require_invertible
 from kinetree.operators import Operator, Operators
-from kinetree.recursion.algorithm import algorithm
-from kinetree.recursion.contract import components
-from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.motion import Force, Motion
 from tests.mechanisms import built
 from tests.unit.dense_nodes import abstract_model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinetree.recursion.variants import Variants
+from kinetree.language.setup import Variants
 from tests.laws.cases import model
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.operational_space import inverse_inertia
-from kinetree.engines.count import count
-from kinetree.operational_space.recursions import Recursions
-from kinetree.recursion.common_frame import in_common_frame
+from kinetree.algorithms.methods import inverse_inertia
+from kinetree.compiler.count import count
+from kinetree.language.common_frame import in_common_frame
+from kinetree.tasks.recursions import Recursions
 from tests.composition import Composition
 from tests.laws.cases import Array, model
 from tests.laws.test_dynamics import peak
@@ -101,7 +101,7 @@ def test_engines_agree(name: str, reference: str) -> None:
         assert_close(function.engine("reference")(*arrays), function(*arrays), error, scale)
 
 
-@pytest.mark.parametrize("method", kt.operational_space.METHODS)
+@pytest.mark.parametrize("method", kt.tasks.METHODS)
 def test_methods_agree(method: str) -> None:
     name = "legged"
     q, _ = states(name, ())
@@ -115,7 +115,7 @@ def test_methods_agree(method: str) -> None:
     assert function.count().total > 0
 
 
-@pytest.mark.parametrize("method", kt.operational_space.METHODS)
+@pytest.mark.parametrize("method", kt.tasks.METHODS)
 def test_methods_agree_on_a_forest(method: str) -> None:
     """Ends on two trees and on the world, and joints of all kinds; on the engine that needs no compiling."""
     q, _ = states("forest", ())

@@ -12,9 +12,9 @@ import pytest
 import kinetree as kt
 from kinetree import simulation
 from kinetree.errors import ConvergenceWarning, InputError
-from kinetree.kernels import contact_admm, contact_problem, contact_sweep, joint_rows
-from kinetree.simulation.results import CONVERGED
-from kinetree.simulation.solvers import of_bodies
+from kinetree.kernels import contact_problem, contact_solvers, joint_rows
+from kinetree.simulation.contacts import of_bodies
+from kinetree.simulation.step_results import CONVERGED
 from tests.fuzz import contacts as fuzz
 from tests.tolerance import bound, condition
 
@@ -387,7 +387,7 @@ def test_engines_agree(name: str) -> None:
         "contact_forces": (axes, pushed, g, u, mu, scale, np.zeros(4)),
         "admm_round": (root, 1.0 / rho, rho, mu, g, pushed, u),
     }[name]
-    module = {"admm_round": contact_admm, "contact_sweep": contact_sweep, "contact_sweeps": contact_sweep}
+    module = {"admm_round": contact_solvers, "contact_sweep": contact_solvers, "contact_sweeps": contact_solvers}
     one = getattr(module.get(name, contact_problem), name)
     compiled = kt.compiled(one, r=r)
     expected = compiled.engine("reference")(*inputs)

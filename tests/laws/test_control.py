@@ -13,9 +13,9 @@ import pytest
 import kinetree as kt
 from kinetree import control
 from kinetree.control import hierarchy
-from kinetree.engines.native.operands import Operand
-from kinetree.engines.texts import executed
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.texts import executed
 from tests.laws.cases import model
 from tests.oracle import oracle
 from tests.tolerance import assert_close, bound, condition

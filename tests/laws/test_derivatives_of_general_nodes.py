@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.native.gate_layout import SMALLEST_BATCH
+from kinetree.runtime.fastcall_results import SMALLEST_BATCH
 from tests.laws.test_tasks_with_loops import robot
 from tests.mechanisms import gripper
 from tests.tolerance import assert_close, bound, condition

@@ -11,7 +11,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import InputError, ModelError, UnknownNameError
-from kinetree.model.coupling import FunctionCoupling
+from kinetree.model.loops.coupling import FunctionCoupling
 from tests.laws.cases import model
 from tests.mechanisms import NEAR, four_bar
 from tests.tolerance import assert_close

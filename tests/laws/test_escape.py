@@ -11,9 +11,9 @@ import pytest
 import kinetree as kt
 from kinetree import control
 from kinetree.control import hierarchy
-from kinetree.engines.native.operands import Operand
-from kinetree.engines.texts import executed
 from kinetree.errors import InputError
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.texts import executed
 from tests.laws.cases import model
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.mass_matrix import mass_matrix
-from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
-from kinetree.engines.function import Function
-from kinetree.operational_space import METHODS
-from kinetree.recursion.common_frame import in_common_frame
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix, mass_matrix_inverse
+from kinetree.language.common_frame import in_common_frame
+from kinetree.runtime.function import Function
+from kinetree.tasks import METHODS
 from tests.laws.cases import ENGINES
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import random_inertia, random_rotation, unit

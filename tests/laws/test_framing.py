@@ -11,15 +11,14 @@ import pytest
 
 import kinetree as kt
 from benchmarks.papers.general import general
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.inverse_dynamics import inverse_dynamics
-from kinetree.algorithms.kinematics import poses
-from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
-from kinetree.algorithms.mass_matrix import mass_matrix
-from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
-from kinetree.engines import reference
-from kinetree.model.assembly import assemble
-from kinetree.recursion.algorithm import Algorithm
+from kinetree.algorithms.derivatives.jvp import forward_dynamics_jvp
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix, mass_matrix_inverse
+from kinetree.algorithms.kinematics.frame_kinematics import poses
+from kinetree.language.algorithm import Algorithm
+from kinetree.model.assembly.assembly import assemble
+from kinetree.runtime import reference
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import mixed, random_mechanism
 

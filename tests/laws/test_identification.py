@@ -11,7 +11,7 @@ import pytest
 import kinetree as kt
 from kinetree.errors import InputError, ModelError, UnknownNameError
 from kinetree.identification import FRICTION, InertialFit, Regression, fit_inertial_parameters
-from kinetree.identification.consistent import pseudo_inertia
+from kinetree.identification.fit import pseudo_inertia
 from tests.oracle import oracle
 from tests.tolerance import assert_close
 

@@ -159,7 +159,7 @@ def test_derivatives_are_functions_like_others(which: str, monkeypatch: pytest.M
     assert robot.count(name) == derivative.count()
     assert derivative.count().total > robot.forward_dynamics.count().total
     robot.compile([name])
-    monkeypatch.setattr("kinetree.engines.function.bind", None)  # nothing is left to do
+    monkeypatch.setattr("kinetree.runtime.function.bind", None)  # nothing is left to do
     state = [np.full(robot.nv, 0.3)] * len(derivative.algorithm.inputs[:-1])
     expected = derivative.engine("reference")(*state)
     for actual, exact in zip(np.atleast_2d(derivative(*state)), np.atleast_2d(expected), strict=True):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kinetree.algorithms import mass_factors
-from kinetree.operational_space.task_function import TaskFunction
-from kinetree.recursion.algorithm import Algorithm
+from kinetree.algorithms.dynamics import mass_factors
+from kinetree.language.algorithm import Algorithm
+from kinetree.tasks.recursions import TaskFunction
 from tests.laws.cases import Case, cases
 from tests.tolerance import assert_close
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
-from kinetree.engines import reference
-from kinetree.engines.native.kernels import bind
-from kinetree.recursion.mechanism import Site
+from kinetree.algorithms.methods import ALGORITHMS, inverse_inertia
+from kinetree.language.mechanism import Site
+from kinetree.runtime import reference
+from kinetree.runtime.kernels import bind
 from tests.laws import cases
 from tests.tolerance import assert_close, bound, condition
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.inverse_dynamics import inverse_dynamics
-from kinetree.engines import reference
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
+from kinetree.runtime import reference
 from tests.laws.operator_cases import CASES, Array, Dense, dense, stacked
 from tests.tolerance import assert_close
 

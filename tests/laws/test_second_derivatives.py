@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kinetree.algorithms.inverse_dynamics import inverse_dynamics
-from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
-from kinetree.engines import reference
-from kinetree.engines.count import count
-from kinetree.engines.native.kernels import bind
+from kinetree.algorithms.derivatives.jvp import inverse_dynamics_jvp
+from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
+from kinetree.compiler.count import count
 from kinetree.errors import ContractError
-from kinetree.recursion.algorithm import algorithm
-from kinetree.recursion.forward_mode import directional_derivative
+from kinetree.language.algorithm import algorithm
+from kinetree.language.forward_mode import directional_derivative
+from kinetree.runtime import reference
+from kinetree.runtime.kernels import bind
 from tests.laws.cases import Case, cases, configuration_rate
 from tests.laws.linearization import H, directions, peak, wrenches
 from tests.tolerance import assert_close

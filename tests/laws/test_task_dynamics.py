@@ -60,7 +60,7 @@ def test_engines_and_lanes_agree(name: str) -> None:
                 assert_close(b, a, s.solving)
 
 
-@pytest.mark.parametrize("method", kt.operational_space.METHODS)
+@pytest.mark.parametrize("method", kt.tasks.METHODS)
 def test_inertia_by_every_method(method: str) -> None:
     s = frames_of("every kind")
     assert_close(s.robot.tasks(s.tasks, method=method).inertia(s.q), s.space.inertia, s.solving)

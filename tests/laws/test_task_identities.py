@@ -68,7 +68,7 @@ class Scene:
         #: rounding errors of the sweeps are not spread as the worst case would have them.
         self.solving = bound(self.robot.nv, solving_M + solving)
 
-    def at(self, q: Array, **options: Any) -> kt.operational_space.TaskState:
+    def at(self, q: Array, **options: Any) -> kt.tasks.TaskState:
         return self.robot.tasks(self.tasks, reference=self.reference, **options).at(q, self.v)
 
 
@@ -196,7 +196,7 @@ def test_distance_loses_no_digits() -> None:
     assert_close(one, other, bound(near.nv, condition(near.mass_matrix(q))))
 
 
-@pytest.mark.parametrize("method", kt.operational_space.METHODS)
+@pytest.mark.parametrize("method", kt.tasks.METHODS)
 @pytest.mark.parametrize("name", ["legged"])
 def test_methods_give_the_same(name: str, method: str) -> None:
     s = scene(name)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.recursion.rows import Rows
+from kinetree.language.rows import Rows
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import random_mechanism
 
@@ -79,7 +79,7 @@ def by_definition() -> tuple[Any, Any, float]:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("method", kt.operational_space.METHODS)
+@pytest.mark.parametrize("method", kt.tasks.METHODS)
 def test_inverse_inertia(method: str, order: str) -> None:
     q, expected, tolerance = by_definition()
     back = np.argsort(places(ORDERS["mixed"]))
@@ -108,7 +108,7 @@ def test_other_quantities(order: str) -> None:
     assert_close(space.nullspace, other.nullspace, tolerance)
 
 
-@pytest.mark.parametrize("method", kt.operational_space.METHODS)
+@pytest.mark.parametrize("method", kt.tasks.METHODS)
 def test_the_centre_of_mass_may_come_last(method: str) -> None:
     frames = [task for task in ORDERS["as numbered"] if task.frame in (BODIES[4], BODIES[10])]
     q = ROBOT.random_configuration(3)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia, takes_any_node
-from kinetree.engines.count import count
-from kinetree.engines.reference import run
-from kinetree.recursion.common_frame import in_common_frame
+from kinetree.algorithms.methods import ALGORITHMS, inverse_inertia, takes_any_node
+from kinetree.compiler.count import count
+from kinetree.language.common_frame import in_common_frame
+from kinetree.runtime.reference import run
 from tests.mechanisms import NEAR, built, four_bar, gripper, whip
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import mixed, random_mechanism

@@ -8,32 +8,30 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.center_of_mass import center_of_mass
-from kinetree.algorithms.coriolis_matrix import coriolis_matrix
-from kinetree.algorithms.kinematic_derivatives import JACOBIAN_RATES, VELOCITY_DERIVATIVES
-from kinetree.algorithms.kinematics import (
+from kinetree.algorithms.derivatives.forward_dynamics_derivatives import forward_dynamics_derivatives
+from kinetree.algorithms.derivatives.inverse_dynamics_derivatives import inverse_dynamics_derivatives
+from kinetree.algorithms.derivatives.jvp import forward_dynamics_jvp, inverse_dynamics_jvp
+from kinetree.algorithms.derivatives.vjp import forward_dynamics_vjp, inverse_dynamics_vjp
+from kinetree.algorithms.dynamics.centroid import center_of_mass
+from kinetree.algorithms.dynamics.coriolis_matrix import coriolis_matrix
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix, mass_matrix_inverse
+from kinetree.algorithms.dynamics.regressor import regressor
+from kinetree.algorithms.kinematics.frame_kinematics import (
     ACCELERATIONS,
     CLASSICAL_ACCELERATIONS,
+    JACOBIAN_RATES,
     JACOBIANS,
     JACOBIANS_DOT_V,
     VELOCITIES,
+    VELOCITY_DERIVATIVES,
 )
-from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
-from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
-from kinetree.algorithms.linearized.forward_dynamics_vjp import forward_dynamics_vjp
-from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
-from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
-from kinetree.algorithms.linearized.inverse_dynamics_vjp import inverse_dynamics_vjp
-from kinetree.algorithms.mass_matrix import mass_matrix
-from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
-from kinetree.algorithms.regressor import regressor
-from kinetree.engines.count import count
-from kinetree.engines.native.kernels import bind
-from kinetree.engines.reference import run
+from kinetree.compiler.count import count
 from kinetree.errors import ContractError, UnsupportedError
-from kinetree.recursion.algorithm import Algorithm, algorithm
-from kinetree.recursion.common_frame import in_common_frame
-from kinetree.recursion.forward_mode import directional_derivative
+from kinetree.language.algorithm import Algorithm, algorithm
+from kinetree.language.common_frame import in_common_frame
+from kinetree.language.forward_mode import directional_derivative
+from kinetree.runtime.kernels import bind
+from kinetree.runtime.reference import run
 from tests.mechanisms import gripper
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import mixed, random_mechanism
@@ -193,7 +191,7 @@ def test_the_parent_does_not_reveal_its_motions(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_is_gathered_on_the_world_is_not_read(engine: str) -> None:
-    with pytest.raises(ContractError, match=r"center_of_mass\.py:\d+|composite_inertia\.py:\d+: `world\.R` is read"):
+    with pytest.raises(ContractError, match=r"(centroid|inertias)\.py:\d+: `world\.R` is read"):
         ENGINES[engine](in_common_frame(center_of_mass))
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from kinetree import control
-from kinetree.algorithms.operational_space.control_law import control_law
-from kinetree.engines import reference
+from kinetree.algorithms.tasks.control_law import control_law
+from kinetree.runtime import reference
 from tests.laws.test_control import luh
 from tests.laws.test_control_on_trees import KD, KD0, KP, KP0, independent_tasks, state
 from tests.oracles.pinocchio_twin import mirrored, pin, robots

@@ -12,10 +12,10 @@ import pytest
 
 import kinetree as kt
 from benchmarks.mjcf import mjcf
-from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
-from kinetree.engines import reference
-from kinetree.engines.native.kernels import bind
-from kinetree.recursion.mechanism import Site
+from kinetree.algorithms.methods import ALGORITHMS, inverse_inertia
+from kinetree.language.mechanism import Site
+from kinetree.runtime import reference
+from kinetree.runtime.kernels import bind
 from tests.oracles.pinocchio_twin import Twin, pin, robots, upright
 from tests.oracles.test_mujoco import MECHANISMS, Pair, mujoco
 from tests.tolerance import assert_close, bound, condition

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 import kinetree as kt
 from kinetree.errors import InputError, LoadError
-from kinetree.loading.diagnostics import Diagnostics
-from kinetree.loading.directory import Directory
-from kinetree.loading.mjcf_reduction import Reduction
-from kinetree.loading.source import Source
+from kinetree.io.mjcf_reduce import Reduction
+from kinetree.io.options import Diagnostics
+from kinetree.io.source import Directory, Source
 from tests.fuzz.meshes import FORMATS, model, spoilt
 from tests.fuzz.mjcf import ARM, MESHES, MJCF, options_of
 from tests.fuzz.mutations import mutated

@@ -10,10 +10,10 @@ import pytest
 
 import kinetree as kt
 from kinetree import control
-from kinetree.algorithms.levenberg_marquardt import levenberg_marquardt
-from kinetree.engines import reference
-from kinetree.engines.native.kernels import bind
+from kinetree.algorithms.tasks.levenberg_marquardt import levenberg_marquardt
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.runtime import reference
+from kinetree.runtime.kernels import bind
 from tests.oracles.pinocchio_twin import robots
 
 Array = np.ndarray[Any, np.dtype[Any]]

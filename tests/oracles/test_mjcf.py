@@ -16,7 +16,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import InputError, LoadError, ModelWarning, UnknownNameError
-from kinetree.loading import mjcf as loader
+from kinetree.io import mjcf_convert as loader
 from tests.oracle import oracle
 from tests.trees import Array
 

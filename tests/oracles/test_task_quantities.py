@@ -29,7 +29,7 @@ def transposed(matrix: Array) -> Array:
 class Case:
     """A robot at three states, and what Pinocchio says of it."""
 
-    space: kt.operational_space.TaskState
+    space: kt.tasks.TaskState
     J: Array
     M_inverse: Array
     drift: Array

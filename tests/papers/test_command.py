@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("rich")
 
 from benchmarks.papers.__main__ import PAPERS, main
-from kinetree.algorithms.operational_space import ALGORITHMS
+from kinetree.algorithms.methods import ALGORITHMS
 from kinetree.zoo import ASIMO_VARIANTS
 
 

@@ -11,9 +11,9 @@ import kinetree as kt
 from benchmarks.papers.algorithm_5 import algorithm_5
 from benchmarks.papers.conventional import algorithm_3, algorithm_4
 from benchmarks.papers.general import general
-from kinetree.engines.count import count
-from kinetree.engines.function import Function
-from kinetree.recursion.algorithm import Algorithm
+from kinetree.compiler.count import count
+from kinetree.language.algorithm import Algorithm
+from kinetree.runtime.function import Function
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import random_mechanism
 

@@ -17,7 +17,7 @@ from benchmarks.papers.link_coordinates import ALGORITHMS, links_of, operations
 from benchmarks.papers.link_coordinates.links import Links, add, inverse
 from benchmarks.papers.link_coordinates.number import Number, Tally, values
 from benchmarks.papers.link_coordinates.screw import Screw, X, Z
-from kinetree.engines.count import Count
+from kinetree.compiler.count import Count
 from tests.tolerance import assert_close, bound, condition
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from benchmarks.papers.efpa_response import efpa_response
-from kinetree.algorithms.operational_space import accumulation, inverse_inertia
-from kinetree.algorithms.operational_space.response import response
-from kinetree.engines import reference
-from kinetree.engines.count import count
-from kinetree.recursion.common_frame import in_common_frame
-from kinetree.recursion.setup import Setup
+from kinetree.algorithms.methods import accumulation, inverse_inertia
+from kinetree.algorithms.tasks.response import response
+from kinetree.compiler.count import count
+from kinetree.language.common_frame import in_common_frame
+from kinetree.language.setup import Setup
+from kinetree.runtime import reference
 from kinetree.zoo import asimo35, asimo35_tasks
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import Mechanism, random_mechanism

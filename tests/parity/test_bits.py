@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.llvm import target
-from kinetree.engines.native import threads
+from kinetree.compiler.llvm import machine_code
+from kinetree.runtime import threads
 from tests.parity.functions import FEW, FUNCTIONS, Array, Function, assert_same_bits, robot, states
 
 ROBOTS = ("every kind", "humanoid")
@@ -153,15 +153,15 @@ def test_out_may_overlap_an_input() -> None:
         assert_same_bits((home,), (expected,))
 
 
-@pytest.mark.parametrize("width", target.WIDTHS)
+@pytest.mark.parametrize("width", machine_code.WIDTHS)
 @pytest.mark.parametrize("function", FUNCTIONS, ids=str)
 def test_lane_widths(function: Function, width: int) -> None:
-    if width > target.host().width:
-        pytest.skip(f"this processor has {target.host().width} lanes")
+    if width > machine_code.host().width:
+        pytest.skip(f"this processor has {machine_code.host().width} lanes")
     model = robot()
     arrays = states(model, (37,))
     expected = function(model, *arrays)
-    with target.use(target.host().with_width(width)):
+    with machine_code.use(machine_code.host().with_width(width)):
         assert_same_bits(function(_fresh(model), *arrays), expected)
 
 
@@ -180,7 +180,7 @@ def test_numbers_of_threads(function: Function) -> None:
 
 
 def _runs_here(cpu: str) -> bool:
-    return target.host().is_x86 and target.named(cpu).width <= target.host().width
+    return machine_code.host().is_x86 and machine_code.named(cpu).width <= machine_code.host().width
 
 
 @pytest.mark.parametrize("cpu", ["x86-64", "haswell", "skylake-avx512", "znver4"])
@@ -192,7 +192,7 @@ def test_other_processors(function: Function, cpu: str) -> None:
     arrays = states(model, (19,))
     single = tuple(array[0] for array in arrays)
     expected, expected_single = function(model, *arrays), function(model, *single)
-    with target.use(target.named(cpu)):
+    with machine_code.use(machine_code.named(cpu)):
         other = _fresh(model)
         assert_same_bits(function(other, *arrays), expected)
         assert_same_bits(function(other, *single), expected_single)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.native import threads
+from kinetree.runtime import threads
 from tests.parity.functions import assert_same_bits
 
 FLUSH = {"x86_64": 0x8040, "aarch64": 1 << 24}  # FTZ and DAZ of MXCSR; FZ of FPCR
@@ -101,7 +101,7 @@ def test_threads_of_one_batch_agree(setting: str, monkeypatch: pytest.MonkeyPatc
     """The calling thread takes a part of the batch; the others never heard of its settings."""
     model, q, x = tiny(1000)
     expected = model.mass_matrix_solve(q, x)
-    monkeypatch.setattr("kinetree.engines.native.threads.NUMBERS_PER_THREAD", 1 << 8)
+    monkeypatch.setattr("kinetree.runtime.threads.NUMBERS_PER_THREAD", 1 << 8)
     threads.set_threads(3)
     try:
         with environment(setting):

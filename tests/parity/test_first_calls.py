@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.native import kernels
+from kinetree.runtime import kernels
 
 
 @pytest.mark.parametrize("name", ["mass_matrix", "mass_matrix_inverse"])
@@ -48,7 +48,7 @@ def test_a_function_is_bound_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return bind(*args, **kwargs)
 
     sleeping = threading.Event()
-    monkeypatch.setattr("kinetree.engines.function.bind", slow)
+    monkeypatch.setattr("kinetree.runtime.function.bind", slow)
     together = threading.Barrier(8)
 
     def call() -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.llvm import target
-from kinetree.engines.native import gate, threads
+from kinetree.compiler.llvm import machine_code
+from kinetree.runtime import fastcall, threads
 from tests.laws.cases import model
 from tests.parity.functions import FEW, FUNCTIONS, Function, assert_same_bits, robot, states
 from tests.parity.test_bits import LAYOUTS, one_by_one
@@ -91,9 +91,9 @@ def test_numbers_of_lanes_and_threads(function: Function) -> None:
             assert_same_bits(function(single, *arrays), expected)
     finally:
         threads.set_threads(None)
-    for width in target.WIDTHS:
-        if width <= target.host().width:
-            with target.use(target.host().with_width(width)):
+    for width in machine_code.WIDTHS:
+        if width <= machine_code.host().width:
+            with machine_code.use(machine_code.host().with_width(width)):
                 other = pickle.loads(pickle.dumps(single))
                 assert_same_bits(function(other, *(a[:37] for a in arrays)), tuple(part[:37] for part in expected))
 
@@ -103,8 +103,8 @@ def test_other_processors() -> None:
     arrays = states(single, (19,))
     expected = single.forward_dynamics(*arrays)
     for cpu in ("x86-64", "haswell", "skylake-avx512"):
-        if target.host().is_x86 and target.named(cpu).width <= target.host().width:
-            with target.use(target.named(cpu)):
+        if machine_code.host().is_x86 and machine_code.named(cpu).width <= machine_code.host().width:
+            with machine_code.use(machine_code.named(cpu)):
                 other = pickle.loads(pickle.dumps(single))
                 assert_same_bits((other.forward_dynamics(*arrays),), (expected,))
 
@@ -120,7 +120,7 @@ def test_single_samples_take_the_gate() -> None:
     single = robot("float32")
     q, v, x = states(single, ())
     single.forward_dynamics(q, v, x)
-    assert single.forward_dynamics.is_open == gate.NATIVE
+    assert single.forward_dynamics.is_open == fastcall.NATIVE
     assert_same_bits((single.integrate(q, v, 0.1),), (single.integrate(q, v, np.array(0.1)),))
 
 

@@ -11,19 +11,18 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.coriolis_matrix import coriolis_matrix
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.inverse_dynamics import inverse_dynamics
-from kinetree.algorithms.kinematics import JACOBIANS, poses
-from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
-from kinetree.algorithms.mass_matrix import mass_matrix
-from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
-from kinetree.algorithms.operational_space import inertia, inverse_inertia
-from kinetree.algorithms.operational_space.task_space import Parts
-from kinetree.engines import interpreter, machine
-from kinetree.engines.native.kernels import bind
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.common_frame import in_common_frame
+from kinetree.algorithms.derivatives.inverse_dynamics_derivatives import inverse_dynamics_derivatives
+from kinetree.algorithms.dynamics.coriolis_matrix import coriolis_matrix
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix, mass_matrix_inverse
+from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS, poses
+from kinetree.algorithms.methods import inertia, inverse_inertia
+from kinetree.algorithms.tasks.task_space import TaskKinds
+from kinetree.compiler import interpreter, machine
+from kinetree.language.algorithm import Algorithm
+from kinetree.language.common_frame import in_common_frame
+from kinetree.runtime.kernels import bind
 from tests.parity.functions import assert_same_bits
 from tests.trees import mixed, random_mechanism
 
@@ -74,7 +73,7 @@ def test_functions_of_frames(algorithm: Algorithm) -> None:
     agree(algorithm, BRANCHED, tuple(BRANCHED.site(name) for name in ("body7", "world", "body3")))
 
 
-def task_sites(parts: Parts) -> tuple[Any, ...]:
+def task_sites(parts: TaskKinds) -> tuple[Any, ...]:
     """Frames that are not asked for in the order in which their rows are numbered."""
     sites = [replace(BRANCHED.site(name), rows=(3, 4, 5)) for name in ("body7", "body3", "body5")]
     if parts.relative:
@@ -85,11 +84,11 @@ def task_sites(parts: Parts) -> tuple[Any, ...]:
 @pytest.mark.parametrize("method", ["chang_khatib", "rjk", "sparse_factorization", "efpa_segments"])
 def test_rows_of_tasks(method: str) -> None:
     """Between them, these methods have all loops over rows."""
-    agree(inverse_inertia(method, "local"), BRANCHED, task_sites(Parts()))
+    agree(inverse_inertia(method, "local"), BRANCHED, task_sites(TaskKinds()))
 
 
 def test_relative_tasks_and_groups() -> None:
-    agree(inertia("pv_osim", "local", Parts(relative=True)), BRANCHED, task_sites(Parts(relative=True)))
+    agree(inertia("pv_osim", "local", TaskKinds(relative=True)), BRANCHED, task_sites(TaskKinds(relative=True)))
 
 
 def test_products_and_sums_are_rounded_once() -> None:

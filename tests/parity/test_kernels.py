@@ -14,15 +14,15 @@ import pytest
 
 import kinetree as kt
 from kinetree import kernels
-from kinetree.engines import interpreter
-from kinetree.engines.checks import verify
-from kinetree.engines.llvm.carrying import emit
-from kinetree.engines.pipeline import is_own, lowered
-from kinetree.engines.trace import trace
+from kinetree.compiler import interpreter
+from kinetree.compiler.llvm.phis import emit
+from kinetree.compiler.programs import is_own, lowered
+from kinetree.compiler.trace import trace
+from kinetree.compiler.verify import verify
 from kinetree.kernels.language import Kernel
 from kinetree.kernels.riccati import riccati
-from kinetree.recursion.mechanism import Sizes
-from kinetree.recursion.variants import Variants
+from kinetree.language.mechanism import Sizes
+from kinetree.language.setup import Variants
 from tests.parity.functions import assert_same_bits
 from tests.parity.test_c99 import STRICT, checked
 from tests.tolerance import assert_close, bound

@@ -226,7 +226,7 @@ INTERRUPTED = """
 import faulthandler, itertools, signal, time
 faulthandler.dump_traceback_later(100, exit=True)
 import kinetree as kt
-from kinetree.engines.native import threads
+from kinetree.runtime import threads
 class Stop(BaseException):
     pass
 def stop(*_):

@@ -12,20 +12,21 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.inverse_dynamics import inverse_dynamics
-from kinetree.engines import groups, interpreter
-from kinetree.engines.groups import LANES
-from kinetree.engines.llvm import node_lanes, target
-from kinetree.engines.native import kernels
-from kinetree.engines.native.kernels import bind
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.variants import Variants
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
+from kinetree.compiler import interpreter
+from kinetree.compiler.llvm import machine_code, node_lanes
+from kinetree.compiler.lower import node_schedule
+from kinetree.compiler.lower.node_schedule import LANES
+from kinetree.language.algorithm import Algorithm
+from kinetree.language.setup import Variants
+from kinetree.runtime import kernels
+from kinetree.runtime.kernels import bind
 from tests.mechanisms import built
 from tests.parity.functions import FUNCTIONS, Array, Function, assert_same_bits, robot, states
 from tests.trees import mixed, random_mechanism
 
-pytestmark = pytest.mark.skipif(target.host().width < LANES, reason="this processor has too few lanes")
+pytestmark = pytest.mark.skipif(machine_code.host().width < LANES, reason="this processor has too few lanes")
 
 #: Functions that consist of sweeps, and enough arithmetic to be worth lanes.
 SWEEPS = (
@@ -72,13 +73,13 @@ def fresh(model: kt.Model) -> kt.Model:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes in lanes wherever that is possible, even if slower."""
-    monkeypatch.setattr(groups, "WORTH", math.inf)
+    monkeypatch.setattr(node_schedule, "WORTH", math.inf)
 
 
 @contextmanager
 def never() -> Iterator[None]:
     """One node at a time."""
-    with mock.patch.object(groups, "WORTH", 0.0):
+    with mock.patch.object(node_schedule, "WORTH", 0.0):
         yield
 
 
@@ -155,16 +156,16 @@ def test_sums_in_loops(shortest: int, monkeypatch: pytest.MonkeyPatch) -> None:
         kernels._made.cache_clear()
 
 
-@pytest.mark.skipif(not target.host().is_x86, reason="for x86-64 processors")
+@pytest.mark.skipif(not machine_code.host().is_x86, reason="for x86-64 processors")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_processors_without_avx2(dtype: str) -> None:
     """They have no instruction that permutes the lanes of children to those of their parents."""
-    sandybridge = target.Processor(target.host().triple, "sandybridge", "", LANES)
+    sandybridge = machine_code.Processor(machine_code.host().triple, "sandybridge", "", LANES)
     assert not sandybridge.has_avx2
     robot = kt.zoo.random_tree(9, kinds=("revolute",), seed=5).astype(dtype)
     q, v, x = states(robot, ())
     expected = robot.forward_dynamics(q, v, x)
-    with target.use(sandybridge):
+    with machine_code.use(sandybridge):
         other = fresh(robot)
         assert in_node_lanes(other, forward_dynamics)
         assert_same_bits((other.forward_dynamics(q, v, x),), (expected,))
@@ -184,7 +185,7 @@ def test_who_runs_so() -> None:
     # a chain gains nothing; neither do two nodes
     assert not in_node_lanes(kt.zoo.chain(7), forward_dynamics)
     assert not in_node_lanes(kt.zoo.double_pendulum(), forward_dynamics)
-    with target.use(target.host().with_width(2)):
+    with machine_code.use(machine_code.host().with_width(2)):
         assert not in_node_lanes(ROBOTS["humanoid"], forward_dynamics)
 
 

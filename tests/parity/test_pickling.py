@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.function import Function
+from kinetree.runtime.function import Function
 from tests.parity.functions import FUNCTIONS, assert_same_bits, robot, states
 from tests.parity.functions import Function as Case
 

@@ -12,22 +12,21 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.coriolis_matrix import coriolis_matrix
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.inverse_dynamics import inverse_dynamics
-from kinetree.algorithms.kinematics import JACOBIANS, poses
-from kinetree.algorithms.mass_matrix import mass_matrix
-from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
-from kinetree.algorithms.operational_space import inertia, inverse_inertia
-from kinetree.algorithms.operational_space.task_space import Parts
-from kinetree.engines import interpreter, parts, straight
-from kinetree.engines.ir import Segment
-from kinetree.engines.llvm import target
-from kinetree.engines.native import threads
-from kinetree.engines.straight import RobotKey, Specialization
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.common_frame import in_common_frame
-from kinetree.recursion.variants import Variants
+from kinetree.algorithms.dynamics.coriolis_matrix import coriolis_matrix
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix, mass_matrix_inverse
+from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS, poses
+from kinetree.algorithms.methods import inertia, inverse_inertia
+from kinetree.algorithms.tasks.task_space import TaskKinds
+from kinetree.compiler import interpreter, specialize
+from kinetree.compiler.ir import Segment
+from kinetree.compiler.llvm import machine_code
+from kinetree.compiler.specialize import RobotKey, Specialization
+from kinetree.language.algorithm import Algorithm
+from kinetree.language.common_frame import in_common_frame
+from kinetree.language.setup import Variants
+from kinetree.runtime import threads
 from tests.mechanisms import gripper
 from tests.parity.functions import FEW, FUNCTIONS, Function, assert_same_bits, states
 from tests.parity.test_c99 import COMPILERS, STRICT, checked
@@ -60,7 +59,7 @@ def always(_algorithm: Algorithm, _variants: Variants, _individual: RobotKey, _a
 def _straight_line() -> Iterator[None]:
     """All functions run on straight-line code, whether it pays or not."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(straight, "_chosen", always)
+        patch.setattr(specialize, "_chosen", always)
         yield
 
 
@@ -89,7 +88,7 @@ def test_bits_do_not_depend_on_lanes_threads_or_batches(function: Function) -> N
     for size in (1, 2, 3, 8, 9, 31):
         assert_same_bits(function(robot, *(array[:size] for array in arrays)), tuple(part[:size] for part in expected))
     for width in (1, 2, 4):
-        with target.use(target.host().with_width(width)):
+        with machine_code.use(machine_code.host().with_width(width)):
             fresh = pickle.loads(pickle.dumps(robot))
             assert_same_bits(function(fresh, *arrays), expected)
     threads.set_threads(1)
@@ -124,11 +123,11 @@ def test_functions_of_frames(algorithm: Algorithm) -> None:
 
 @pytest.mark.parametrize("method", ["chang_khatib", "rjk", "sparse_factorization", "efpa_segments"])
 def test_rows_of_tasks(method: str) -> None:
-    agree(inverse_inertia(method, "local"), tree(), task_sites(Parts()))
+    agree(inverse_inertia(method, "local"), tree(), task_sites(TaskKinds()))
 
 
 def test_relative_tasks_and_groups() -> None:
-    agree(inertia("pv_osim", "local", Parts(relative=True)), tree(), task_sites(Parts(relative=True)))
+    agree(inertia("pv_osim", "local", TaskKinds(relative=True)), tree(), task_sites(TaskKinds(relative=True)))
 
 
 @cache
@@ -144,9 +143,9 @@ def test_parts_have_the_bits_of_the_whole(length: int, monkeypatch: pytest.Monke
     robot = kt.zoo.random_tree(4, kinds=("revolute", "planar"), seed=length).compile((), specialize=True)
     q, v, x = (array[0] for array in states(robot, (1,)))
     whole = interpreter.run(forward_dynamics, robot.mechanism, (), (q, v, x, np.zeros((0, 6))))
-    monkeypatch.setattr(parts, "LENGTH", length)
-    straight._straight.cache_clear()
-    cut = straight.specialized(forward_dynamics, robot.mechanism, ())
+    monkeypatch.setattr(specialize, "LENGTH", length)
+    specialize._straight.cache_clear()
+    cut = specialize.specialized(forward_dynamics, robot.mechanism, ())
     assert cut is not None
     pieces = [item for item in cut.lowered.program.top.items if isinstance(item, Segment)]
     assert len(pieces) > cut.operations.total() // (2 * length)
@@ -154,7 +153,7 @@ def test_parts_have_the_bits_of_the_whole(length: int, monkeypatch: pytest.Monke
     agree(forward_dynamics, robot)
     assert_same_bits((robot.forward_dynamics(q, v, x),), whole)
     assert_same_bits((robot.forward_dynamics(*(np.tile(a, (8, 1)) for a in (q, v, x)))[5],), whole)
-    straight._straight.cache_clear()
+    specialize._straight.cache_clear()
 
 
 @pytest.mark.parametrize("cc", COMPILERS)

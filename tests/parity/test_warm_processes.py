@@ -18,13 +18,13 @@ RUN = """
 import sys
 import numpy as np
 import kinetree as kt
-from kinetree.engines import pipeline
+from kinetree.compiler import programs
 from tests.parity.functions import FUNCTIONS, states
 
 if sys.argv[1] == "warm":
     def trace(*_, **__):
         raise AssertionError("traced")
-    pipeline.trace = trace
+    programs.trace = trace
 
 robot = (
     kt.Builder("small")

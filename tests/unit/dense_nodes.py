@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.model.joints.base import PlainCoordinates
-from kinetree.recursion.mechanism import Mechanism
-from kinetree.recursion.node import Unconstrained
+from kinetree.language.mechanism import Mechanism
+from kinetree.language.node import Unconstrained
+from kinetree.model.joints.protocol import PlainCoordinates
 from kinetree.spatial.dense import DenseInertia, DenseMap, DenseWeight, RootWeight
 from kinetree.spatial.motion import Motion
 from kinetree.spatial.scalar import sincos

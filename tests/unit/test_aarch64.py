@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.llvm import target
-from kinetree.engines.native import cache, kernels, libraries
-from kinetree.engines.pipeline import variants_of
+from kinetree.compiler import cache
+from kinetree.compiler.llvm import machine_code
+from kinetree.compiler.programs import variants_of
+from kinetree.runtime import compile_queue, kernels
 from tests.oracle import compiler
 from tools import aarch64
 from tools.bits import Tally, states
 from tools.c_bits import compared, declared
 from tools.cross_compile import on_request
 
-ARM = target.Processor("aarch64-unknown-linux-gnu", "generic", "", 2)
+ARM = machine_code.Processor("aarch64-unknown-linux-gnu", "generic", "", 2)
 
 
 def test_a_tally_sees_the_sign_of_zero() -> None:
@@ -69,9 +70,9 @@ def test_kernels_for_another_machine_are_found_there(tmp_path, monkeypatch) -> N
     made = kernels.Kernels(algorithm, variants_of(algorithm, robot.mechanism, ()))
     monkeypatch.setattr(kernels, "_made", lambda *_: made)
     robot.gravity_forces(np.zeros(2))
-    with target.use(ARM):
+    with machine_code.use(ARM):
         metadata = made._stored()
-    found = libraries.stored(cache.key(*made._name(1), ARM))
+    found = compile_queue.stored(cache.key(*made._name(1), ARM))
     assert found is not None
     assert metadata == found[0] == made.metadata
     for code in found[1]:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.engines.angles import ANGLES, MOST_LANES
-from kinetree.engines.ir import Op, walk
-from kinetree.engines.layout import Tables
-from kinetree.engines.lowered import Lowered
-from kinetree.engines.pipeline import lowered, variants_of
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.compiler.ir import Op, walk
+from kinetree.compiler.lower.layout import Tables
+from kinetree.compiler.lower.lower import Lowered
+from kinetree.compiler.passes.batch_sincos import ANGLES, MOST_LANES
+from kinetree.compiler.programs import lowered, variants_of
 from tests.mechanisms import NEAR, four_bar
 
 

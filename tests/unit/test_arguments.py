@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines import arguments
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.runtime import arguments
 
 ENGINES = ["native", "reference"]
 

@@ -11,9 +11,9 @@ import pytest
 
 import kinetree as kt
 from kinetree.control import DifferentialIK, Goal, OperationalSpace, Posture, WholeBody, inverse_kinematics
-from kinetree.engines.function import Function
 from kinetree.errors import InputError, ModelError, SingularTaskError, UnsupportedError
-from kinetree.recursion.algorithm import algorithm
+from kinetree.language.algorithm import algorithm
+from kinetree.runtime.function import Function
 from kinetree.spatial.scalar import Constant
 from tests.mechanisms import built, gripper, whip
 from tests.parity.functions import FUNCTIONS, assert_same_bits, states

@@ -14,8 +14,8 @@ pytest.importorskip("mujoco")
 
 from benchmarks.functions.cases import MODELS, OTHERS, STATES, TASKS, Case
 from benchmarks.functions.scene import Scene
-from kinetree.engines.quantity import Quantity
-from kinetree.operational_space.lazy import lazy
+from kinetree.runtime.lazy import lazy
+from kinetree.runtime.quantity import Quantity
 
 #: A function of `Tasks` that is another one, `at`, under the name of its caller; how `load` makes a `Model`.
 _INTERNAL = {"state"}
@@ -44,12 +44,12 @@ def test_every_function_of_a_model_has_a_row() -> None:
 
 
 def test_every_function_of_tasks_has_a_row() -> None:
-    assert public_functions(kt.operational_space.Tasks) - timed(TASKS) - _INTERNAL == set()
+    assert public_functions(kt.tasks.Tasks) - timed(TASKS) - _INTERNAL == set()
 
 
 def test_every_row_names_something_that_exists() -> None:
     assert timed(STATES, MODELS) <= set(dir(kt.Model))
-    assert timed(TASKS) <= set(dir(kt.operational_space.Tasks))
+    assert timed(TASKS) <= set(dir(kt.tasks.Tasks))
 
 
 @pytest.mark.parametrize(("name", "case"), [*STATES.items(), *TASKS.items(), *OTHERS.items()])

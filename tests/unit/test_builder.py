@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kinetree.errors import KinetreeError, ModelError, ModelWarning, SingularMechanismError, UnknownNameError
+from kinetree.errors import (
+    KinetreeError,
+    ModelError,
+    ModelWarning,
+    SingularMechanismError,
+    UnknownNameError,
+)
 from kinetree.model import Builder, Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.singularity import require_invertible

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.inverse_dynamics import inverse_dynamics
-from kinetree.engines import interpreter, reference
-from kinetree.engines.carried import RELATIVES, LoopCarried, SiblingFlags, relatives
-from kinetree.engines.ir import For, Store, walk
-from kinetree.engines.llvm.carrying import emit
-from kinetree.engines.lowered import Lowered
-from kinetree.engines.native.kernels import bind
-from kinetree.engines.pipeline import lowered, variants_of
-from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
+from kinetree.compiler import interpreter
+from kinetree.compiler.ir import For, Store, walk
+from kinetree.compiler.llvm.phis import emit
+from kinetree.compiler.lower.loop_carried import RELATIVES, LoopCarried, SiblingFlags, relatives
+from kinetree.compiler.lower.lower import Lowered
+from kinetree.compiler.programs import lowered, variants_of
+from kinetree.language.algorithm import Algorithm, algorithm
+from kinetree.runtime import reference
+from kinetree.runtime.kernels import bind
 from tests.tolerance import assert_close, bound
 
 #: Chains, siblings that take turns, several roots; kinds that add less than others to their parent.

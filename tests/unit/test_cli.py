@@ -16,14 +16,14 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner
 
 import kinetree as kt
-from kinetree.cli import INSTALL, app, check, operational_space, timing
+from kinetree.cli import INSTALL, app, check, demo
 from kinetree.model.dynamics import FUNCTIONS
 
 
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Runs a command, with shorter timings than a user wants."""
-    monkeypatch.setattr(timing, "TOTAL", 0.0)
+    monkeypatch.setattr(demo, "TOTAL", 0.0)
     return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
 
 
@@ -52,7 +52,7 @@ def test_demo(call: Callable[..., Any]) -> None:
         assert (operations > 0) != (name in free)
         assert len(times) == 5
         assert all(time > 0 for time in times)
-    for name in kt.operational_space.METHODS:
+    for name in kt.tasks.METHODS:
         operations, difference, *times = (float(word.replace(",", "")) for word in rows[name])
         assert operations > 0
         assert difference < 1e-9
@@ -75,7 +75,7 @@ def arm(tmp_path: Path) -> Path:
 
 def test_one_thread_has_one_column(call: Callable[..., Any], arm: Path) -> None:
     """And there is no advice to try larger batches, which would change nothing."""
-    with timing.threads(1):
+    with demo.threads(1):
         result = call("demo", arm, "--batch", "4")
     assert result.exit_code == 0, result.output
     (header,) = (line for line in result.output.splitlines() if "1 thr." in line)
@@ -86,7 +86,7 @@ def test_one_thread_has_one_column(call: Callable[..., Any], arm: Path) -> None:
 
 
 def test_a_large_batch_gets_no_advice_to_try_one(call: Callable[..., Any], arm: Path) -> None:
-    with timing.threads(2):
+    with demo.threads(2):
         result = call("demo", arm, "--batch", "1025")
     assert "try --batch" not in result.output
 
@@ -95,7 +95,7 @@ def test_large_results_are_timed_on_fewer_samples(
     call: Callable[..., Any], arm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Results take bounded memory, whatever the batch; the rows that this concerns are marked."""
-    monkeypatch.setattr(timing, "LARGEST", 1024)
+    monkeypatch.setattr(demo, "LARGEST", 1024)
     result = call("demo", arm, "--batch", "32")
     assert result.exit_code == 0, result.output
     rows = {line.split()[0] for line in result.output.splitlines() if line.split()}
@@ -103,8 +103,8 @@ def test_large_results_are_timed_on_fewer_samples(
     assert "* fewer samples" in result.output
     robot = kt.load(arm)
     states = {"q": robot.random_configuration(0, 32), "v": np.ones((32, 1))}
-    assert timing.cost(robot, "pose", states, "rod").batch == 1024 // (3 * 16 * 8)
-    assert timing.cost(robot, "mass_matrix", states, "rod").batch == 32
+    assert demo.cost(robot, "pose", states, "rod").batch == 1024 // (3 * 16 * 8)
+    assert demo.cost(robot, "mass_matrix", states, "rod").batch == 32
 
 
 def test_demo_fails_if_the_dynamics_disagree(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_demo_fails_if_the_dynamics_disagree(call: Callable[..., Any], monkeypat
 
 
 def test_demo_fails_if_algorithms_disagree(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operational_space, "SLACK", 0.0)
+    monkeypatch.setattr(demo, "SLACK", 0.0)
     result = call("demo", "--batch", "8")
     assert result.exit_code == 1
     assert "not singular: FAILED" in result.output
@@ -125,7 +125,7 @@ def test_the_bound_on_lambda_is_of_the_size_of_its_error(
     call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousandth of the bound is less than rounding leaves, so the bound is no more than that above it."""
-    monkeypatch.setattr(operational_space, "SLACK", 1e-3)
+    monkeypatch.setattr(demo, "SLACK", 1e-3)
     assert "not singular: FAILED" in call("demo", "--batch", "512").output
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from kinetree import simulation
 from kinetree.cli import box
-from kinetree.cli.box_figure import draw
+from kinetree.cli.box import draw
 from kinetree.cli.commands import app
 
 

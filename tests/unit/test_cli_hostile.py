@@ -22,8 +22,8 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner
 
 import kinetree as kt
-from kinetree.cli import app, timing
-from kinetree.cli.exit_codes import UNUSABLE
+from kinetree.cli import app, demo
+from kinetree.interrupts import UNUSABLE
 
 INERTIAL = (
     '<inertial><mass value="1"/><inertia ixx=".1" iyy=".1" izz=".1" ixy="0" ixz="0" iyz="0"/></inertial>'
@@ -50,7 +50,7 @@ def robot(tmp_path: Path) -> Path:
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Runs a command in this process, with shorter timings than a user wants."""
-    monkeypatch.setattr(timing, "TOTAL", 0.0)
+    monkeypatch.setattr(demo, "TOTAL", 0.0)
     return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
 
 
@@ -266,10 +266,10 @@ def test_settings_that_are_wrong(robot: Path) -> None:
 def test_many_samples_are_checked_in_parts(
     call: Callable[..., Any], robot: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kinetree.cli import report
+    from kinetree.cli import terminal
 
     whole = call("check", robot, "--samples", 7).output
-    monkeypatch.setattr(report, "_LARGEST", 3 * 8 * 16 * 3)  # three samples at a time
+    monkeypatch.setattr(terminal, "_LARGEST", 3 * 8 * 16 * 3)  # three samples at a time
     assert call("check", robot, "--samples", 7).output == whole
 
 
@@ -303,7 +303,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("module", ["numpy", "llvmlite", "kinetree.model.model", "kinetree.loading", "typer", "rich"])
+@pytest.mark.parametrize("module", ["numpy", "llvmlite", "kinetree.model.model", "kinetree.io", "typer", "rich"])
 def test_interrupted_while_it_is_imported(module: str, tmp_path: Path) -> None:
     script = tmp_path / "kinetree"
     script.write_text(SCRIPT.format(module=module))
@@ -314,7 +314,7 @@ def test_interrupted_while_it_is_imported(module: str, tmp_path: Path) -> None:
 def test_an_interrupted_import_of_the_library_is_left_alone(tmp_path: Path) -> None:
     """Only the command hides where it was."""
     script = tmp_path / "controller.py"
-    script.write_text(SCRIPT.format(module="kinetree.loading"))
+    script.write_text(SCRIPT.format(module="kinetree.io"))
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
     assert done.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in done.stderr

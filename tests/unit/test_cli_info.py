@@ -16,9 +16,9 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner
 
 import kinetree as kt
-from kinetree.cli import app, laws, peers, timing
-from kinetree.cli.exit_codes import UNUSABLE
-from kinetree.cli.info import center_of_mass
+from kinetree.cli import app, check, demo
+from kinetree.cli.commands import center_of_mass
+from kinetree.interrupts import UNUSABLE
 from kinetree.model.dynamics import FUNCTIONS
 
 INERTIA = '<inertia ixx=".1" iyy=".1" izz=".1" ixy="0" ixz="0" iyz="0"/>'
@@ -42,7 +42,7 @@ MJCF = (
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Runs a command, with shorter timings than a user wants."""
-    monkeypatch.setattr(timing, "TOTAL", 0.0)
+    monkeypatch.setattr(demo, "TOTAL", 0.0)
     return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
 
 
@@ -134,7 +134,7 @@ def test_check(call: Callable[..., Any], urdf: Path) -> None:
     result = call("check", urdf, "--samples", "4")
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
-    assert sum(line.startswith("passed") for line in lines) >= len(laws.LAWS)
+    assert sum(line.startswith("passed") for line in lines) >= len(check.LAWS)
     assert "all passed" in result.output
     assert "warning: " in result.output
     if importlib.util.find_spec("pinocchio"):
@@ -165,7 +165,7 @@ def test_check_says_what_its_numbers_are(call: Callable[..., Any], urdf: Path) -
 
 
 def test_the_worst_of_several_checks() -> None:
-    good, better, bad, nan = (laws.Check(r, 1.0) for r in (0.5, 0.1, 2.0, float("nan")))
+    good, better, bad, nan = (check.Check(r, 1.0) for r in (0.5, 0.1, 2.0, float("nan")))
     assert good.worse(better) is good
     assert better.worse(good) is good
     assert good.worse(bad) is bad
@@ -207,7 +207,7 @@ def test_what_cannot_be_asked_for_is_skipped(call: Callable[..., Any], tmp_path:
 
 
 def test_a_broken_law_fails(call: Callable[..., Any], urdf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(laws.LAWS, "M M⁻¹ = 1", lambda _: laws.Check(float("nan"), 1.0))
+    monkeypatch.setitem(check.LAWS, "M M⁻¹ = 1", lambda _: check.Check(float("nan"), 1.0))
     result = call("check", urdf, "--samples", "2")
     assert result.exit_code == 1
     assert "FAILED   M M⁻¹ = 1" in result.output
@@ -216,7 +216,7 @@ def test_a_broken_law_fails(call: Callable[..., Any], urdf: Path, monkeypatch: p
 
 @pytest.mark.skipif(not importlib.util.find_spec("pinocchio"), reason="compares with Pinocchio")
 def test_a_difference_fails(call: Callable[..., Any], urdf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers.interop, "pinocchio", lambda robot, model: _off_by_a_bit(robot, model))
+    monkeypatch.setattr(check.interop, "pinocchio", lambda robot, model: _off_by_a_bit(robot, model))
     result = call("check", urdf, "--samples", "2")
     assert result.exit_code == 1
     assert "FAILED   mass matrix as in Pinocchio" in result.output

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.loop_closing import close_loops
-from kinetree.engines.function import Function
+from kinetree.algorithms.kinematics.dependent_joints import close_loops
 from kinetree.errors import InputError, LoopError, ModelError, UnknownNameError, UnsupportedError
-from kinetree.interop.tree import OpenTree
-from kinetree.recursion.algorithm import algorithm
-from kinetree.recursion.tree import Indexed, Tree
+from kinetree.interop.counterpart import OpenTree
+from kinetree.language.algorithm import algorithm
+from kinetree.language.tree import Indexed, Tree
+from kinetree.runtime.function import Function
 from tests.mechanisms import NEAR, built, four_bar
 from tests.tolerance import assert_close
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.model.cluster import ClusterKind
+from kinetree.model.loops.cluster_kind import ClusterKind
 from tests.mechanisms import NEAR, four_bar
 from tests.tolerance import assert_close, bound
 

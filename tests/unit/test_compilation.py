@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.native import cache, kernels
-from kinetree.engines.pipeline import variants_of
+from kinetree.compiler import cache
+from kinetree.compiler.programs import variants_of
 from kinetree.model import compilation
+from kinetree.runtime import kernels
 
 KINDS = ("revolute", "prismatic")
 

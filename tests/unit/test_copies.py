@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines import reference
-from kinetree.engines.native.kernels import bind
-from kinetree.recursion.algorithm import Algorithm, algorithm
+from kinetree.language.algorithm import Algorithm, algorithm
+from kinetree.runtime import reference
+from kinetree.runtime.kernels import bind
 
 ROBOT = kt.zoo.random_tree(5, kinds=("revolute", "prismatic"), seed=2)
 declare = algorithm(q=("q",), seen=("v",), outputs=("seen",), sparse=("seen",))

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
-from kinetree.algorithms.operational_space.choice import CANDIDATES, choose, saved_by_accumulation, view_of
-from kinetree.engines.count import PASSES, count, count_passes
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.common_frame import in_common_frame
-from kinetree.recursion.mechanism import Site
+from kinetree.algorithms.methods import ALGORITHMS, inverse_inertia
+from kinetree.algorithms.methods.choice import CANDIDATES, choose, saved_by_accumulation, view_of
+from kinetree.compiler.count import PASSES, count, count_passes
+from kinetree.language.algorithm import Algorithm
+from kinetree.language.common_frame import in_common_frame
+from kinetree.language.mechanism import Site
 from kinetree.zoo import asimo35, asimo35_tasks
 from tests.trees import mixed, random_mechanism
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.elementary import SINGLE
-from kinetree.engines.function import Function
-from kinetree.engines.llvm import target
-from kinetree.recursion.algorithm import algorithm
+from kinetree.compiler.elementary import SINGLE
+from kinetree.compiler.llvm import machine_code
+from kinetree.language.algorithm import algorithm
+from kinetree.runtime.function import Function
 from kinetree.spatial.scalar import LARGEST_ANGLE, sincos
 
 ROBOT = kt.zoo.chain(1)
@@ -26,7 +26,7 @@ def both(tree: Any, v: Any, sine: Any, cosine: Any) -> None:
 
 
 def native(angles: Any, width: int, dtype: str = "float64") -> tuple[Any, Any]:
-    with target.use(target.host().with_width(width)):
+    with machine_code.use(machine_code.host().with_width(width)):
         s, c = Function("both", ROBOT.astype(dtype).mechanism, both)(np.asarray(angles, dtype)[:, None])
     assert s.dtype == c.dtype == dtype
     return s[:, 0], c[:, 0]

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kinetree.spatial import fixed
-from kinetree.spatial.arctangent import first_quadrant
-from kinetree.spatial.logarithm import logarithm
+from kinetree.spatial import reproducible
+from kinetree.spatial.logarithm import first_quadrant, logarithm
 from tests.oracle import oracle
 
 mpmath = oracle("mpmath")
@@ -37,12 +36,12 @@ def test_sine_and_cosine() -> None:
             np.arange(-20, 20) * np.pi / 4.0,
         ]
     )
-    sin, cos = fixed.sincos(angles)
+    sin, cos = reproducible.sincos(angles)
     with mpmath.workprec(200):
         exact = [mpmath.mpf(float(x)) for x in angles]
         assert _ulps(sin[angles != 0.0], [mpmath.sin(x) for x in exact if x]) < 1.0
         assert _ulps(cos, [mpmath.cos(x) for x in exact]) < 1.0
-    assert np.isnan(fixed.sincos(np.array([np.inf, np.nan, 1e300]))).all()
+    assert np.isnan(reproducible.sincos(np.array([np.inf, np.nan, 1e300]))).all()
 
 
 def test_sine_and_cosine_of_one_angle_have_the_same_bits() -> None:
@@ -56,9 +55,9 @@ def test_sine_and_cosine_of_one_angle_have_the_same_bits() -> None:
             [0.0, -0.0],
         ]
     )
-    alone = np.array([fixed.sincos_of_one(angle) for angle in angles.tolist()]).T
-    np.testing.assert_array_equal(alone.view(np.int64), np.array(fixed.sincos(angles)).view(np.int64))
-    assert np.isnan([fixed.sincos_of_one(angle) for angle in (np.inf, np.nan, 1e300)]).all()
+    alone = np.array([reproducible.sincos_of_one(angle) for angle in angles.tolist()]).T
+    np.testing.assert_array_equal(alone.view(np.int64), np.array(reproducible.sincos(angles)).view(np.int64))
+    assert np.isnan([reproducible.sincos_of_one(angle) for angle in (np.inf, np.nan, 1e300)]).all()
 
 
 def test_arctangent_of_the_first_quadrant() -> None:
@@ -87,9 +86,9 @@ def test_logarithm() -> None:
 def test_products() -> None:
     rng = np.random.default_rng(3)
     a, b = rng.standard_normal((4, 1, 5, 3)), rng.standard_normal((2, 3, 6))
-    np.testing.assert_allclose(fixed.product(a, b), a @ b, rtol=1e-14, atol=1e-15)
-    np.testing.assert_allclose(fixed.apply(a, b[0, :, 0]), a @ b[0, :, 0], rtol=1e-14, atol=1e-15)
-    assert fixed.product(np.zeros((2, 0)), np.zeros((0, 3))).shape == (2, 3)
+    np.testing.assert_allclose(reproducible.product(a, b), a @ b, rtol=1e-14, atol=1e-15)
+    np.testing.assert_allclose(reproducible.apply(a, b[0, :, 0]), a @ b[0, :, 0], rtol=1e-14, atol=1e-15)
+    assert reproducible.product(np.zeros((2, 0)), np.zeros((0, 3))).shape == (2, 3)
 
 
 #: Everything on the way from a file or a builder to numbers, printed as bits.

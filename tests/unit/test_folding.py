@@ -8,26 +8,23 @@ from typing import Any
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.inverse_dynamics import inverse_dynamics
-from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
-from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
-from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
-from kinetree.engines import simplify as stage
-from kinetree.engines.collector import gc_paused
-from kinetree.engines.dead_code import keys_of
-from kinetree.engines.fold import RULES
-from kinetree.engines.folding import OPAQUE, says_nothing
-from kinetree.engines.ir import CodeBlock, Op, Program, Store, TreeLoop
-from kinetree.engines.llvm.carrying import emit
-from kinetree.engines.lower import lower
-from kinetree.engines.pipeline import variants_of
-from kinetree.engines.places import FieldPlace, Input, Output, Role
-from kinetree.engines.trace import trace
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.common_frame import in_common_frame
-from kinetree.recursion.tree import Tree
-from kinetree.recursion.variants import WORLD_CLASS
+from kinetree.algorithms.derivatives.forward_dynamics_derivatives import forward_dynamics_derivatives
+from kinetree.algorithms.derivatives.jvp import forward_dynamics_jvp
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_inverse
+from kinetree.compiler.ir import CodeBlock, FieldPlace, Input, Op, OutputEntry, Program, Role, Store, TreeLoop
+from kinetree.compiler.llvm.phis import emit
+from kinetree.compiler.lower.lower import lower
+from kinetree.compiler.passes import simplify as stage
+from kinetree.compiler.passes.fold import OPAQUE, RULES, keys_of, says_nothing
+from kinetree.compiler.programs import variants_of
+from kinetree.compiler.trace import trace
+from kinetree.concurrency import gc_paused
+from kinetree.language.algorithm import Algorithm
+from kinetree.language.common_frame import in_common_frame
+from kinetree.language.setup import WORLD_CLASS
+from kinetree.language.tree import Tree
 
 ALGORITHMS = [
     inverse_dynamics,
@@ -109,9 +106,9 @@ def test_what_becomes_the_same_as_an_operation_before_the_loop_is_not_computed_i
     a, b = (program.load(Input(0, ((0, i),))) for i in range(2))
     program.top.items.append(Store(FieldPlace(world, "zero", 0), program.lift(0.0)))
     zero = program.load(FieldPlace(world, "zero", 0))
-    program.top.items.append(Store(Output(0, ((0, 0),)), (a + zero) * b))
+    program.top.items.append(Store(OutputEntry(0, ((0, 0),)), (a + zero) * b))
     inner = program.current = CodeBlock(program, program.top)
-    inner.items.append(Store(Output(0, ((0, 1),)), a * b))
+    inner.items.append(Store(OutputEntry(0, ((0, 1),)), a * b))
     program.top.items.append(TreeLoop(Tree.columns, None, bodies={(): inner}))
     stage.simplify(program)
     (product,) = [item for item in program.top.items if isinstance(item, Op) and item.code == "mul"]
@@ -127,7 +124,7 @@ def test_what_only_stores_that_say_nothing_would_change_is_constant() -> None:
     program.top.items.append(Store(one, program.lift(1.0)))
     program.top.items.append(Store(two, program.lift(2.0)))
     program.top.items.append(Store(two, program.load(two) / program.load(one)))
-    program.top.items.append(Store(Output(0, ((0, 0),)), v * program.load(two)))
+    program.top.items.append(Store(OutputEntry(0, ((0, 0),)), v * program.load(two)))
     stage.simplify(program)
     loads = [item.attr for item in program.top.items if isinstance(item, Op) and item.code == "load"]
     assert loads == [Input(0, ((0, 0),))]

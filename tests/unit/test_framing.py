@@ -10,18 +10,17 @@ import pytest
 
 import kinetree as kt
 from benchmarks.papers.general import general
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.inverse_dynamics import inverse_dynamics
-from kinetree.algorithms.mass_matrix import mass_matrix
-from kinetree.engines.count import count
-from kinetree.engines.ir import Switch, walk
-from kinetree.engines.pipeline import lowered, variants_of
-from kinetree.model.framing import UNCHANGED, distinct, framed
-from kinetree.model.joints.revolute import Revolute
-from kinetree.model.node import AxialBody
-from kinetree.model.shape import GENERAL, Shape, numbers_in, shared
-from kinetree.recursion.common_frame import in_common_frame
-from kinetree.recursion.topology import depth_first
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix
+from kinetree.compiler.count import count
+from kinetree.compiler.ir import Switch, walk
+from kinetree.compiler.programs import lowered, variants_of
+from kinetree.language.common_frame import in_common_frame
+from kinetree.language.mechanism import depth_first
+from kinetree.model.assembly.frames import UNCHANGED, distinct, framed
+from kinetree.model.joints.one_axis import Revolute
+from kinetree.model.nodes.rigid import GENERAL, AxialBody, PlacementShape, numbers_in, shared
 from kinetree.spatial.axial import ANY, AxialTransform, Form
 from kinetree.spatial.inertia import CoriolisInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
@@ -29,7 +28,7 @@ from kinetree.spatial.transform import Transform
 from tests.laws.test_framing import turn
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-PARALLEL, QUARTER, TILTED = Shape(0, 0, 1), Shape(1, 0, 5), Shape(ANY, 0, 5)
+PARALLEL, QUARTER, TILTED = PlacementShape(0, 0, 1), PlacementShape(1, 0, 5), PlacementShape(ANY, 0, 5)
 
 
 def chain(*placements: tuple[Array, tuple[float, ...]], joint: str = "revolute") -> kt.Model:
@@ -42,7 +41,7 @@ def chain(*placements: tuple[Array, tuple[float, ...]], joint: str = "revolute")
     return builder.build()
 
 
-def shapes(robot: kt.Model) -> list[Shape]:
+def shapes(robot: kt.Model) -> list[PlacementShape]:
     return [kind.shape for kind in robot.mechanism.kinds if isinstance(kind, AxialBody)]
 
 
@@ -130,7 +129,7 @@ def test_denavit_and_hartenberg() -> None:
 
 def test_origins_behind_prismatic_joints_are_the_parent_s() -> None:
     robot = chain(*[(turn(0, np.pi / 2), (0.1, 0.2, 0.3))] * 2, joint="prismatic")
-    assert shapes(robot) == [Shape(1, 0, 0), Shape(1, 0, 0)]
+    assert shapes(robot) == [PlacementShape(1, 0, 0), PlacementShape(1, 0, 0)]
     np.testing.assert_allclose(robot.pose(np.zeros(3), "link2")[:3, 3], [0.2, 0.2 - 0.3, 0.3 + 0.2], rtol=0, atol=1e-15)
 
 
@@ -214,8 +213,12 @@ def test_few_shapes_are_compiled() -> None:
     assert shared({QUARTER: 5, PARALLEL: 2}) == {QUARTER: QUARTER, PARALLEL: PARALLEL}
     # a single tilted placement is not worth a shape of its own; offsets cost little
     assert shared({QUARTER: 5, TILTED: 1}) == {QUARTER: QUARTER, TILTED: GENERAL}
-    assert set(shared({PARALLEL: 6, Shape(0, 0, 3): 2}).values()) == {Shape(0, 0, 3)}
-    every = [Shape(1, z, 5 if z % 2 == 0 else 6) for z in range(4)] + [PARALLEL, Shape(2, 0, 1), TILTED]
+    assert set(shared({PARALLEL: 6, PlacementShape(0, 0, 3): 2}).values()) == {PlacementShape(0, 0, 3)}
+    every = [PlacementShape(1, z, 5 if z % 2 == 0 else 6) for z in range(4)] + [
+        PARALLEL,
+        PlacementShape(2, 0, 1),
+        TILTED,
+    ]
     found = shared(dict.fromkeys(every, 3))
     assert list(found) == every
     assert len(set(found.values())) == 4
@@ -231,7 +234,7 @@ def test_numbers_of_a_wider_shape() -> None:
 
 
 def test_names_tell_shapes_apart() -> None:
-    names = {Shape(x, z, r).name for x in range(5) for z in range(5) for r in range(8)}
+    names = {PlacementShape(x, z, r).name for x in range(5) for z in range(5) for r in range(8)}
     assert len(names) == 200
 
 

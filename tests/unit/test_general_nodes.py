@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.mass_matrix_product import mass_matrix_product
-from kinetree.engines.count import count
-from kinetree.model import node_laws
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_product
+from kinetree.compiler.count import count
+from kinetree.model.nodes import laws
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.transform import transform_of
 from tests.general_nodes import Bead, Cart, Two
@@ -499,7 +499,7 @@ def test_configurations_of_checks_are_within_limits(
     limits: kt.Limits, low: float, high: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[float] = []
-    monkeypatch.setattr(node_laws, "_laws", lambda _node, q, _rng: seen.extend(q) or ())
+    monkeypatch.setattr(laws, "_laws", lambda _node, q, _rng: seen.extend(q) or ())
     kt.Builder().add_node("n", Bead(0.5, 2.0), limits=limits)
     assert low <= min(seen)
     assert max(seen) <= high

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.groups import LANES, Group, grouped
-from kinetree.recursion.topology import WORLD, Topology
-from kinetree.recursion.variants import port_of
+from kinetree.compiler.lower.node_schedule import LANES, Group, grouped
+from kinetree.language.mechanism import WORLD, Topology
+from kinetree.language.setup import port_of
 
 
 def groups_of(robot: kt.Model) -> list[Group]:

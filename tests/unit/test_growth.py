@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from benchmarks.growth import comb
-from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
-from kinetree.engines.count import count_passes
-from kinetree.recursion.common_frame import in_common_frame
+from kinetree.algorithms.methods import ALGORITHMS, inverse_inertia
+from kinetree.compiler.count import count_passes
+from kinetree.language.common_frame import in_common_frame
 
 #: Long enough for accumulation nodes to pay.
 STEM, LIMB, TASKS = 16, 4, 4

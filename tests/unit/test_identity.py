@@ -14,20 +14,19 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.energy import energy
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.inverse_dynamics import inverse_dynamics
-from kinetree.algorithms.manifold import integrate
-from kinetree.engines.identity import identity, is_own_kind
-from kinetree.engines.pipeline import is_own, variants_of
+from kinetree.algorithms.dynamics.energy import energy
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
+from kinetree.algorithms.kinematics.manifold import integrate
+from kinetree.compiler.programs import identity, is_own, is_own_kind, variants_of
 from kinetree.kernels.constraint_rows import formula_value
 from kinetree.kernels.language import kernel
-from kinetree.model.follower import FunctionFollower
-from kinetree.model.joints.revolute import Revolute
-from kinetree.model.node import JointedBody
+from kinetree.language.algorithm import Algorithm, algorithm, with_constants
+from kinetree.language.forward_mode import coordinate_derivative, directional_derivative
+from kinetree.model.joints.one_axis import Revolute
+from kinetree.model.loops.coupling import FunctionFollower
+from kinetree.model.nodes.rigid import JointedBody
 from kinetree.operators.sweeps import algorithm_of
-from kinetree.recursion.algorithm import Algorithm, algorithm, with_constants
-from kinetree.recursion.forward_mode import coordinate_derivative, directional_derivative
 from tests.general_nodes import Cart
 
 ROBOT = kt.zoo.arm7()
@@ -46,7 +45,7 @@ def derivative(of: Algorithm, name: str = "d", outputs: tuple[str, ...] = ("dy",
 
 def with_default(run: Any) -> Any:
     """A function of the package, as far as its globals tell, with a user's in a default."""
-    code, package = (lambda *_, run=None: run).__code__, vars(sys.modules["kinetree.recursion.algorithm"])
+    code, package = (lambda *_, run=None: run).__code__, vars(sys.modules["kinetree.language.algorithm"])
     made = FunctionType(code, package)
     made.__kwdefaults__ = {"run": run}
     return made
@@ -132,9 +131,9 @@ def test_users_formulas_are_identified_by_what_they_compute() -> None:
 SCRIPT = """
 import numpy as np
 import kinetree as kt
-from kinetree.engines.native.kernels import bind
-from kinetree.recursion.algorithm import algorithm, with_constants
-from kinetree.recursion.forward_mode import directional_derivative
+from kinetree.runtime.kernels import bind
+from kinetree.language.algorithm import algorithm, with_constants
+from kinetree.language.forward_mode import directional_derivative
 
 @algorithm(q=("q",), v=("v",), y=("v",), outputs=("y",))
 def mine(tree, q, v, y):

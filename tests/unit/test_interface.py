@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.function import Function
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.dynamics import FUNCTIONS
+from kinetree.runtime.function import Function
 
 
 @pytest.fixture(scope="module")
@@ -162,12 +162,13 @@ def test_wrong_calls(robot: kt.Model) -> None:
 def test_reading_a_function_compiles_nothing() -> None:
     code = """
 import kinetree as kt
-from kinetree.engines.native import cache, libraries, linking
+from kinetree.compiler import cache
+from kinetree.runtime import compile_queue, tiered
 
 def refuse(*_):
     raise AssertionError("something is compiled, loaded or hashed")
 
-cache.source_fingerprint = cache.load = libraries.CompileJob.__init__ = linking.Library.__init__ = refuse
+cache.source_fingerprint = cache.load = compile_queue.CompileJob.__init__ = tiered.Library.__init__ = refuse
 robot = kt.zoo.humanoid24()
 for name in kt.model.dynamics.FUNCTIONS:
     repr(getattr(robot, name))

@@ -7,14 +7,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from kinetree.engines.formats import FORMATS, Format
-from kinetree.engines.llvm import target
-from kinetree.engines.llvm.machine_code import compile_text
-from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
-from kinetree.engines.native import threads
-from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.linking import Library
-from kinetree.engines.native.operands import Binding, Operand
+from kinetree.compiler.formats import FORMATS, Format
+from kinetree.compiler.llvm import machine_code
+from kinetree.compiler.llvm.machine_code import compile_text
+from kinetree.compiler.llvm.writer import FunctionWriter, kernel_entry
+from kinetree.runtime import threads
+from kinetree.runtime.bound import Compiled
+from kinetree.runtime.operands import Binding, Operand
+from kinetree.runtime.tiered import Library
 
 
 def copy(n: int, m: int, scalar: Format) -> Compiled:
@@ -28,11 +28,11 @@ def copy(n: int, m: int, scalar: Format) -> Compiled:
         workspace=0,
         scalar=scalar,
     )
-    return Compiled(binding, lambda width: copy_kernel(width, scalar, target.current()))
+    return Compiled(binding, lambda width: copy_kernel(width, scalar, machine_code.current()))
 
 
 @cache
-def copy_kernel(width: int, scalar: Format, chosen: target.Processor) -> Library:
+def copy_kernel(width: int, scalar: Format, chosen: machine_code.Processor) -> Library:
     lanes = scalar.vector(width)
     f = FunctionWriter("define void @body(ptr %ws, ptr %par, ptr %tab, ptr %in, ptr %out0, ptr %out1)")
     n = f.word("%tab", 0)
@@ -53,10 +53,10 @@ def numbers(count: int, n: int, m: int, scalar: Format) -> tuple[np.ndarray, np.
 
 
 @pytest.mark.parametrize("scalar", FORMATS.values(), ids=FORMATS)
-@pytest.mark.parametrize("width", target.WIDTHS)
+@pytest.mark.parametrize("width", machine_code.WIDTHS)
 def test_samples_of_every_length(width: int, scalar: Format) -> None:
-    with target.use(target.host().with_width(width)):
-        lanes = target.current().lanes(scalar)
+    with machine_code.use(machine_code.host().with_width(width)):
+        lanes = machine_code.current().lanes(scalar)
         for n in range(1, 36):
             m = n % 7 + 1
             x, S, P = numbers(2 * lanes + 3, n, m, scalar)

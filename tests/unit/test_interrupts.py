@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 import kinetree as kt
-from kinetree.cli import progress
-from kinetree.engines.native import threads
+from kinetree.cli import terminal as progress
+from kinetree.runtime import threads
 from kinetree.simulation import Simulator, steps
 
 

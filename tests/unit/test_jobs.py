@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.llvm import target
-from kinetree.engines.native import kernels, libraries, sequence, threads
-from kinetree.engines.native.jobs import Job
+from kinetree.compiler.llvm import machine_code
+from kinetree.runtime import compile_queue, kernels, sequence, threads
+from kinetree.runtime.threads import SharedComputation
 
 
 @pytest.fixture
@@ -109,10 +109,10 @@ def test_errors_reach_whoever_needs_the_result(two_threads: None) -> None:
 def test_libraries_that_failed_are_compiled_again(two_threads: None) -> None:
     text = "define void @f() { ret void }"
 
-    def pending(text: str) -> libraries.CompileJob:
-        return libraries.CompileJob("library", None, target.host(), lambda: ([text], {"number": 1}), "f")
+    def pending(text: str) -> compile_queue.CompileJob:
+        return compile_queue.CompileJob("library", None, machine_code.host(), lambda: ([text], {"number": 1}), "f")
 
-    shared: libraries.Libraries[str] = libraries.Libraries()
+    shared: compile_queue.Libraries[str] = compile_queue.Libraries()
     for begin in (False, True):
         if begin:
             shared.begin("key", lambda _: pending("nonsense"))
@@ -126,7 +126,7 @@ def test_libraries_that_failed_are_compiled_again(two_threads: None) -> None:
 
 def test_failed_compilations_are_reported_once_and_not_stored() -> None:
     finished: list[Any] = []
-    bad = libraries.Compilation(["define void @f() { ret void }", "nonsense"], target.host(), finished.append)
+    bad = compile_queue.Compilation(["define void @f() { ret void }", "nonsense"], machine_code.host(), finished.append)
     with pytest.raises(RuntimeError, match="expected top-level entity"):
         bad.objects()
     assert finished == [None]
@@ -137,7 +137,7 @@ def test_one_thread_compiles_at_once() -> None:
     finished: list[Any] = []
     threads.set_threads(1)
     try:
-        made = libraries.Compilation(["define void @f() { ret void }"], target.host(), finished.append)
+        made = compile_queue.Compilation(["define void @f() { ret void }"], machine_code.host(), finished.append)
         (objects,) = finished
         assert objects == made.objects()
     finally:
@@ -148,7 +148,7 @@ def test_one_thread_compiles_at_once() -> None:
 @pytest.mark.filterwarnings("ignore:.*fork")
 def test_a_forked_process_does_not_wait_for_threads_that_it_lacks() -> None:
     go_on = threading.Event()
-    job = Job(lambda: go_on.wait(10) or 1)
+    job = SharedComputation(lambda: go_on.wait(10) or 1)
     thread = threading.Thread(target=job.run)
     thread.start()
     child = os.fork()
@@ -164,9 +164,9 @@ def test_a_forked_process_does_not_wait_for_threads_that_it_lacks() -> None:
 def test_a_process_can_end_while_threads_compile() -> None:
     source = """
 import kinetree as kt
-from kinetree.engines.llvm import target
-from kinetree.engines.native import kernels, threads
-from kinetree.engines.native.libraries import Compilation
+from kinetree.compiler.llvm import machine_code as target
+from kinetree.runtime import kernels, threads
+from kinetree.runtime.compile_queue import Compilation
 robot = kt.zoo.humanoid24()
 function = robot.forward_dynamics_derivatives
 made = kernels.kernels(function.algorithm, kernels.variants_of(function.algorithm, robot.mechanism, ()))
@@ -182,11 +182,11 @@ Compilation(made.modules(1, target.host())[0] * 3, target.host(), lambda _: None
 def test_only_kernels_that_are_used_are_compiled(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KINETREE_CACHE_DIR", "off")
     kernels._made.cache_clear()  # others may have compiled them
-    monkeypatch.setattr(sequence, "_interpreters", libraries.Libraries())
+    monkeypatch.setattr(sequence, "_interpreters", compile_queue.Libraries())
     compiled: list[int] = []
-    compilation = libraries.Compilation
+    compilation = compile_queue.Compilation
     monkeypatch.setattr(
-        libraries,
+        compile_queue,
         "Compilation",
         lambda texts, *rest: compiled.append("@kernel(" in texts[0]) or compilation(texts, *rest),
     )

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import sympy
 
+from kinetree.language.node import NodeKind
 from kinetree.model import Builder, Model
 from kinetree.model.joints import KINDS, JointKind, Stage
-from kinetree.model.node import AxialBody, JointedBody
-from kinetree.model.shape import Shape
-from kinetree.recursion.node import NodeKind
+from kinetree.model.nodes.rigid import AxialBody, JointedBody, PlacementShape
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Motion
 from kinetree.spatial.rotation import exp_matrix
@@ -206,7 +205,7 @@ def test_universal_is_two_revolutes() -> None:
     first, second = robot.mechanism.kinds
     revolute = KINDS["revolute"].stages[0]
     assert first == JointedBody(revolute)
-    assert second == AxialBody(revolute, shape=Shape(about_x=1, about_z=0, offsets=5))
+    assert second == AxialBody(revolute, shape=PlacementShape(about_x=1, about_z=0, offsets=5))
     massless = first.inertia(robot.mechanism.parameters[0])
     assert not massless.data.any()
     q = np.array([0.3, -0.8])

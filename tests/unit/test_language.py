@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines import reference
-from kinetree.engines.simplify import simplify
-from kinetree.engines.trace import trace
+from kinetree.compiler.passes.simplify import simplify
+from kinetree.compiler.trace import trace
 from kinetree.errors import ContractError
-from kinetree.recursion.algorithm import Algorithm, algorithm
-from kinetree.recursion.variants import Variants
+from kinetree.language.algorithm import Algorithm, algorithm
+from kinetree.language.setup import Variants
+from kinetree.runtime import reference
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.scalar import sincos
 
@@ -324,8 +324,8 @@ def test_arguments_and_declaration_must_agree() -> None:
 
 
 def test_code_size_does_not_grow_with_the_number_of_bodies() -> None:
-    from kinetree.algorithms.forward_dynamics import forward_dynamics
-    from kinetree.engines.ir import Op, walk
+    from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+    from kinetree.compiler.ir import Op, walk
 
     def ops(n: int) -> int:
         program = simplify(trace(forward_dynamics, Variants.of(kt.zoo.chain(n).mechanism, ())))
@@ -345,6 +345,6 @@ def test_what_is_zero_on_the_way_is_folded() -> None:
             k.zero = parent.zero * sincos(q[k][0])[0]
 
     program = simplify(trace(sines, Variants.of(kt.zoo.chain(3).mechanism, ())))
-    from kinetree.engines.ir import Op, walk
+    from kinetree.compiler.ir import Op, walk
 
     assert {item.code for item in walk(program.top) if isinstance(item, Op)} == {"load"}

@@ -16,16 +16,17 @@ FRONT = ("__init__", "__main__")  # the front door may import everything
 
 #: Lowest first. Packages of one row do not know each other. The front door and its version belong to no layer.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors",),
+    ("concurrency", "errors", "interrupts"),
     ("spatial",),
-    ("recursion",),
+    ("language",),
     ("kernels",),
     ("algorithms",),
-    ("engines",),
-    ("operational_space", "operators"),
+    ("compiler",),
+    ("runtime",),
+    ("tasks", "operators"),
     ("model",),
-    ("identification", "interop", "control", "jax", "saving", "simulation", "torch", "zoo"),
-    ("loading",),
+    ("identification", "interop", "control", "jax", "simulation", "torch", "zoo"),
+    ("io",),
     ("viewer",),
     ("cli",),
 )
@@ -33,8 +34,8 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 #: An algorithm is a text in the tree language: it sees the algebra and the waist, not who runs it. So is a kernel.
 ONLY = {
-    "algorithms": {"algorithms", "kernels", "recursion", "spatial"},
-    "kernels": {"errors", "kernels", "recursion", "spatial"},
+    "algorithms": {"algorithms", "kernels", "language", "spatial"},
+    "kernels": {"errors", "kernels", "language", "spatial"},
 }
 
 
@@ -107,8 +108,8 @@ def test_no_module_imports_itself_in_the_end() -> None:
 
 def test_what_makes_code_does_not_know_what_runs_it() -> None:
     for name, path in NAMES.items():
-        if name.startswith(("kinetree.engines.llvm", "kinetree.engines.c99")):
-            assert not [module for module in imported_modules(path) if module.startswith("kinetree.engines.native")]
+        if name.startswith(("kinetree.compiler.llvm", "kinetree.compiler.c99")):
+            assert not [module for module in imported_modules(path) if module.startswith("kinetree.runtime")]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "algorithms").rglob("*.py")), ids=identify)

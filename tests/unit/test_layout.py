@@ -10,21 +10,19 @@ import pytest
 
 import kinetree as kt
 from benchmarks.sizes import builder
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
-from kinetree.algorithms.linearized.forward_dynamics_vjp import forward_dynamics_vjp
-from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
-from kinetree.algorithms.mass_matrix_solve import mass_matrix_solve
-from kinetree.engines.accumulators import sweep_direction
-from kinetree.engines.carried import carried
-from kinetree.engines.ir import Access, Op, Program, Store, TreeLoop, walk
-from kinetree.engines.layout import Layout, Tables
-from kinetree.engines.pipeline import lowered, simplified, variants_of
-from kinetree.engines.places import FieldPlace
-from kinetree.engines.sweeps import OWN_RECORD, TABLE
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.common_frame import in_common_frame
-from kinetree.recursion.variants import WORLD_CLASS
+from kinetree.algorithms.derivatives.jvp import forward_dynamics_jvp
+from kinetree.algorithms.derivatives.vjp import forward_dynamics_vjp
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_inverse, mass_matrix_solve
+from kinetree.compiler.ir import Access, FieldPlace, Op, Program, Store, TreeLoop, walk
+from kinetree.compiler.lower.layout import Layout, Tables
+from kinetree.compiler.lower.loop_carried import carried
+from kinetree.compiler.lower.node_sweeps import OWN_RECORD, TABLE
+from kinetree.compiler.passes.defer_constants import sweep_direction
+from kinetree.compiler.programs import lowered, simplified, variants_of
+from kinetree.language.algorithm import Algorithm
+from kinetree.language.common_frame import in_common_frame
+from kinetree.language.setup import WORLD_CLASS
 from tests.unit.test_general_nodes import with_a_bead
 
 ROBOTS = {"chain": lambda: kt.zoo.chain(3), "every kind": lambda: kt.zoo.random_tree(40)}

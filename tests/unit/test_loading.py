@@ -11,7 +11,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import LoadError, ModelWarning
-from kinetree.loading import document
+from kinetree.io import document
 from kinetree.model.model import Model
 from tests.fuzz.mutations import ROBOT, mutated
 

@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines import interpreter, reference
-from kinetree.engines.count import count
-from kinetree.engines.native.kernels import bind
+from kinetree.compiler import interpreter
+from kinetree.compiler.count import count
 from kinetree.errors import ContractError
-from kinetree.recursion.algorithm import Algorithm, Argument, algorithm
-from kinetree.recursion.entities import COLUMN, NODE, Node
-from kinetree.recursion.loops import LOOPS, Chain, Range, Runs, Table
-from kinetree.recursion.setup import DIMENSIONS, Setup
-from kinetree.recursion.topology import WORLD
+from kinetree.language.algorithm import Algorithm, Argument, algorithm
+from kinetree.language.entities import COLUMN, NODE, NodeEntity
+from kinetree.language.loops import LOOPS, Chain, Range, Runs, Table
+from kinetree.language.mechanism import WORLD
+from kinetree.language.setup import DIMENSIONS, Setup
+from kinetree.runtime import reference
+from kinetree.runtime.kernels import bind
 
 ROBOT = kt.zoo.random_tree(14, kinds=("revolute", "spherical"), seed=3)
 MECHANISM, TOPOLOGY = ROBOT.mechanism, ROBOT.mechanism.topology
@@ -56,7 +57,7 @@ EVERY_OTHER: Runs[Any] = Runs(
 DOWN: Chain[Any] = Chain(
     COLUMN, NODE, lambda setup, k: setup.mechanism.v_starts[k], lambda setup: range(-1, setup.mechanism.nv - 1), "down"
 )
-TIPS: Table[Any] = Table(Node("tip", "set", by="kind"), Node("root"), rows=tips, name="tips")
+TIPS: Table[Any] = Table(NodeEntity("tip", "set", by="kind"), NodeEntity("root"), rows=tips, name="tips")
 
 
 def marking(loop: Any) -> Algorithm:
@@ -160,7 +161,7 @@ def test_columns_above_skip_nodes_without_any() -> None:
         assert MECHANISM.column_above(k) == (carriers[-1] if carriers else -1)
 
 
-ENGINES = sorted((Path(kt.__file__).parent / "engines").rglob("*.py"))
+ENGINES = sorted(p for name in ("compiler", "runtime") for p in (Path(kt.__file__).parent / name).rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", ENGINES, ids=lambda path: path.name)

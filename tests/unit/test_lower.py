@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.mass_matrix import mass_matrix
-from kinetree.engines.carried import RELATIVES
-from kinetree.engines.checks import verify
-from kinetree.engines.ir import Access, For, Op, Store, blocks, walk
-from kinetree.engines.layout import Tables, size_of
-from kinetree.engines.lowered import Lowered
-from kinetree.engines.pipeline import lowered, variants_of
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.setup import Setup
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix
+from kinetree.compiler.ir import Access, For, Op, Store, blocks, walk
+from kinetree.compiler.lower.layout import Tables, size_of
+from kinetree.compiler.lower.loop_carried import RELATIVES
+from kinetree.compiler.lower.lower import Lowered
+from kinetree.compiler.programs import lowered, variants_of
+from kinetree.compiler.verify import verify
+from kinetree.language.algorithm import Algorithm
+from kinetree.language.setup import Setup
 
 ROBOT = kt.zoo.random_tree(6, kinds=("revolute", "spherical"), seed=1)
 

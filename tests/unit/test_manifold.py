@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.function import Function
-from kinetree.engines.llvm import target
-from kinetree.recursion.algorithm import algorithm
+from kinetree.compiler.llvm import machine_code
+from kinetree.language.algorithm import algorithm
+from kinetree.runtime.function import Function
 from kinetree.spatial.scalar import arctan2
 from tests.laws.cases import Array, model
 from tests.tolerance import assert_close, bound
@@ -187,7 +187,7 @@ def test_arctangent_is_within_two_units_in_the_last_place(width: int) -> None:
     )
     x = 10.0 ** rng.uniform(-3.0, 3.0, len(ratios))
     y = np.clip(ratios * x, 1e-300, 1e300)
-    with target.use(target.host().with_width(width)):
+    with machine_code.use(machine_code.host().with_width(width)):
         function = Function("arctangent", kt.zoo.chain(1).mechanism, arctangent)
         computed = function(x[:, None], y[:, None])[:, 0]
         special = function([[1.0], [0.0], [0.0], [np.nan]], [[0.0], [1.0], [0.0], [1.0]])[:, 0]

@@ -12,9 +12,9 @@ import pytest
 
 from kinetree import zoo
 from kinetree.errors import InputError, KinetreeError, UnknownNameError
+from kinetree.language.mechanism import Topology
 from kinetree.model import Builder, Limits, Model
 from kinetree.model.joints import KINDS
-from kinetree.recursion.topology import Topology
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.rotation import exp_matrix
 from kinetree.spatial.transform import Transform

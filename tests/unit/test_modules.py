@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.llvm import machine_code, printer, target
-from kinetree.engines.locks import inside_llvm
-from kinetree.engines.native import kernels, libraries
-from kinetree.engines.native.threads import set_threads
-from kinetree.engines.pipeline import variants_of
+from kinetree.compiler.llvm import machine_code, printer
+from kinetree.compiler.llvm import machine_code as target
+from kinetree.compiler.programs import variants_of
+from kinetree.concurrency import inside_llvm
+from kinetree.runtime import compile_queue, kernels
+from kinetree.runtime.threads import set_threads
 
 ROBOT = kt.zoo.random_tree(5, kinds=("revolute", "prismatic"), seed=3)
 
@@ -58,11 +59,11 @@ def test_modules_are_compiled_once_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
         compiled.append(text)
         return text.encode()
 
-    monkeypatch.setattr(libraries, "compile_text", compile_text)
+    monkeypatch.setattr(compile_queue, "compile_text", compile_text)
     finished: list[list[bytes] | None] = []
     set_threads(2)
     try:
-        made = [libraries.Compilation(texts, target.host(), finished.append) for texts in ("ab", "bca", "b")]
+        made = [compile_queue.Compilation(texts, target.host(), finished.append) for texts in ("ab", "bca", "b")]
         go_on.set()
         assert [b"".join(one.objects()) for one in made] == [b"ab", b"bca", b"b"]
     finally:
@@ -72,11 +73,11 @@ def test_modules_are_compiled_once_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     made.clear()
     own = {(text, target.host()) for text in "abc"}  # other tests may have begun kernels that they never called
     for _ in range(1000):  # other threads may still look at what they need not do
-        if own.isdisjoint(libraries._compiling):
+        if own.isdisjoint(compile_queue._compiling):
             break
         gc.collect()
         time.sleep(0.01)
-    assert own.isdisjoint(libraries._compiling)
+    assert own.isdisjoint(compile_queue._compiling)
 
 
 def test_threads_do_not_change_code() -> None:
@@ -85,7 +86,7 @@ def test_threads_do_not_change_code() -> None:
     try:
         for count in (1, 3):
             set_threads(count)
-            found.append(libraries.Compilation(texts, target.host(), lambda _: None).objects())
+            found.append(compile_queue.Compilation(texts, target.host(), lambda _: None).objects())
     finally:
         set_threads(None)
     assert found[0] == found[1] == [machine_code.compile_text(text, target.host()) for text in texts]
@@ -116,9 +117,9 @@ def test_modules_do_not_change_bits(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
 
     counted: list[int] = []
-    compilation = libraries.Compilation
+    compilation = compile_queue.Compilation
     monkeypatch.setattr(
-        libraries, "Compilation", lambda texts, *rest: counted.append(len(texts)) or compilation(texts, *rest)
+        compile_queue, "Compilation", lambda texts, *rest: counted.append(len(texts)) or compilation(texts, *rest)
     )
     for name in ("_LONG", "_LONG_LOOP"):
         monkeypatch.setattr(printer, name, 1)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.inverse_dynamics import inverse_dynamics
-from kinetree.algorithms.mass_matrix_solve import mass_matrix_log_determinant, mass_matrix_solve
-from kinetree.engines.function import Function
-from kinetree.recursion.mechanism import Mechanism
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_log_determinant, mass_matrix_solve
+from kinetree.language.mechanism import Mechanism
+from kinetree.runtime.function import Function
 from kinetree.spatial.axial import AxialTransform
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Motion

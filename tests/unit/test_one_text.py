@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import kinetree as kt
-from kinetree.engines.frame_function import FrameFunction
+from kinetree.language.algorithm import Algorithm
+from kinetree.language.common_frame import in_common_frame
 from kinetree.model.dynamics import DERIVATIVES, FUNCTIONS
 from kinetree.model.stepping import DiscretizeFunction, StepFunction
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.common_frame import in_common_frame
+from kinetree.runtime.function import FrameFunction
 from tests.mechanisms import gripper
 
 SOURCES = Path(kt.__file__).parent

@@ -13,33 +13,26 @@ import pytest
 
 import kinetree as kt
 from kinetree import algorithms
-from kinetree.algorithms.operational_space import (
-    control_step,
-    differential_step,
-    grasp_sharing,
-    support_sharing,
-    task_residual,
-)
-from kinetree.algorithms.operational_space.task_space import Parts
-from kinetree.engines import pipeline
-from kinetree.engines.checks import verify
-from kinetree.engines.collector import gc_paused
-from kinetree.engines.hoist import hoist
-from kinetree.engines.ir import Access, CodeBlock, Follow, For, Op, Program, Store, TreeLoop, needed, walk
-from kinetree.engines.kept import LIVE, PACKED, ProgramCache
-from kinetree.engines.llvm.carrying import emit
-from kinetree.engines.lower import lower
-from kinetree.engines.native import kernels, libraries
-from kinetree.engines.pipeline import is_own, lowered, variants_of
-from kinetree.engines.simplify import fuse, simplify
-from kinetree.engines.trace import trace
+from kinetree.algorithms.tasks import control_law, differential_step, grasp_sharing, support_sharing
+from kinetree.algorithms.tasks.task_space import TaskKinds
+from kinetree.compiler import programs
+from kinetree.compiler.ir import Access, CodeBlock, Follow, For, Op, Program, Store, TreeLoop, needed, walk
+from kinetree.compiler.llvm.phis import emit
+from kinetree.compiler.lower.lower import lower
+from kinetree.compiler.passes.hoist import hoist
+from kinetree.compiler.passes.simplify import fuse, simplify
+from kinetree.compiler.programs import LIVE, PACKED, ProgramCache, is_own, lowered, variants_of
+from kinetree.compiler.trace import trace
+from kinetree.compiler.verify import verify
+from kinetree.concurrency import gc_paused
 from kinetree.kernels.constraint_rows import formula_row, formula_value
-from kinetree.model.follower import LinearFollower, PolynomialFollower
-from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task, sites_of
-from kinetree.recursion.algorithm import Algorithm, algorithm
-from kinetree.recursion.entities import Node
-from kinetree.recursion.loops import Table
-from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.language.algorithm import Algorithm, algorithm
+from kinetree.language.entities import NodeEntity
+from kinetree.language.loops import Table
+from kinetree.language.mechanism import Mechanism, Site
+from kinetree.model.loops.coupling import LinearFollower, PolynomialFollower
+from kinetree.runtime import compile_queue, kernels
+from kinetree.tasks.task_types import CenterOfMassTask, RelativeTask, Task, sites_of
 
 ROBOT = kt.zoo.random_tree(7, kinds=("floating", "revolute", "prismatic", "universal"), seed=4)
 SITES = tuple(ROBOT.site(name) for name in list(ROBOT.frames)[-2:])
@@ -68,7 +61,7 @@ def test_what_visits_no_node_is_a_kernel(name: str) -> None:
         for item in block.items:
             if isinstance(item, TreeLoop):
                 roles = item.loop.roles if isinstance(item.loop, Table) else ()
-                if any(isinstance(role, Node) and role.by == "kind" for role in roles):
+                if any(isinstance(role, NodeEntity) and role.by == "kind" for role in roles):
                     return True
                 if any(map(visits_nodes, item.blocks)):
                     return True
@@ -82,8 +75,8 @@ FRAMES = list(ROBOT.frames)
 #: Tasks of all kinds, and recursions that are made for the kinds of tasks present.
 TASKS = (Task(FRAMES[-1]), Task(FRAMES[2], (3, 5)), RelativeTask(FRAMES[-2], FRAMES[3], (2,)), CenterOfMassTask())
 MADE = {
-    "control_step": lambda parts: control_step.control_step("efpa", parts),
-    "task_residual": task_residual.task_residual,
+    "control_step": lambda parts: control_law.control_step("efpa", parts),
+    "task_residual": control_law.task_residual,
     "differential_step": differential_step.differential_step,
     "grasp_sharing": grasp_sharing.grasp_sharing,
     "support_sharing": lambda parts: support_sharing.support_sharing(parts, True),
@@ -94,7 +87,7 @@ MADE = {
 def test_controllers_keep_the_rules_and_every_stage_the_form(name: str) -> None:
     tasks = TASKS[:-1] if name.endswith("_sharing") else TASKS  # nothing holds the centre of mass
     sites = tuple(site for task in tasks for site in sites_of(task, ROBOT.site))
-    _check(MADE[name](Parts.of(sites)), sites)
+    _check(MADE[name](TaskKinds.of(sites)), sites)
 
 
 @pytest.mark.parametrize("formula", [LinearFollower(2), PolynomialFollower(2)])
@@ -188,13 +181,13 @@ def test_a_load_alone_is_not_moved() -> None:
 def test_batches_alone_compile_one_kernel(samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KINETREE_CACHE_DIR", "off")
     compiled: list[str] = []
-    compile_text = libraries.compile_text
+    compile_text = compile_queue.compile_text
 
     def noting(text: str, *rest: Any) -> bytes:
         compiled.append(text)
         return compile_text(text, *rest)
 
-    monkeypatch.setattr(libraries, "compile_text", noting)
+    monkeypatch.setattr(compile_queue, "compile_text", noting)
     kernels._made.cache_clear()  # others may have compiled it
     robot = kt.zoo.random_tree(3, kinds=("cylindrical", "planar"), seed=1)
     robot.gravity_forces(robot.random_configuration(0, (samples,)))
@@ -262,13 +255,13 @@ def test_short_results_stay_as_they_are_and_the_last_one_always_does() -> None:
 def test_a_program_is_traced_once_for_all_widths_and_formats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KINETREE_CACHE_DIR", "off")
     traced: list[str] = []
-    original = pipeline.trace
+    original = programs.trace
 
     def noting(one: Algorithm, *rest: Any, **options: Any) -> Program:
         traced.append(one.name)
         return original(one, *rest, **options)
 
-    monkeypatch.setattr(pipeline, "trace", noting)
+    monkeypatch.setattr(programs, "trace", noting)
     robot = kt.zoo.random_tree(3, kinds=("helical", "translational"), seed=2)
     names = ("mass_matrix", "gravity_forces", "center_of_mass")
     for chosen, batch in ((robot, ()), (robot, (9,)), (robot.astype("float32"), (9,))):

@@ -12,11 +12,14 @@ from types import SimpleNamespace
 import pytest
 
 import kinetree as kt
-from kinetree.engines.llvm import machine_code, processor_cache, target
-from kinetree.engines.native import cache, driver, kernels, linking
-from kinetree.engines.pipeline import variants_of
+from kinetree.compiler import cache
+from kinetree.compiler.llvm import machine_code
+from kinetree.compiler.llvm import machine_code as processor_cache
+from kinetree.compiler.llvm import machine_code as target
+from kinetree.compiler.programs import variants_of
 from kinetree.errors import CacheWarning
-from kinetree.loading import source
+from kinetree.io import source
+from kinetree.runtime import driver, kernels, tiered
 
 SYSTEMS = {
     "darwin": target.Processor("arm64-apple-darwin", "apple-m1", "", 2),
@@ -62,12 +65,12 @@ def test_what_compiled_code_calls_is_imported(system: str, monkeypatch: pytest.M
     def library(name: str | None) -> SimpleNamespace:
         opened.append(name)
         has = {"ntdll": ("__chkstk",), "libm.so.6": ()}.get(
-            name or "", (*linking._LIBC, *linking._LIBM, "bzero", "madvise", "sched_yield")
+            name or "", (*tiered._LIBC, *tiered._LIBM, "bzero", "madvise", "sched_yield")
         )
         return SimpleNamespace(**dict.fromkeys(has, ctypes.c_void_p(1)))
 
     monkeypatch.setattr(ctypes, "CDLL", library)
-    found = linking._externals.__wrapped__()
+    found = tiered._externals.__wrapped__()
     assert wanted <= set(found)
     assert all(found.values())
     assert opened == {"darwin": [None], "win32": ["ucrtbase", "ntdll"], "linux": [None]}[system]

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.native import gate, pool
-from kinetree.engines.native.compiled import Compiled
+from kinetree.runtime import buffers, fastcall
+from kinetree.runtime.bound import Compiled
 
 SHAPE = (200, 200)
 
@@ -23,21 +23,21 @@ SHAPE = (200, 200)
 @pytest.fixture(autouse=True)
 def fresh() -> None:
     """Start without buffers of earlier tests."""
-    pool.sizes[:] = 0
-    pool.buffers[:] = None
+    buffers.sizes[:] = 0
+    buffers.buffers[:] = None
 
 
-counted = pytest.mark.skipif(not pool._COUNTABLE, reason="references are not counted here")
+counted = pytest.mark.skipif(not buffers._COUNTABLE, reason="references are not counted here")
 
 
 @counted
 def test_memory_is_used_again_when_nobody_refers_to_it() -> None:
-    first = pool.empty(SHAPE)
+    first = buffers.empty(SHAPE)
     place = first.ctypes.data
     del first
-    again = pool.empty(SHAPE)
+    again = buffers.empty(SHAPE)
     assert again.ctypes.data == place
-    smaller = pool.empty((190, 200))
+    smaller = buffers.empty((190, 200))
     assert not np.shares_memory(again, smaller)
 
 
@@ -46,27 +46,27 @@ def test_memory_is_used_again_when_nobody_refers_to_it() -> None:
     "refer", [lambda a: a, lambda a: a[3:4], lambda a: a.T[0], memoryview, lambda a: [a.reshape(-1)]]
 )
 def test_memory_is_not_used_while_anything_refers_to_it(refer: object) -> None:
-    first = pool.empty(SHAPE)
+    first = buffers.empty(SHAPE)
     first[...] = 1.0
     kept = refer(first)  # type: ignore[operator]
     place = first.ctypes.data
     del first
     gc.collect()
     for _ in range(10):
-        pool.empty(SHAPE)[...] = np.nan
-        assert pool.empty(SHAPE).ctypes.data != place
+        buffers.empty(SHAPE)[...] = np.nan
+        assert buffers.empty(SHAPE).ctypes.data != place
     assert np.all(np.asarray(kept) == 1.0)
 
 
 @counted
-@pytest.mark.parametrize("size", [pool.SMALLEST_RESULT, 3 << 20])
+@pytest.mark.parametrize("size", [buffers.SMALLEST_RESULT, 3 << 20])
 def test_kept_memory_is_bounded(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "most_kept", lambda: 10 << 20)
-    held = [pool.empty((size // 8 + 1000 * i,)) for i in range(2 * pool.BUFFERS)]
-    kept = [buffer for buffer in pool.buffers if buffer is not None]
+    monkeypatch.setattr(buffers, "most_kept", lambda: 10 << 20)
+    held = [buffers.empty((size // 8 + 1000 * i,)) for i in range(2 * buffers.BUFFERS)]
+    kept = [buffer for buffer in buffers.buffers if buffer is not None]
     assert kept[-1] is not None
-    assert sum(buffer.nbytes for buffer in kept) <= pool.most_kept()
-    assert [buffer.nbytes if buffer is not None else 0 for buffer in pool.buffers] == list(pool.sizes)
+    assert sum(buffer.nbytes for buffer in kept) <= buffers.most_kept()
+    assert [buffer.nbytes if buffer is not None else 0 for buffer in buffers.buffers] == list(buffers.sizes)
     assert any(held[-1].base is buffer for buffer in kept)  # the last one always
     for one, other in itertools.pairwise(held):
         assert not np.shares_memory(one, other)
@@ -74,21 +74,21 @@ def test_kept_memory_is_bounded(size: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 @counted
 def test_memory_beyond_the_bound_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "most_kept", lambda: 1 << 20)
-    watch = weakref.ref(pool.empty((1 << 18,)).base)
+    monkeypatch.setattr(buffers, "most_kept", lambda: 1 << 20)
+    watch = weakref.ref(buffers.empty((1 << 18,)).base)
     assert watch() is None
-    assert not np.any(pool.sizes)
+    assert not np.any(buffers.sizes)
 
 
 def test_small_results_have_memory_of_their_own() -> None:
-    assert pool.empty((10,)).base is None
+    assert buffers.empty((10,)).base is None
 
 
 @counted
 def test_memory_is_shared_by_threads() -> None:
-    place = pool.empty(SHAPE).ctypes.data
+    place = buffers.empty(SHAPE).ctypes.data
     found: list[int] = []
-    worker = threading.Thread(target=lambda: found.append(pool.empty(SHAPE).ctypes.data))
+    worker = threading.Thread(target=lambda: found.append(buffers.empty(SHAPE).ctypes.data))
     worker.start()
     worker.join()
     assert found == [place]
@@ -115,7 +115,7 @@ def test_buffers_that_users_changed(change: Any) -> None:
     robot = kt.zoo.humanoid24()
     q = robot.random_configuration(0, 64)
     expected = robot.mass_matrix(q).copy()
-    for make in (lambda: robot.mass_matrix(q), lambda: pool.empty(expected.shape)):
+    for make in (lambda: robot.mass_matrix(q), lambda: buffers.empty(expected.shape)):
         for _ in range(4):
             result = make()
             assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
@@ -162,12 +162,12 @@ def test_many_calls_do_not_grow() -> None:
 
     before = run(30)
     assert run(300) - before < 8_000  # kB
-    assert np.count_nonzero(pool.slots) <= pool.SLOTS
+    assert np.count_nonzero(buffers.slots) <= buffers.SLOTS
 
 
 def test_only_linux_is_asked_for_huge_pages() -> None:
-    assert "@madvise" in pool.pool_text(huge_pages=True)
-    assert "madvise" not in pool.pool_text(huge_pages=False)
+    assert "@madvise" in buffers.pool_text(huge_pages=True)
+    assert "madvise" not in buffers.pool_text(huge_pages=False)
 
 
 def test_scratch_in_huge_pages_gives_the_same_bits() -> None:
@@ -187,7 +187,7 @@ def test_scratch_in_huge_pages_gives_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize("name", ["mass_matrix", "inverse_dynamics_derivatives"])
-@pytest.mark.skipif(not gate.NATIVE, reason="gates are switched off or not possible here")
+@pytest.mark.skipif(not fastcall.NATIVE, reason="gates are switched off or not possible here")
 def test_batches_whose_results_are_kept_take_the_short_way(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     robot, rng = kt.zoo.humanoid24(), np.random.default_rng(0)
     q, v, a = robot.random_configuration(rng, (200,)), *rng.normal(size=(2, 200, robot.nv))

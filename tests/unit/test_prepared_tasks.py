@@ -16,7 +16,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.operational_space import TaskDynamics, Tasks
+from kinetree.tasks import TaskDynamics, Tasks
 
 OF_Q = ("inverse_inertia", "inertia", "jacobian", "rank", "condition")
 OF_V = ("bias", "jacobian_dot_v")
@@ -182,7 +182,7 @@ def test_making_tasks_and_reading_their_functions_compiles_nothing(monkeypatch: 
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("something was compiled")
 
-    monkeypatch.setattr("kinetree.engines.function.bind", never)
+    monkeypatch.setattr("kinetree.runtime.function.bind", never)
     q, v = state()
     for contacts in ((), ["body2"]):
         prepared = robot().tasks(["body4", kt.CenterOfMassTask()], contacts=contacts)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.kernel_function import compiled
 from kinetree.kernels.eigen import diagonalize, regularized_inverse, settle, weigh
 from kinetree.kernels.products import opposing_force
-from kinetree.operational_space.freedom import most_independent_rows
-from kinetree.operational_space.singular import inverted, spectrum
+from kinetree.runtime.function import compiled
+from kinetree.tasks.recursions import most_independent_rows
+from kinetree.tasks.singular import inverted, spectrum
 from tests.tolerance import assert_close, bound
 from tests.unit.kernels.test_eigen import _with
 
@@ -108,7 +108,7 @@ def test_other_cuts(cut: float) -> None:
 # Tasks
 
 
-def _limbs(**options: Any) -> tuple[kt.Model, kt.operational_space.Tasks, Array]:
+def _limbs(**options: Any) -> tuple[kt.Model, kt.tasks.Tasks, Array]:
     """A walker's torso and limbs, with configurations in which the knees are bent more and more."""
     robot = kt.zoo.asimo35()
     tasks = robot.tasks(["torso", "left_hand", "left_foot", "right_foot"], **options)

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines import reference
-from kinetree.engines.count import count
-from kinetree.engines.native.kernels import bind
-from kinetree.engines.trace import trace
+from kinetree.compiler.count import count
+from kinetree.compiler.trace import trace
 from kinetree.errors import ContractError
-from kinetree.recursion.algorithm import Algorithm, algorithm
-from kinetree.recursion.rows import Rows
-from kinetree.recursion.topology import WORLD
-from kinetree.recursion.variants import Variants
+from kinetree.language.algorithm import Algorithm, algorithm
+from kinetree.language.mechanism import WORLD
+from kinetree.language.rows import Rows
+from kinetree.language.setup import Variants
+from kinetree.runtime import reference
+from kinetree.runtime.kernels import bind
 
 ROBOT = kt.zoo.random_tree(16, kinds=("revolute", "spherical"), seed=5)
 Q = ROBOT.neutral()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kinetree.engines.groups import LANES, grouped
-from kinetree.engines.rounds import Parents, rounds_of
-from kinetree.recursion.topology import WORLD
+from kinetree.compiler.lower.node_schedule import LANES, Parents, grouped, rounds_of
+from kinetree.language.mechanism import WORLD
 from tests.unit.test_groups import random_topology
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from kinetree.engines.llvm import target
-from kinetree.engines.llvm.machine_code import compile_text
-from kinetree.engines.native import threads
-from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.linking import Library
-from kinetree.engines.native.operands import Binding, Operand
+from kinetree.compiler.llvm import machine_code
+from kinetree.compiler.llvm.machine_code import compile_text
+from kinetree.runtime import threads
+from kinetree.runtime.bound import Compiled
+from kinetree.runtime.operands import Binding, Operand
+from kinetree.runtime.tiered import Library
 from tests.unit.toys import toy, toy_kernel, values
 
 SIZES = (1, 2, 3, 7, 8, 9, 17, 38)
@@ -51,12 +51,12 @@ def test_values(n: int) -> None:
     assert same_bits([M], [np.where(expected[1] != 0, r[:, :, None] * r[:, None, :], 0.0)])
 
 
-@pytest.mark.parametrize("width", target.WIDTHS)
+@pytest.mark.parametrize("width", machine_code.WIDTHS)
 @pytest.mark.parametrize("n", SIZES)
 def test_every_lane_width_and_batch_size(n: int, width: int) -> None:
     q, v, s = samples(40, n)
     expected = one_by_one(toy(n), q, v, s)
-    with target.use(target.host().with_width(width)):
+    with machine_code.use(machine_code.host().with_width(width)):
         function = toy(n)
         for count in range(1, 41):
             got = function(q[:count], v[:count], s[:count])
@@ -65,11 +65,11 @@ def test_every_lane_width_and_batch_size(n: int, width: int) -> None:
 
 @pytest.mark.parametrize("cpu", ["x86-64", "haswell", "skylake-avx512", "znver4"])
 def test_other_processors(cpu: str) -> None:
-    if not target.host().is_x86 or (target.host().width < target.named(cpu).width):
+    if not machine_code.host().is_x86 or (machine_code.host().width < machine_code.named(cpu).width):
         pytest.skip("this processor cannot run code for that one")
     q, v, s = samples(21, 13)
     expected = toy(13)(q, v, s)
-    with target.use(target.named(cpu)):
+    with machine_code.use(machine_code.named(cpu)):
         function = toy(13)
         assert same_bits(function(q, v, s), expected)
         assert same_bits(one_by_one(function, q, v, s), expected)
@@ -214,10 +214,10 @@ def test_one_threads_results_are_anothers_inputs(seven: Compiled, monkeypatch: p
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0])
-@pytest.mark.parametrize("width", target.WIDTHS)
+@pytest.mark.parametrize("width", machine_code.WIDTHS)
 def test_neighbours_of_a_bad_sample(width: int, bad: float) -> None:
     q, v, s = samples(19, 9)
-    with target.use(target.host().with_width(width)):
+    with machine_code.use(machine_code.host().with_width(width)):
         function = toy(9)
         expected = function(q, v, s)
         for k in (0, 7, 8, 18):
@@ -251,17 +251,17 @@ def test_wide_scratch_drops_the_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     inputs = samples(16, 17)
     expected = toy(17)(*inputs)
-    with target.use(target.host().with_width(8)):
+    with machine_code.use(machine_code.host().with_width(8)):
         binding = toy(17).binding
         for lanes in (8, 7, 3, 0):
-            monkeypatch.setattr(target, "cache_bytes", lambda lanes=lanes: binding.footprint * 8 * lanes)
+            monkeypatch.setattr(machine_code, "cache_bytes", lambda lanes=lanes: binding.footprint * 8 * lanes)
             assert same_bits(Compiled(binding, kernel)(*inputs), expected)
     assert asked == [8, 4, 1, 1]
 
 
-@pytest.mark.parametrize("width", target.WIDTHS)
+@pytest.mark.parametrize("width", machine_code.WIDTHS)
 def test_no_size(width: int) -> None:
-    with target.use(target.host().with_width(width)):
+    with machine_code.use(machine_code.host().with_width(width)):
         function = toy(0)
         for lead in [(), (1,), (3,), (2, 5), (0,), (2, 0)]:
             r, M, T = function(np.zeros((*lead, 0)), np.zeros(0), 1.0)
@@ -277,7 +277,7 @@ def test_some_operands_of_no_size() -> None:
         head = "define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, ptr %outs)"
         out = "  %out = load ptr, ptr %outs, align 8\n"
         text = f"{head} {{\n{out}  store {scalar} {splat}, ptr %out, align 8\n  ret void\n}}\n"
-        return Library([compile_text(text, target.current())], "kernel")
+        return Library([compile_text(text, machine_code.current())], "kernel")
 
     binding = Binding("pose", (Operand("q", (0,)),), (Operand("p", (1,)),), np.zeros(0), np.zeros(0), 0)
     function = Compiled(binding, kernel)

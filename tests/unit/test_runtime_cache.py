@@ -15,11 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kinetree.engines.llvm.target import host
-from kinetree.engines.native import cache, compiled, libraries
-from kinetree.engines.native.compiled import load_driver
-from kinetree.engines.native.linking import Library
+from kinetree.compiler import cache
+from kinetree.compiler.llvm.machine_code import host
 from kinetree.errors import CacheWarning
+from kinetree.runtime import bound as compiled
+from kinetree.runtime import compile_queue
+from kinetree.runtime.bound import load_driver
+from kinetree.runtime.tiered import Library
 from tests.unit.toys import toy
 
 META, CODE = {"workspace": 12, "kinds": ["revolute"]}, bytes(range(256)) * 10
@@ -72,13 +74,13 @@ def test_every_damaged_byte_is_noticed(directory: Path) -> None:
 
 @pytest.mark.parametrize("damaged", ["metadata", "code"])
 def test_corrupted_driver_is_compiled_again(directory: Path, monkeypatch: pytest.MonkeyPatch, damaged: str) -> None:
-    monkeypatch.setattr(compiled, "_drivers", libraries.Libraries())
+    monkeypatch.setattr(compiled, "_drivers", compile_queue.Libraries())
     load_driver(1)
     metadata, code = sorted(directory.iterdir(), key=lambda path: path.stat().st_size)
     file = metadata if damaged == "metadata" else code
     good = file.read_bytes()
     file.write_bytes(good[:-100] + bytes(100))
-    monkeypatch.setattr(compiled, "_drivers", libraries.Libraries())
+    monkeypatch.setattr(compiled, "_drivers", compile_queue.Libraries())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(toy(2)(np.ones(2), np.ones(2), 1.0)[2], [[[1], [1]], [[2], [2]]])
@@ -86,10 +88,10 @@ def test_corrupted_driver_is_compiled_again(directory: Path, monkeypatch: pytest
 
 
 def test_driver_comes_from_the_cache(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_drivers", libraries.Libraries())
+    monkeypatch.setattr(compiled, "_drivers", compile_queue.Libraries())
     load_driver(1)
-    monkeypatch.setattr(compiled, "_drivers", libraries.Libraries())
-    monkeypatch.setattr(libraries, "compile_text", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr(compiled, "_drivers", compile_queue.Libraries())
+    monkeypatch.setattr(compile_queue, "compile_text", lambda *_: pytest.fail("compiled again"))
     load_driver(1)
 
 
@@ -159,7 +161,7 @@ def test_directory_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("KINETREE_CACHE_DIR", str(tmp_path / "file" / "cache"))
     monkeypatch.setattr(cache, "_warned", False)
-    monkeypatch.setattr(compiled, "_drivers", libraries.Libraries())
+    monkeypatch.setattr(compiled, "_drivers", compile_queue.Libraries())
     with pytest.warns(CacheWarning, match="not cached"):
         result = toy(2)(np.ones(2), np.ones(2), 1.0)[2]
     np.testing.assert_array_equal(result, [[[1], [1]], [[2], [2]]])
@@ -242,8 +244,8 @@ def test_code_from_the_cache_needs_no_trace(directory: Path) -> None:
     """Functions whose texts name loops of the kernel language included."""
     script = (
         "import sys, numpy as np, kinetree as kt\n"
-        "from kinetree.engines import pipeline\n"
-        "pipeline.trace = pipeline.trace if sys.argv[1:] == ['first'] else None\n"
+        "from kinetree.compiler import programs\n"
+        "programs.trace = programs.trace if sys.argv[1:] == ['first'] else None\n"
         "robot, x = kt.zoo.chain(2), np.ones(2)\n"
         "robot.forward_dynamics(x, x, x), robot.tasks(['tip']).dynamics(x)\n"
         "robot.discretize(x, x, x, 0.1, method='rk4')\n"
@@ -281,7 +283,7 @@ def test_processes_that_start_together_compile_once(directory: Path) -> None:
 def test_a_lock_of_a_process_that_died_is_void(directory: Path) -> None:
     script = (
         "import os, signal\n"
-        "from kinetree.engines.native.cache import cache_lock\n"
+        "from kinetree.compiler.cache import cache_lock\n"
         "with cache_lock('key'):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -326,7 +328,7 @@ def test_abandoned_locks_are_removed(directory: Path) -> None:
 def test_concurrent_writers(directory: Path) -> None:
     script = (
         "import sys\n"
-        "from kinetree.engines.native import cache\n"
+        "from kinetree.compiler import cache\n"
         "seed = int(sys.argv[1])\n"
         "code = bytes([seed]) * 300_000\n"
         "for _ in range(60):\n"
@@ -334,7 +336,7 @@ def test_concurrent_writers(directory: Path) -> None:
         "    meta, got = cache.load('key')\n"
         "    assert got == bytes([meta['seed']]) * 300_000\n"
     )
-    source = Path(cache.__file__).parents[3]
+    source = Path(cache.__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(source)}
     writers = [
         subprocess.Popen([sys.executable, "-W", "error", "-c", script, str(seed)], env=environment) for seed in range(4)
@@ -344,7 +346,7 @@ def test_concurrent_writers(directory: Path) -> None:
 
 
 def test_fingerprint_depends_on_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = tmp_path / "engines" / "native"
+    inner = tmp_path / "runtime" / "inner"
     inner.mkdir(parents=True)
     (tmp_path / "a.py").write_text("x = 1")
     (inner / "cache.py").write_text("")
@@ -422,7 +424,7 @@ def test_nothing_is_kept_after_the_library_was_replaced(directory: Path, monkeyp
     imported = cache._sources()
     path = next(iter(imported))
     monkeypatch.setattr(cache, "_IMPORTED", {**imported, path: (0, 0, 0, 0)})
-    monkeypatch.setattr(compiled, "_drivers", libraries.Libraries())
+    monkeypatch.setattr(compiled, "_drivers", compile_queue.Libraries())
     cache.source_fingerprint.cache_clear()
     try:
         assert cache.key("driver", 1) is None
@@ -439,7 +441,9 @@ MODULE = "define i64 @{0}(i64 %x) {{ ret i64 %x }}"
 def find(*functions: str, what: tuple[object, ...] | None = ("library",)) -> Library:
     """A library with one module for each function."""
     texts = [MODULE.format(name) for name in functions]
-    library, metadata = libraries.CompileJob("library", what, host(), lambda: (texts, dict(META)), *functions).library()
+    library, metadata = compile_queue.CompileJob(
+        "library", what, host(), lambda: (texts, dict(META)), *functions
+    ).library()
     assert metadata == META
     for name in functions:
         assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.address(name))(7) == 7
@@ -450,9 +454,9 @@ def find(*functions: str, what: tuple[object, ...] | None = ("library",)) -> Lib
 def compiled_texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The modules that are compiled from now on."""
     texts: list[str] = []
-    compile_text = libraries.compile_text
+    compile_text = compile_queue.compile_text
     monkeypatch.setattr(
-        libraries, "compile_text", lambda text, target: texts.append(text) or compile_text(text, target)
+        compile_queue, "compile_text", lambda text, target: texts.append(text) or compile_text(text, target)
     )
     return texts
 
@@ -505,7 +509,7 @@ def test_keys_of_modules_cover_text_target_and_compiler(tmp_path: Path, monkeypa
         keys.add(cache.module_key("text", "target"))
     finally:
         cache._compiler_fingerprint.cache_clear()
-    assert len(keys) == 6
+    assert len(keys) == 5
 
 
 def test_a_file_cannot_stand_in_for_another(directory: Path) -> None:

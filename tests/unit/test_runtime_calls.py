@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kinetree.engines.llvm import target
-from kinetree.engines.llvm.machine_code import compile_text
-from kinetree.engines.native import threads
-from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.linking import Library
-from kinetree.engines.native.operands import Binding, Operand
+from kinetree.compiler.llvm import machine_code
+from kinetree.compiler.llvm.machine_code import compile_text
 from kinetree.errors import InputError
+from kinetree.runtime import threads
+from kinetree.runtime.bound import Compiled
+from kinetree.runtime.operands import Binding, Operand
+from kinetree.runtime.tiered import Library
 from tests.unit.toys import toy, toy_text
 
 
@@ -209,7 +209,7 @@ def test_calls_do_not_grow_memory(seven: Compiled) -> None:
 def test_functions_are_unloaded() -> None:
     """Of code that is compiled once: LLVM's optimiser itself keeps some memory at each run."""
     binding = toy(3).binding
-    code = {width: [compile_text(toy_text(width), target.host())] for width in target.WIDTHS}
+    code = {width: [compile_text(toy_text(width), machine_code.host())] for width in machine_code.WIDTHS}
 
     def make(count: int) -> None:
         for _ in range(count):

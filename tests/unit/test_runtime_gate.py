@@ -19,17 +19,18 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.llvm import target
-from kinetree.engines.llvm.machine_code import compile_text
-from kinetree.engines.native import cache, gate, gate_layout, pool, threads
-from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.gate import Gate
-from kinetree.engines.native.linking import Library
-from kinetree.engines.native.operands import Binding, Operand
+from kinetree.compiler import cache
+from kinetree.compiler.llvm import machine_code
+from kinetree.compiler.llvm.machine_code import compile_text
 from kinetree.errors import InputError
+from kinetree.runtime import buffers, fastcall, fastcall_results, threads
+from kinetree.runtime.bound import Compiled
+from kinetree.runtime.fastcall import Gate
+from kinetree.runtime.operands import Binding, Operand
+from kinetree.runtime.tiered import Library
 from tests.unit.toys import toy, toy_kernel
 
-native = pytest.mark.skipif(not gate.NATIVE, reason="gates are switched off or not possible here")
+native = pytest.mark.skipif(not fastcall.NATIVE, reason="gates are switched off or not possible here")
 
 EMPTY = "define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, ptr %outs) {\n  ret void\n}\n"
 
@@ -92,14 +93,14 @@ def test_short_way_gives_the_bits_of_the_long_way(n: int) -> None:
         assert type(got) is tuple
         for a, b in zip(got, Compiled.general(function, q, v, s), strict=True):
             assert type(a) is np.ndarray
-            assert a.flags.owndata == (a.nbytes < pool.SMALLEST_RESULT)
+            assert a.flags.owndata == (a.nbytes < buffers.SMALLEST_RESULT)
             assert np.array_equal(a.view("u8"), b.view("u8"))
 
 
 @native
 def test_one_output_is_an_array() -> None:
     binding = Binding("f", (Operand("q", (2, 3)),), (Operand("r", (3, 2)),), np.zeros(0), np.zeros(0), 0)
-    function = Compiled(binding, lambda _: Library([compile_text(EMPTY, target.host())], "kernel"))
+    function = Compiled(binding, lambda _: Library([compile_text(EMPTY, machine_code.host())], "kernel"))
     function.compile()
     assert function(np.zeros((2, 3))).shape == (3, 2)
     with pytest.raises(InputError, match=r"f: q has shape \(3, 2\), expected \(\.\.\., 2, 3\)"):
@@ -201,7 +202,7 @@ def test_batches_take_the_short_way(samples: int) -> None:
 
 def large(function: Compiled) -> tuple[Any, Any, Any]:
     """Inputs of a batch whose results come from the pool."""
-    samples = 2 * pool.SMALLEST_RESULT // (8 * min(o.size for o in function.binding.outputs))
+    samples = 2 * buffers.SMALLEST_RESULT // (8 * min(o.size for o in function.binding.outputs))
     assert samples * function.binding.footprint < threads.NUMBERS_PER_THREAD
     rng = np.random.default_rng(0)
     return rng.normal(size=(samples, 7)), rng.normal(size=(samples, 7)), rng.normal(size=samples)
@@ -239,7 +240,7 @@ def test_large_results_in_use_stay_as_they_are(hold: Any) -> None:
         assert not addresses & {part.ctypes.data for part in Compiled.general(function, q, v + i, s)}
     assert same(map(np.asarray, held), expected)
     del held
-    assert addresses & {part.ctypes.data for _ in range(pool.BUFFERS) for part in function(q, v, s)}
+    assert addresses & {part.ctypes.data for _ in range(buffers.BUFFERS) for part in function(q, v, s)}
     assert function.count == 0
 
 
@@ -247,19 +248,19 @@ def test_large_results_in_use_stay_as_they_are(hold: Any) -> None:
 def test_references_to_buffers_are_balanced() -> None:
     function = counting(7)
     inputs = large(function)
-    pool.sizes[:] = 0
-    pool.buffers[:] = None
-    before = sys.getrefcount(pool.fresh)
+    buffers.sizes[:] = 0
+    buffers.buffers[:] = None
+    before = sys.getrefcount(buffers.fresh)
     for _ in range(100):
         function(*inputs)
-    kept = [buffer for buffer in pool.buffers if buffer is not None]
+    kept = [buffer for buffer in buffers.buffers if buffer is not None]
     assert len(kept) == len(function.binding.outputs)
     watch = [weakref.ref(buffer) for buffer in kept]
     del kept
-    pool.sizes[:] = 0
-    pool.buffers[:] = None
+    buffers.sizes[:] = 0
+    buffers.buffers[:] = None
     assert all(reference() is None for reference in watch)
-    after = sys.getrefcount(pool.fresh)
+    after = sys.getrefcount(buffers.fresh)
     assert after == before
 
 
@@ -274,10 +275,10 @@ def test_no_memory_for_a_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
             raise MemoryError
         return np.empty(size // 8)
 
-    monkeypatch.setattr(pool, "fresh", refuse)
+    monkeypatch.setattr(buffers, "fresh", refuse)
     function = counting(7)
     inputs = large(function)
-    pool.sizes[:] = 0
+    buffers.sizes[:] = 0
     with pytest.raises(MemoryError):
         function(*inputs)
     assert len(calls) == 2
@@ -340,7 +341,7 @@ def test_single_samples_with_large_results_take_the_short_way(monkeypatch: pytes
     robot = kt.zoo.chain(80)
     q = robot.random_configuration(0)
     expected = robot.mass_matrix(q).copy()
-    assert expected.nbytes > pool.SMALLEST_RESULT
+    assert expected.nbytes > buffers.SMALLEST_RESULT
     monkeypatch.setattr(type(robot.mass_matrix), "general", None)
     np.testing.assert_array_equal(robot.mass_matrix(q), expected)
 
@@ -547,7 +548,7 @@ def test_results_in_use_stay_as_they_are(hold: Any, batch: tuple[int, ...]) -> N
     held, expected = hold(first), first.copy()
     address = first.ctypes.data
     del first
-    others = [robot.mass_matrix(q + i) for i in range(gate_layout.KEPT + 2)]
+    others = [robot.mass_matrix(q + i) for i in range(fastcall_results.KEPT + 2)]
     if isinstance(held, weakref.ref):
         assert held() is None or np.array_equal(held(), expected)
     else:
@@ -582,7 +583,7 @@ def test_tuples_in_use_stay_as_they_are(hold: Any) -> None:
     first = robot.step(q, q, q, 0.01)
     held, expected = hold(first), [np.array(part) for part in hold(tuple(map(np.copy, first)))]
     del first
-    others = [robot.step(q, q + 1.0 + i, q, 0.01) for i in range(gate_layout.KEPT + 2)]
+    others = [robot.step(q, q + 1.0 + i, q, 0.01) for i in range(fastcall_results.KEPT + 2)]
     assert len({other[0].ctypes.data for other in others}) == len(others)
     np.testing.assert_array_equal([np.array(part) for part in held], expected)
 
@@ -599,14 +600,14 @@ def test_results_that_were_changed_are_not_returned_again(change: Any, batch: tu
     robot = kt.zoo.double_pendulum()
     q = np.full((*batch, 2), 0.3)
     expected = robot.mass_matrix(q).copy()
-    for _ in range(2 * gate_layout.KEPT):
+    for _ in range(2 * fastcall_results.KEPT):
         result = robot.mass_matrix(q)
         assert result.dtype == float
         assert result.flags.writeable
         np.testing.assert_array_equal(result, expected, strict=True)
         change(result)
     moved = [part.copy() for part in robot.step(q, q, q, 0.01)]
-    for _ in range(2 * gate_layout.KEPT):
+    for _ in range(2 * fastcall_results.KEPT):
         both = robot.step(q, q, q, 0.01)
         for part, wanted in zip(both, moved, strict=True):
             np.testing.assert_array_equal(part, wanted, strict=True)
@@ -761,10 +762,10 @@ def test_gates_are_collected() -> None:
 @pytest.mark.parametrize("single", [True, False])
 def test_memory_error(single: bool) -> None:
     binding = Binding("huge", (Operand("q", (2,)),), (Operand("r", (2,)),), np.zeros(0), np.zeros(0), 1 << 57)
-    function = Compiled(binding, lambda _: Library([compile_text(EMPTY, target.host())], "kernel"))
+    function = Compiled(binding, lambda _: Library([compile_text(EMPTY, machine_code.host())], "kernel"))
     with pytest.raises((MemoryError, SystemError)):
         function(np.zeros(2) if single else np.zeros((3, 2)))
-    if single and gate.NATIVE:
+    if single and fastcall.NATIVE:
         assert function.is_open
         with pytest.raises(MemoryError):
             function(np.zeros(2))
@@ -780,7 +781,7 @@ def test_long_runs_let_other_threads_work() -> None:
         "  %more = icmp slt i64 %j, 400000000\n  br i1 %more, label %loop, label %end\nend:\n  ret void",
     )
     binding = Binding("slow", (Operand("q", (2,)),), (Operand("r", (2,)),), np.zeros(0), np.zeros(0), 1 << 14)
-    function = Compiled(binding, lambda _: Library([compile_text(text, target.host())], "kernel"))
+    function = Compiled(binding, lambda _: Library([compile_text(text, machine_code.host())], "kernel"))
     function.compile()
     assert function.is_open
     ticks = 0
@@ -809,29 +810,29 @@ def test_long_runs_let_other_threads_work() -> None:
 def test_checks_notice_another_layout(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KINETREE_NO_GATE", raising=False)
     moved = {
-        "DATA": gate_layout.DIMS,
+        "DATA": fastcall_results.DIMS,
         "NDIM": 68,
-        "DIMS": gate_layout.DATA,
+        "DIMS": fastcall_results.DATA,
         "DESCR": 48,
         "FLAGS": 24,
         "TYPE_FLAGS": 160,
     }
-    assert gate.supported() or not gate.NATIVE
-    monkeypatch.setattr(gate_layout, field, moved[field])
-    assert not gate.supported()
+    assert fastcall.supported() or not fastcall.NATIVE
+    monkeypatch.setattr(fastcall_results, field, moved[field])
+    assert not fastcall.supported()
 
 
 def test_switched_off() -> None:
     script = (
         "import numpy as np\n"
-        "from kinetree.engines.native import gate\n"
+        "from kinetree.runtime import fastcall\n"
         "from tests.unit.toys import toy\n"
-        "assert not gate.NATIVE\n"
+        "assert not fastcall.NATIVE\n"
         "f = toy(3); f.compile()\n"
         "assert not f.is_open\n"
         "print(*(part.tobytes().hex() for part in f(np.ones(3), np.full(3, 0.3), np.array(0.7))))\n"
     )
-    source = Path(cache.__file__).parents[3]
+    source = Path(cache.__file__).parents[2]
     path = os.pathsep.join([str(source), str(Path(__file__).parents[2])])
     environment = {**os.environ, "PYTHONPATH": path, "KINETREE_NO_GATE": "1"}
     run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)

@@ -9,12 +9,12 @@ import pytest
 
 import kinetree as kt
 from kinetree import simulation
-from kinetree.algorithms.manifold import integrate
-from kinetree.algorithms.time_step import advance, semi_implicit_euler
-from kinetree.engines.llvm import target
-from kinetree.engines.native.kernels import bind
-from kinetree.engines.native.operands import Operand
-from kinetree.engines.native.sequence import Sequence
+from kinetree.algorithms.dynamics.time_step import advance, semi_implicit_euler
+from kinetree.algorithms.kinematics.manifold import integrate
+from kinetree.compiler.llvm import machine_code
+from kinetree.runtime.kernels import bind
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.sequence import KernelSequence
 from tests.laws.cases import model
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -25,7 +25,7 @@ def test_nested_loops_move_along_inputs_and_outputs() -> None:
     robot = model("asimo35")
     nq, nv = robot.nq, robot.nv
     step = bind(semi_implicit_euler, robot.mechanism, (), "step")
-    steps = Sequence(
+    steps = KernelSequence(
         "steps",
         [Operand("q", (nq,)), Operand("v", (nv,)), Operand("tau", (6, nv))],
         [Operand("q", (2, nq)), Operand("v", (2, nv))],
@@ -57,7 +57,7 @@ def test_symmetric_and_sparse_results_are_whole() -> None:
     """The mass matrix, of which the recursion computes some entries of the upper triangle."""
     robot = model("humanoid24")
     M = bind(robot.mass_matrix.algorithm, robot.mechanism, (), "mass_matrix")
-    twice = Sequence("twice", [Operand("q", (24,))], [Operand("M", (24, 24)), Operand("again", (24, 24))])
+    twice = KernelSequence("twice", [Operand("q", (24,))], [Operand("M", (24, 24)), Operand("again", (24, 24))])
     first = twice.call(M, twice.inputs[0])
     twice.copy(first, twice.outputs[0])
     twice.call(M, twice.inputs[0], into=[twice.outputs[1]])
@@ -71,9 +71,9 @@ def test_symmetric_and_sparse_results_are_whole() -> None:
 def test_a_sequence_is_part_of_another_and_takes_constants() -> None:
     robot = kt.zoo.double_pendulum()
     move, speed = (bind(a, robot.mechanism, (), a.name) for a in (integrate, advance))
-    inner = Sequence("inner", [Operand("v", (2,))], [Operand("v", (2,))])
+    inner = KernelSequence("inner", [Operand("v", (2,))], [Operand("v", (2,))])
     inner.call(speed, inner.inputs[0], np.array([1.0, -2.0]), 0.5, into=inner.outputs)
-    outer = Sequence("outer", [Operand("q", (2,)), Operand("v", (2,))], [Operand("q", (2,))])
+    outer = KernelSequence("outer", [Operand("q", (2,)), Operand("v", (2,))], [Operand("q", (2,))])
     v = outer.call(inner.finish(), outer.inputs[1])
     outer.call(move, outer.inputs[0], v, 2.0, into=outer.outputs)
     q, v0 = np.array([0.1, 0.2]), np.array([1.0, 1.0])
@@ -83,7 +83,7 @@ def test_a_sequence_is_part_of_another_and_takes_constants() -> None:
 def test_refused() -> None:
     robot = kt.zoo.double_pendulum()
     move = bind(integrate, robot.mechanism, (), "integrate")
-    wrong = Sequence("wrong", [Operand("q", (2,))], [Operand("q", (2,))])
+    wrong = KernelSequence("wrong", [Operand("q", (2,))], [Operand("q", (2,))])
     with pytest.raises(ValueError, match="integrate takes 3 inputs, got 1"):
         wrong.call(move, wrong.inputs[0])
     with pytest.raises(ValueError, match="2 elements are copied to 1"):
@@ -93,14 +93,14 @@ def test_refused() -> None:
     with pytest.raises(ValueError, match="at least one round"), wrong.loop(0):
         pass
     with pytest.raises(ValueError, match="at most 30 outputs"):
-        Sequence("many", [], [Operand("x", (1,))] * 31)
+        KernelSequence("many", [], [Operand("x", (1,))] * 31)
 
 
 @pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
 @pytest.mark.parametrize("cpu", ["x86-64", "haswell"])
 def test_other_processors_give_the_same_bits(cpu: str) -> None:
     """Boxes on a floor: sequences inside a sequence, with loops, single and in lanes of another width."""
-    if not target.host().is_x86 or target.named(cpu).width > target.host().width:
+    if not machine_code.host().is_x86 or machine_code.named(cpu).width > machine_code.host().width:
         pytest.skip(f"code for {cpu} does not run on this processor")
     rng = np.random.default_rng(0)
     q = np.tile([0.0, 0.0, 0.05, 1.0, 0.0, 0.0, 0.0], (7, 1))
@@ -116,6 +116,6 @@ def test_other_processors_give_the_same_bits(cpu: str) -> None:
         return together
 
     expected = rolled()
-    with target.use(target.named(cpu)):
+    with machine_code.use(machine_code.named(cpu)):
         np.testing.assert_array_equal(rolled(), expected)
     np.testing.assert_array_equal(rolled(), expected)

@@ -8,13 +8,14 @@ from collections import Counter
 import pytest
 
 import kinetree as kt
-from kinetree.engines.ir import Op, walk
-from kinetree.engines.llvm import machine_code, target
-from kinetree.engines.native import kernels
-from kinetree.engines.simplify import fuse, simplify
-from kinetree.engines.trace import trace
-from kinetree.recursion.algorithm import algorithm
-from kinetree.recursion.variants import Variants
+from kinetree.compiler.ir import Op, walk
+from kinetree.compiler.llvm import machine_code
+from kinetree.compiler.llvm import machine_code as target
+from kinetree.compiler.passes.simplify import fuse, simplify
+from kinetree.compiler.trace import trace
+from kinetree.language.algorithm import algorithm
+from kinetree.language.setup import Variants
+from kinetree.runtime import kernels
 from tests.parity.functions import FUNCTIONS
 
 #: Between them, they have all kinds of loops.

@@ -14,8 +14,8 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import SingularTaskError
-from kinetree.operational_space import POLICIES, Tasks
-from kinetree.operational_space.products import dots, product
+from kinetree.runtime.matrix_products import dots, product
+from kinetree.tasks import POLICIES, Tasks
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

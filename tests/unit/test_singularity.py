@@ -467,12 +467,12 @@ def test_what_lies_beyond_solid_bodies_is_not_examined(monkeypatch: pytest.Monke
     """It cannot matter, and a long chain would take its time."""
     examined: list[int] = []
 
-    class Part(singularity._Part):
+    class Gathered(singularity._Gathered):
         def __init__(self, mechanism: Any, node: int, *rest: Any) -> None:
             examined.append(node)
             super().__init__(mechanism, node, *rest)
 
-    monkeypatch.setattr(singularity, "_Part", Part)
+    monkeypatch.setattr(singularity, "_Gathered", Gathered)
     robot = _snake(30, "universal", "revolute")
     for _ in range(2):  # the answer is kept
         require_invertible(robot.mechanism)

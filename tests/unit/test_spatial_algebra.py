@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from kinetree.spatial.hinge import AxisMap, ForceColumns, MotionColumns
-from kinetree.spatial.inertia import ArticulatedCoriolis, ArticulatedInertia, CoriolisInertia, RigidInertia
+from kinetree.spatial.inertia import ArticulatedCoriolis, ArticulatedInertia, CoriolisInertia, Factor, RigidInertia
 from kinetree.spatial.motion import Force, Motion
-from kinetree.spatial.rotation import rotation_of_quaternion
-from kinetree.spatial.symmetric import Factor
+from kinetree.spatial.rotation import cross, rotation_of_quaternion, skew
 from kinetree.spatial.transform import Transform
-from kinetree.spatial.vector3 import cross, skew
 from tests.unit.scalars import SCALARS, Array, Scalars
 
 scalar_types = pytest.mark.parametrize("scalars", SCALARS, ids=lambda scalars: scalars.name)

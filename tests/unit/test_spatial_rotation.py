@@ -7,7 +7,7 @@ import pytest
 import sympy
 
 from kinetree.spatial import rotation, screw
-from kinetree.spatial.vector3 import skew
+from kinetree.spatial.rotation import skew
 from tests.unit.scalars import Array
 
 EPS = np.finfo(float).eps

@@ -13,16 +13,15 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines import straight
-from kinetree.engines.layout import Tables
-from kinetree.engines.lower import lower
-from kinetree.engines.native import kernels
-from kinetree.engines.native.kernels import bind
-from kinetree.engines.pipeline import simplified, variants_of
-from kinetree.engines.straight import RobotKey, Straight
-from kinetree.engines.unroll import TooLongError, Unrolling
+from kinetree.compiler import specialize
+from kinetree.compiler.lower.layout import Tables
+from kinetree.compiler.lower.lower import lower
+from kinetree.compiler.programs import simplified, variants_of
+from kinetree.compiler.specialize import RobotKey, Straight, TooLongError, Unrolling
 from kinetree.errors import InputError, UnknownNameError, UnsupportedError
-from kinetree.recursion.algorithm import with_constants
+from kinetree.language.algorithm import with_constants
+from kinetree.runtime import kernels
+from kinetree.runtime.kernels import bind
 from tests.tolerance import assert_close, bound, condition
 
 QUARTER = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
@@ -107,7 +106,7 @@ def test_variants_are_not(fast: kt.Model) -> None:
 
 def test_populations_run_on_shared_code(fast: kt.Model, robot: kt.Model) -> None:
     """Their constants are inputs."""
-    assert straight.robot_key(with_constants(fast.energy.algorithm), fast.mechanism, ()) is None
+    assert specialize.robot_key(with_constants(fast.energy.algorithm), fast.mechanism, ()) is None
     q, v, _ = state(robot)
     gravity = np.array([[0.0, 0.0, -9.81], [0.0, 0.0, -1.6]])
     for one, other in zip(*(each.population(gravity=gravity).energy(q[:2], v[:2]) for each in (fast, robot))):
@@ -151,7 +150,7 @@ def chosen(own: int, shared: int, independent: int = 0, node_lanes: float = 1.0)
     """For which aims straight-line code of so many operations is chosen."""
     program: Any = None
     made = Straight(program, Counter(mul=own), Counter({False: shared - independent, True: independent}), node_lanes)
-    return [aim for aim in ("single", "batch", "both") if straight._choose(made, aim).straight]
+    return [aim for aim in ("single", "batch", "both") if specialize._choose(made, aim).straight]
 
 
 def test_what_pays() -> None:
@@ -190,8 +189,8 @@ def test_the_choice_is_remembered(
     def refuse(*_: Any) -> None:
         raise AssertionError("traced")
 
-    straight._chosen.cache_clear()
-    monkeypatch.setattr(straight, "_straight", refuse)
+    specialize._chosen.cache_clear()
+    monkeypatch.setattr(specialize, "_straight", refuse)
     monkeypatch.setattr(kernels, "_made", kernels.lru_cache(maxsize=256)(kernels.Kernels))
     assert arm(3.0).compile((), specialize=True).energy(np.zeros(6), np.ones(6)) == expected
 
@@ -203,7 +202,7 @@ def test_choices_against_lanes_of_nodes_are_remembered(
     monkeypatch.setenv("KINETREE_CACHE_DIR", str(tmp_path / "cache"))
     found = []
     for _ in range(2):
-        straight._chosen.cache_clear()
+        specialize._chosen.cache_clear()
         found.append(kt.zoo.asimo35().compile((), specialize=aim).forward_dynamics.specialization())
     assert found[0] == found[1]
     assert type(found[0].straight) is bool

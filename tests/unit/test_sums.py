@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.engines.accumulators import from_nothing
-from kinetree.engines.ir import CodeBlock, Op, Program, Store, TreeLoop, walk
-from kinetree.engines.machine import fma
-from kinetree.engines.pipeline import simplified, variants_of
-from kinetree.engines.places import Input, Output
-from kinetree.engines.simplify import fuse
-from kinetree.engines.sums import arrange
-from kinetree.recursion.tree import Tree
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.compiler.ir import CodeBlock, Input, Op, OutputEntry, Program, Store, TreeLoop, walk
+from kinetree.compiler.machine import fma
+from kinetree.compiler.passes.defer_constants import from_nothing
+from kinetree.compiler.passes.reassociate import arrange
+from kinetree.compiler.passes.simplify import fuse
+from kinetree.compiler.programs import simplified, variants_of
+from kinetree.language.tree import Tree
 
 
 def traced(formula: Callable[..., Any], count: int) -> Program:
@@ -28,7 +27,7 @@ def traced(formula: Callable[..., Any], count: int) -> Program:
     program.current = loop.bodies["any",] = body = CodeBlock(program, program.top)
     loop.roles["any",] = ()
     value = formula(*(program.load(Input(0, ((0, i),))) for i in range(count)))
-    body.items.append(Store(Output(0, ((0, 0),)), value))
+    body.items.append(Store(OutputEntry(0, ((0, 0),)), value))
     return program
 
 

@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.algorithms.operational_space import accumulation
-from kinetree.algorithms.operational_space.accumulation import UNITS, AccumulationNodes
-from kinetree.engines import reference
-from kinetree.engines.count import count
-from kinetree.engines.native.kernels import bind
-from kinetree.engines.trace import trace
+from kinetree.algorithms.methods import accumulation
+from kinetree.algorithms.methods.accumulation import UNITS, AccumulationNodes
+from kinetree.compiler.count import count
+from kinetree.compiler.trace import trace
 from kinetree.errors import ContractError
 from kinetree.kernels.language import task_rows
-from kinetree.recursion.algorithm import Algorithm, algorithm
-from kinetree.recursion.loops import LOOPS
-from kinetree.recursion.rows import Rows
-from kinetree.recursion.topology import WORLD
-from kinetree.recursion.variants import Variants
+from kinetree.language.algorithm import Algorithm, algorithm
+from kinetree.language.loops import LOOPS
+from kinetree.language.mechanism import WORLD
+from kinetree.language.rows import Rows
+from kinetree.language.setup import Variants
+from kinetree.runtime import reference
+from kinetree.runtime.kernels import bind
 
 ROBOT = kt.zoo.random_tree(16, kinds=("revolute", "spherical"), seed=5)
 POSITION = (3, 4, 5)
@@ -316,5 +316,5 @@ def test_loops_start_at_any_row() -> None:
 def test_methods_are_counted_by_name() -> None:
     robot = kt.zoo.humanoid24()
     hands = ["left_hand", "right_hand"]
-    totals = {method: robot.count(method, frames=hands).total for method in kt.operational_space.METHODS}
+    totals = {method: robot.count(method, frames=hands).total for method in kt.tasks.METHODS}
     assert totals["pv_osim_r"] <= totals["pv_osim"] < totals["efpa"] < totals["definition"]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.native.operands import Operand
-from kinetree.engines.texts import executed, recorded
 from kinetree.kernels.products import opposing_force, total
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.texts import executed, recorded
 from tests.tolerance import assert_close, bound
 
 INPUTS = [Operand("A", (2, 2)), Operand("x", (3,))]

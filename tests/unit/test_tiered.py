@@ -15,14 +15,13 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.llvm import target
-from kinetree.engines.llvm.machine_code import compile_text
-from kinetree.engines.native import kernels, libraries, threads, tiered
-from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.linking import Library
-from kinetree.engines.native.operands import Binding, Operand
-from kinetree.engines.native.sequence import Sequence
-from kinetree.engines.native.tiered import Trampoline
+from kinetree.compiler.llvm import machine_code as target
+from kinetree.compiler.llvm.machine_code import compile_text
+from kinetree.runtime import compile_queue, kernels, threads, tiered
+from kinetree.runtime.bound import Compiled
+from kinetree.runtime.operands import Binding, Operand
+from kinetree.runtime.sequence import KernelSequence
+from kinetree.runtime.tiered import Library, Trampoline
 
 HUMANOID = kt.zoo.humanoid24()
 MIXED = kt.zoo.random_tree(8, kinds=("revolute", "prismatic", "spherical", "planar"), seed=1)
@@ -42,7 +41,7 @@ def tiers(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
             go_on.wait(60)
         return compile_text(text, chosen)
 
-    monkeypatch.setattr(libraries, "compile_text", slowly)
+    monkeypatch.setattr(compile_queue, "compile_text", slowly)
     threads.set_threads(2)
     yield go_on
     go_on.set()
@@ -189,7 +188,7 @@ def test_unoptimised_code_stays_if_optimising_fails(
     tiers.set()
     robot.integrate(*arrays[:2])  # drivers and gates are there
     threads.settle()
-    monkeypatch.setattr(libraries, "compile_text", fail)
+    monkeypatch.setattr(compile_queue, "compile_text", fail)
     with caplog.at_level(logging.WARNING, logger="kinetree"):
         first = robot.forward_dynamics(*arrays)
         threads.settle()
@@ -204,13 +203,13 @@ SOURCE = """
 import os
 import numpy as np
 import kinetree as kt
-from kinetree.engines.native import libraries, threads, tiered
+from kinetree.runtime import compile_queue, threads, tiered
 made = []
 class Noted(tiered.Trampoline):
     def __init__(self, *rest):
         super().__init__(*rest)
         made.append(self)
-libraries.Trampoline = Noted
+compile_queue.Trampoline = Noted
 robot = kt.zoo.humanoid24()
 q = np.linspace(-1.0, 1.0, robot.nq)
 first = robot.forward_dynamics.hvp(q, q, q, q, q, q, q)
@@ -261,7 +260,7 @@ def test_a_loop_takes_optimised_code_within_one_call() -> None:
     trampoline = Trampoline(answering(0.0), "kernel")
     number, rounds = Operand("number", (1,)), 10_000_000
     binding = Binding("answer", (number,), (number,), np.zeros(0), np.zeros(0, dtype=np.int64), 8)
-    sequence = Sequence("answers", [number], [number])
+    sequence = KernelSequence("answers", [number], [number])
     with sequence.loop(rounds):
         sequence.copy(sequence.call(Compiled(binding, lambda _: trampoline), sequence.inputs[0]), sequence.outputs[0])
     answers = sequence.finish()
@@ -332,7 +331,7 @@ def test_a_rollout_waits_as_a_whole(
 
 def test_who_waits_gets_optimised_code_of_a_job_that_has_two_tiers(tiers: threading.Event) -> None:
     text = "define void @kernel(ptr %ws, ptr %params, ptr %tables, ptr %in, ptr %outs) { ret void }"
-    jobs = [libraries.CompileJob("nothing", None, target.host(), lambda: ([text], {}), "kernel") for _ in range(2)]
+    jobs = [compile_queue.CompileJob("nothing", None, target.host(), lambda: ([text], {}), "kernel") for _ in range(2)]
     assert isinstance(jobs[0].library()[0], Trampoline)
     threading.Timer(0.1, tiers.set).start()
     with tiered.optimized():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kinetree.recursion.topology import WORLD
+from kinetree.language.mechanism import WORLD
 from tests.unit.test_groups import random_topology
 
 

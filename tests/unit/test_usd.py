@@ -13,7 +13,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import LoadError, ModelWarning
-from kinetree.loading import usd
+from kinetree.io import usd
 from tests.fuzz.usd import outcome, read, spoilt
 from tests.oracle import oracle
 from tests.tolerance import assert_close
@@ -263,7 +263,7 @@ def test_commands_take_it(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "neither Pinocchio nor MuJoCo reads USD" in done.output
     with pytest.raises(LoadError, match="visuals are read from URDF and MJCF, not from USD"):
-        kt.viewer.visuals.read(path)
+        kt.viewer.files.read(path)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -286,7 +286,7 @@ def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     refused(write(tmp_path, held), "holds the robot to the world, so it cannot float", floating_base=True)
     with pytest.raises(LoadError, match="this is the content of a USD file; save it in one"):
         kt.load(stage(BASE))
-    monkeypatch.setattr("kinetree.loading.usd._PATIENCE", 0.001)
+    monkeypatch.setattr("kinetree.io.usd._PATIENCE", 0.001)
     refused(write(tmp_path, stage(BASE)), "takes more than 0.001 s to read")
     monkeypatch.setitem(sys.modules, "pxr", None)
     refused(write(tmp_path, stage(BASE)), r'needs usd-core to read it.*pip install "kinetree\[usd\]"')

@@ -10,7 +10,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import InputError, LoadError
-from kinetree.loading import xacro as loader
+from kinetree.io import urdf as loader
 from tests.oracle import oracle
 
 oracle("xacro")

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines.native import threads
-from kinetree.engines.native.xla import Handler
+from kinetree.runtime import threads
+from kinetree.runtime.xla import Handler
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SCHEDULE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)

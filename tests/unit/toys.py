@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from kinetree.engines.llvm import target
-from kinetree.engines.llvm.machine_code import compile_text
-from kinetree.engines.llvm.writer import FunctionWriter, kernel_entry
-from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.linking import Library
-from kinetree.engines.native.operands import Binding, Operand
+from kinetree.compiler.llvm import machine_code
+from kinetree.compiler.llvm.machine_code import compile_text
+from kinetree.compiler.llvm.writer import FunctionWriter, kernel_entry
+from kinetree.runtime.bound import Compiled
+from kinetree.runtime.operands import Binding, Operand
+from kinetree.runtime.tiered import Library
 
 GAIN = 1.1
 BAND = 3
@@ -34,7 +34,7 @@ def toy(n: int) -> Compiled:
 
 
 def toy_kernel(width: int) -> Library:
-    return Library([compile_text(toy_text(width), target.current())], "kernel")
+    return Library([compile_text(toy_text(width), machine_code.current())], "kernel")
 
 
 def values(n: int, q: np.ndarray, v: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

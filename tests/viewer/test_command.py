@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import kinetree as kt
 from kinetree.cli import app
-from kinetree.cli.view import sweep
+from kinetree.cli.commands import sweep
 from tests.oracle import oracle
 
 oracle("viser")

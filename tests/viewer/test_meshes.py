@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from kinetree.errors import LoadError
-from kinetree.viewer import geometry, meshes
-from kinetree.viewer.geometry import Mesh
+from kinetree.viewer import mesh_formats, meshes
+from kinetree.viewer.mesh_formats import Mesh
 from kinetree.viewer.meshes import Roots
 
 TRIANGLE = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
@@ -90,7 +90,7 @@ def test_a_binary_stl_may_start_as_a_text_does(tmp_path: Path) -> None:
 
 
 def test_equal_corners_become_one_vertex(tmp_path: Path) -> None:
-    box = geometry.box((1.0, 2.0, 3.0))
+    box = mesh_formats.box((1.0, 2.0, 3.0))
     (part,) = load(tmp_path, "a.stl", binary_stl(box.vertices[box.faces]))
     assert len(part.vertices) == 8
     np.testing.assert_array_equal(part.vertices[part.faces], box.vertices[box.faces])

@@ -16,8 +16,16 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.errors import InputError, LoadError, ModelWarning, SingularMechanismError, UnknownNameError, ViewerError
-from kinetree.viewer import View, film, server
+from kinetree.errors import (
+    InputError,
+    LoadError,
+    ModelWarning,
+    SingularMechanismError,
+    UnknownNameError,
+    ViewerError,
+)
+from kinetree.viewer import View, film
+from kinetree.viewer import view as server
 from tests.oracle import oracle
 
 oracle("viser")

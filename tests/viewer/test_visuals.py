@@ -11,9 +11,9 @@ import pytest
 import kinetree as kt
 from kinetree.errors import InputError, LoadError, ModelWarning
 from kinetree.model.joints import KINDS
-from kinetree.viewer import geometry, meshes, stand_ins, visuals
-from kinetree.viewer.geometry import Visual
-from kinetree.viewer.sliders import configuration_of, coordinates, values_of
+from kinetree.viewer import files, mesh_formats, meshes
+from kinetree.viewer.mesh_formats import Visual
+from kinetree.viewer.view import configuration_of, coordinates, values_of
 from tests.oracle import oracle
 from tests.tolerance import assert_close, bound
 from tests.viewer.test_meshes import TRIANGLE, binary_stl
@@ -34,7 +34,7 @@ def read(text: str, *roots: Path) -> tuple[list[Visual], list[str]]:
     """Visuals, and what is warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = visuals.read(text, roots)
+        found = files.read(text, roots)
     assert all(issubclass(one.category, ModelWarning) for one in caught)
     return found, [str(one.message) for one in caught]
 
@@ -103,7 +103,7 @@ def test_meshes_are_scaled_and_mirrored_ones_keep_their_outside(tmp_path: Path) 
 
 def test_the_total_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is read any more once there is too much, so that no number of meshes fills the memory."""
-    monkeypatch.setattr(visuals, "MOST_FACES", 100)
+    monkeypatch.setattr(files, "MOST_FACES", 100)
     monkeypatch.setattr(meshes, "load", lambda *_: pytest.fail("read"))
     mesh = "<link name='arm'><visual><geometry><mesh filename='a.stl'/></geometry></visual></link>"
     found, notes = read(ROBOT.format(links=mesh))
@@ -114,9 +114,9 @@ def test_the_total_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_files_are_refused() -> None:
     with pytest.raises(LoadError, match="visuals are read from URDF and MJCF, not from <sdf>"):
-        visuals.read("<sdf/>")
+        files.read("<sdf/>")
     with pytest.raises(InputError, match="package_roots='/tmp' is one directory; pass a list of them"):
-        visuals.read(ROBOT, "/tmp")  # type: ignore[arg-type]
+        files.read(ROBOT, "/tmp")  # type: ignore[arg-type]
 
 
 def test_geoms_of_an_mjcf() -> None:
@@ -153,14 +153,14 @@ def test_geoms_of_an_mjcf() -> None:
 @pytest.mark.parametrize(
     "mesh",
     [
-        geometry.box((1.0, 2.0, 3.0)),
-        geometry.cylinder(0.5, 2.0),
-        geometry.ellipsoid((1.0, 2.0, 3.0)),
-        geometry.capsule(np.zeros(3), np.array([0.0, 0.3, 0.4]), 0.1),
-        geometry.capsule(np.ones(3), np.ones(3), 0.1),
+        mesh_formats.box((1.0, 2.0, 3.0)),
+        mesh_formats.cylinder(0.5, 2.0),
+        mesh_formats.ellipsoid((1.0, 2.0, 3.0)),
+        mesh_formats.capsule(np.zeros(3), np.array([0.0, 0.3, 0.4]), 0.1),
+        mesh_formats.capsule(np.ones(3), np.ones(3), 0.1),
     ],
 )
-def test_shapes_are_closed_and_turn_their_outside_out(mesh: geometry.Mesh) -> None:
+def test_shapes_are_closed_and_turn_their_outside_out(mesh: mesh_formats.Mesh) -> None:
     corners = mesh.vertices[mesh.faces] - mesh.vertices.mean(axis=0)
     a, b, c = corners[:, 0], corners[:, 1], corners[:, 2]
     area = np.cross(b - a, c - a)
@@ -176,7 +176,7 @@ def test_the_inertia_ellipsoid_has_the_inertia() -> None:
         axes = np.linalg.qr(rng.standard_normal((3, 3)))[0]
         squares = semi_axes**2
         inertia = axes @ np.diag(mass / 5.0 * (squares.sum() - squares)) @ axes.T
-        found = stand_ins.inertia_ellipsoid(kt.Body("b", "world", "j", mass, np.zeros(3), inertia))
+        found = files.inertia_ellipsoid(kt.Body("b", "world", "j", mass, np.zeros(3), inertia))
         assert found is not None
         found_axes, found_semi_axes = found
         assert_close(np.linalg.det(found_axes), 1.0, bound(3))
@@ -187,20 +187,20 @@ def test_the_inertia_ellipsoid_has_the_inertia() -> None:
 def test_a_free_object_is_the_box_of_its_inertia() -> None:
     """What a robot carries is seen in its own size; the robot's links stay capsules."""
     box = kt.zoo.box((0.3, 0.36, 0.2), 4.0)
-    (mesh,) = stand_ins.capsules(kt.zoo.humanoid24().attach("world", box), 1.6)["box"]
+    (mesh,) = files.capsules(kt.zoo.humanoid24().attach("world", box), 1.6)["box"]
     np.testing.assert_allclose(np.ptp(mesh.vertices, axis=0), [0.3, 0.36, 0.2], rtol=1e-12)
     np.testing.assert_allclose(mesh.vertices.mean(axis=0), 0.0, rtol=0.0, atol=1e-15)
-    assert stand_ins.inertia_block(kt.Body("b", "world", "j", 0.0, np.zeros(3), np.zeros((3, 3)))) is None
+    assert files.inertia_block(kt.Body("b", "world", "j", 0.0, np.zeros(3), np.zeros((3, 3)))) is None
 
 
 @pytest.mark.parametrize(("mass", "inertia"), [(0.0, np.zeros((3, 3))), (-1.0, np.eye(3)), (1.0, np.diag([1, 1, 9.0]))])
 def test_impossible_inertias_have_no_ellipsoid(mass: float, inertia: np.ndarray) -> None:
-    assert stand_ins.inertia_ellipsoid(kt.Body("b", "world", "j", mass, np.zeros(3), inertia)) is None
+    assert files.inertia_ellipsoid(kt.Body("b", "world", "j", mass, np.zeros(3), inertia)) is None
 
 
 def test_capsules_reach_from_joint_to_joint() -> None:
     robot = kt.zoo.humanoid24()
-    links = stand_ins.capsules(robot, 1.6)
+    links = files.capsules(robot, 1.6)
     thigh = links["left_hip_pitch_link"][0]
     assert thigh.vertices[:, 2].max() == pytest.approx(0.12 * 0.38)
     assert thigh.vertices[:, 2].min() == pytest.approx(-0.38 - 0.12 * 0.38)

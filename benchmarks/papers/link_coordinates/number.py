@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.count import Count
+from kinetree.compiler.count import Count
 from kinetree.spatial.value import Array
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from kinetree.cli.exit_codes import UNUSABLE
-from kinetree.cli.interrupts import end
 from kinetree.errors import KinetreeError
+from kinetree.interrupts import UNUSABLE, end
 
 INSTALL = 'pip install "kinetree[cli]"'
 

@@ -1,25 +1,215 @@
-"""The commands and their options."""
+"""The commands and their options.
+
+Description of a robot, human-readable or as JSON.
+
+Show a robot in a browser, or write a film that moves each of its joints.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import warnings
+from collections.abc import Callable, Sequence
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
+import numpy as np
 import typer
+from rich.console import Console
+from rich.text import Text
 
 import kinetree as kt
 from kinetree.cli import box as experiment
 from kinetree.cli import compute as computing
 from kinetree.cli import demo as demonstration
-from kinetree.cli import info as information
-from kinetree.cli import job, report
-from kinetree.cli import view as viewing
-from kinetree.cli.files import load
-from kinetree.cli.terminal import console
-from kinetree.errors import InputError
-from kinetree.loading.source import usd_file
+from kinetree.cli import job, terminal
+from kinetree.cli.terminal import console, load, safe, table
+from kinetree.errors import InputError, KinetreeError, LoopError, ModelWarning
+from kinetree.interrupts import UNUSABLE
+from kinetree.io.source import usd_file
+from kinetree.model.joint import Joint
+from kinetree.spatial.value import Array
+from kinetree.viewer.view import configuration_of, coordinates, values_of
+
+
+def center_of_mass(robot: kt.Model) -> Array | None:
+    """Centre of mass in the neutral configuration, in the world frame, (3,) [m]; None if no body has mass."""
+    if not robot.mass > 0.0:
+        return None
+    # the reference engine, since compiling takes longer than a single call
+    poses = robot.pose.engine("reference")(robot.neutral(), [body.name for body in robot.bodies])
+    places = [pose[:3, :3] @ body.com + pose[:3, 3] for body, pose in zip(robot.bodies, poses)]
+    total: Array = sum(body.mass * place for body, place in zip(robot.bodies, places)) / robot.mass
+    return total
+
+
+def info_as_json(robot: kt.Model, warnings: list[str]) -> str:
+    """A complete description of a robot, in SI units; missing limits are null."""
+    com = center_of_mass(robot)
+    return json.dumps(
+        {
+            "name": robot.name,
+            "nq": robot.nq,
+            "nv": robot.nv,
+            "mass": robot.mass,
+            "center_of_mass": None if com is None else com.tolist(),
+            "gravity": robot.gravity.tolist(),
+            "bodies": [
+                {
+                    "name": body.name,
+                    "parent": body.parent,
+                    "joint": body.joint,
+                    "mass": body.mass,
+                    "com": body.com.tolist(),
+                    "inertia": body.inertia.tolist(),
+                }
+                for body in robot.bodies
+            ],
+            "couplings": [str(coupling) for coupling in robot.couplings],
+            "joints": [_joint(joint) for joint in (*robot.joints, *robot.fixed_joints)],
+            "frames": list(robot.frames),
+            "warnings": warnings,
+        },
+        indent=2,
+        allow_nan=False,
+    )
+
+
+def show(console: Console, robot: kt.Model, warnings: list[str]) -> None:
+    """Print a robot's tree, its joints, its mass and its warnings."""
+    console.print(safe(robot))
+    if robot.joints:
+        console.print()
+        console.print(_joints(robot))
+    if robot.couplings:
+        console.print("\ncoupled joints:")
+        for coupling in robot.couplings:
+            console.print(f"  {safe(coupling)}")
+    com = center_of_mass(robot)
+    where = "" if com is None else f", centre of mass in the neutral configuration {_numbers(com)} m"
+    console.print(f"\nmass {robot.mass:.6g} kg{where}")
+    if warnings:
+        console.print(f"\n{len(warnings)} warning{'s' if len(warnings) > 1 else ''}:", style="yellow")
+        for text in warnings:
+            console.print(f"  {safe(text)}")
+
+
+def _joint(joint: Joint) -> dict[str, Any]:
+    limits = joint.limits
+    return {
+        "name": joint.name,
+        "kind": joint.kind,
+        "parent": joint.parent,
+        "child": joint.child,
+        "placement": joint.placement.tolist(),
+        "axes": joint.axes.tolist(),
+        "q": [joint.q_slice.start, joint.q_slice.stop] if joint.nq else None,
+        "v": [joint.v_slice.start, joint.v_slice.stop] if joint.nv else None,
+        "limits": {
+            name: [bound if math.isfinite(bound) else None for bound in getattr(limits, name)]
+            for name in ("lower", "upper", "velocity", "effort")
+        },
+        "armature": joint.armature.tolist(),
+        "damping": joint.damping.tolist(),
+        "friction": joint.friction.tolist(),
+    }
+
+
+def _joints(robot: kt.Model) -> Text:
+    """One row per moving joint; a dash where there is no limit."""
+    rows = []
+    for joint in robot.joints:
+        limits = joint.limits
+        bounds = [_bounds(values) for values in (limits.lower, limits.upper, limits.velocity, limits.effort)]
+        armature = _bounds(joint.armature) if joint.armature.any() else "–"
+        rows.append([joint.name, joint.kind, *bounds, armature])
+    return table(("joint", "kind", "lower", "upper", "velocity", "effort", "armature"), rows, left=2)
+
+
+def _bounds(values: Any) -> str:
+    if not any(math.isfinite(value) for value in values):
+        return "–"
+    return " ".join(f"{value:.4g}" if math.isfinite(value) else "–" for value in dict.fromkeys(values))
+
+
+def _numbers(values: Array) -> str:
+    return "(" + ", ".join(f"{value:.4g}" for value in np.asarray(values) + 0.0) + ")"
+
+
+# Time for each joint to move through its range and back [s]; less if the film would exceed a minute.
+_SECONDS, _LONGEST = 1.5, 60.0
+
+_T = TypeVar("_T")
+
+
+def write_film(path: Path, robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path]) -> None:
+    """Write a film in which the joints move through their ranges one after the other."""
+    q, time = sweep(robot)
+    written = _told(lambda: kt.viewer.film(path, robot, q, time, visuals=visuals, package_roots=package_roots))
+    typer.echo(f"{safe(written)}: {time[-1]:.0f} s, {written.stat().st_size / 1e6:.1f} MB")
+
+
+def show_in_browser(robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], port: int) -> None:
+    """Show a robot until the user interrupts."""
+    with _told(lambda: kt.viewer.View(robot, visuals=visuals, package_roots=package_roots, port=port)) as view:
+        try:
+            typer.echo(f"{safe(robot.name)}: {view.url} (stop with Ctrl-C)")
+            view.wait()
+        except KeyboardInterrupt:  # the usual end
+            typer.echo()
+
+
+def sweep(robot: kt.Model) -> tuple[Array, Array]:
+    """A motion in which each coordinate moves to its upper limit, to its lower limit, and back.
+
+    Returns:
+        Configurations, (T, nq), and times, (T,) [s].
+    """
+    start = robot.neutral()
+    free = [joint for joint in robot.joints if joint.nv]
+    moved = [joint for joint in free if not (joint.kind == "floating" and joint.parent == "world")]
+    count = sum(joint.nv for joint in moved)
+    step = min(_SECONDS, _LONGEST / max(count, 1)) / 8.0
+    motion = [start]
+    for joint in moved:
+        rest = values_of(joint, start[joint.q_slice])
+        for i, coordinate in enumerate(coordinates(joint)):
+            low, high = coordinate.lower, coordinate.upper
+            # no two successive values are half a turn apart, where the direction of rotation would be ambiguous
+            for value in (
+                *np.linspace(rest[i], high, 3)[1:],
+                *np.linspace(high, low, 5)[1:],
+                *np.linspace(low, rest[i], 3)[1:],
+            ):
+                values, q = rest.copy(), start.copy()
+                values[i] = value
+                q[joint.q_slice] = configuration_of(joint, values)
+                try:
+                    motion.append(robot.close(q))
+                except LoopError:  # beyond what a loop allows
+                    continue
+    return np.array(motion), step * np.arange(len(motion))
+
+
+def _told(make: Callable[[], _T]) -> _T:
+    """Call a function and return its result; warnings are printed, and errors terminate the command."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ModelWarning)
+        try:
+            result = make()
+        except KinetreeError as error:
+            typer.echo(f"{type(error).__name__}: {safe(error)}", err=True)
+            raise typer.Exit(UNUSABLE) from None
+    for one in caught:
+        if issubclass(one.category, ModelWarning):
+            typer.echo(f"warning: {safe(one.message)}", err=True)
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    return result
+
 
 # Help and usage errors are plain text: boxes would truncate option names in narrow terminals
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -99,9 +289,9 @@ def info(
     """Show a robot: its tree, joints with limits, masses, centre of mass, and warnings about the file."""
     model, warnings = load(robot, floating_base)
     if as_json:
-        typer.echo(information.as_json(model, warnings))
+        typer.echo(info_as_json(model, warnings))
     else:
-        information.show(console(), model, warnings)
+        show(console(), model, warnings)
 
 
 @app.command()
@@ -195,7 +385,7 @@ def check(
     model, warnings = load(robot, floating_base, mimic="independent")  # as Pinocchio does
     _warn(warnings)
     _require_memory("--samples", samples, model)
-    if not report.run(console(), robot, model, floating_base, seed, samples):
+    if not terminal.run(console(), robot, model, floating_base, seed, samples):
         raise typer.Exit(1)
 
 
@@ -228,9 +418,9 @@ def view(
     _warn(warnings)
     visuals = robot if usd_file(robot) is None else None  # shapes of USD files are not read
     if film is not None:
-        viewing.film(film, model, visuals, package_root or ())
+        write_film(film, model, visuals, package_root or ())
     else:
-        viewing.show(model, visuals, package_root or (), port)
+        show_in_browser(model, visuals, package_root or (), port)
 
 
 @app.command()

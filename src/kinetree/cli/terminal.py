@@ -1,4 +1,13 @@
-"""Output streams of any encoding, and strings that are safe to print whatever a robot file contains."""
+"""Output streams of any encoding, and strings that are safe to print whatever a robot file contains.
+
+Loading of robots for the commands: warnings are collected, errors printed without a traceback.
+
+Progress of commands that take long: a bar on standard error if that is a terminal, erased at the end.
+
+Report of the laws and comparisons for a robot.
+
+Tables without rules, as wide as their content: narrow terminals wrap lines but never truncate a number.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +17,20 @@ import os
 import signal
 import sys
 import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
+import typer
+from rich.cells import cell_len
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+import kinetree as kt
+from kinetree.cli.check import LAWS, Check, Outcome, States, compared, obeyed
+from kinetree.errors import KinetreeError, ModelWarning
+from kinetree.interrupts import UNUSABLE
 from kinetree.model.printing import printable
 
 #: ASCII spellings of symbols that the output's encoding lacks.
@@ -69,3 +88,131 @@ def _spell(error: UnicodeError) -> tuple[str, int]:
     for symbol, spelled in SPELLED.items():
         text = text.replace(symbol, spelled)
     return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
+
+
+def load(path: Path, floating_base: bool, mimic: str = "couple") -> tuple[kt.Model, list[str]]:
+    """Load a robot; returns it with the warnings about its file.
+
+    Args:
+        path: URDF or MJCF.
+        floating_base: Whether its root floats.
+        mimic: What becomes of mimic joints; see `kinetree.load`.
+
+    Raises:
+        typer.Exit: With the code `UNUSABLE`, after printing the error.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ModelWarning)
+        try:
+            robot = kt.load(path, floating_base=floating_base, mimic=mimic)
+        except KinetreeError as error:
+            typer.echo(f"{type(error).__name__}: {safe(error)}", err=True)
+            raise typer.Exit(UNUSABLE) from None
+    return robot, [safe(one.message) for one in caught if issubclass(one.category, ModelWarning)]
+
+
+@contextmanager
+def bar(what: str, total: float, console: Console | None = None) -> Iterator[Callable[[float], None]]:
+    """A bar, and the function that says how much is done.
+
+    Args:
+        what: Description.
+        total: What there is to do.
+        console: Where to show it; standard error by default.
+    """
+    console = console or Console(stderr=True, markup=False, emoji=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.update(task, completed=done)
+
+
+# Size of the largest array in one round of checks [bytes].
+_LARGEST = 2**27
+
+
+def run(console: Console, path: Path, robot: kt.Model, floating_base: bool, seed: int, samples: int) -> bool:
+    """Check a robot.
+
+    Args:
+        console: Where to print.
+        path: The file from which it was loaded.
+        robot: The robot.
+        floating_base: Whether it was loaded with a floating base.
+        seed: Seed of the random states.
+        samples: Number of states.
+
+    Returns:
+        Whether nothing failed; skipped checks do not count as failures.
+    """
+    console.print(safe(f"{robot!r}, {samples} random state{'s' if samples > 1 else ''}"))
+    if not robot.nv:
+        console.print("Nothing moves: there is nothing to check.")
+        return True
+    outcomes: dict[str, Outcome] = {}
+    notes: dict[str, None] = {}
+    parts = list(States.random(robot, seed, samples).parts(_at_once(robot)))
+    with bar("checking", len(parts) * (len(LAWS) + 1)) as done:
+        for i, states in enumerate(parts):
+            for k, (what, outcome) in enumerate(_outcomes(path, states, floating_base, notes)):
+                outcomes[what] = _worst(outcomes.get(what), outcome)
+                done(i * (len(LAWS) + 1) + min(k, len(LAWS)) + 1)
+    for note in notes:
+        console.print(safe(f"note: {note}"))
+    console.print(line((f"{'':<9}{'':<42}{'error':>8}  allowed", "bold")))
+    for what, outcome in outcomes.items():
+        console.print(_line(what, outcome))
+    failed = sum(not outcome.passed for outcome in outcomes.values() if not isinstance(outcome, str))
+    console.print(f"{failed} failed" if failed else "all passed", style="bold red" if failed else "green")
+    return not failed
+
+
+def _at_once(robot: kt.Model) -> int:
+    """Number of states to check at a time, so that their matrices and poses fit into memory."""
+    return max(1, _LARGEST // (8 * max(robot.nv**2, 16 * len(robot.frames))))
+
+
+def _outcomes(path: Path, states: States, floating_base: bool, notes: dict[str, None]) -> Iterator[tuple[str, Outcome]]:
+    for law in LAWS:
+        yield law, obeyed(states, law)
+    yield from compared(path, states, floating_base, notes)
+
+
+def _worst(before: Outcome | None, now: Outcome) -> Outcome:
+    if isinstance(before, Check) and isinstance(now, Check):
+        return before.worse(now)
+    return now if before is None or isinstance(now, Check) else before
+
+
+def _line(what: str, outcome: Outcome) -> Text:
+    if isinstance(outcome, str):
+        return line(("skipped", "yellow"), f"  {what}: {outcome}")
+    verdict = ("passed ", "green") if outcome.passed else ("FAILED ", "bold red")
+    return line(verdict, f"  {what:<42}{outcome.residual:8.1e}  {outcome.tolerance:7.1e}")
+
+
+_GAP = "  "
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Text:
+    """Aligned columns under bold headers.
+
+    Args:
+        headers: One for each column, with one or two lines.
+        rows: Cells.
+        left: Number of left-aligned columns; the others hold numbers and are right-aligned.
+    """
+    split = [header.split("\n") for header in headers]
+    depth = max(len(lines) for lines in split)
+    head = [[lines[i] if i < len(lines) else "" for lines in split] for i in range(depth)]
+    body = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*head, *body)]
+
+    def aligned(cells: Sequence[str]) -> str:
+        padded = [
+            cell + " " * (width - cell_len(cell)) if i < left else " " * (width - cell_len(cell)) + cell
+            for i, (cell, width) in enumerate(zip(cells, widths))
+        ]
+        return _GAP.join(padded).rstrip()
+
+    return Text("\n").join([*(Text(aligned(cells), "bold") for cells in head), *(Text(aligned(c)) for c in body)])

@@ -9,7 +9,7 @@ from kinetree.control.goals import Bounds, Foot, ForceGoal, Goal, Posture, Targe
 from kinetree.control.inverse_kinematics import InverseKinematics, inverse_kinematics
 from kinetree.control.operational_space import OperationalSpace
 from kinetree.control.paths import Path, PosePath, PoseState, State, cubic, minimum_jerk, pose_path, quintic
-from kinetree.control.poses import exp, interpolate, inverse, log, pose_error
+from kinetree.control.pose_functions import exp, interpolate, inverse, log, pose_error
 from kinetree.control.sharing import AugmentedObject, augmented_object
 from kinetree.control.targets import ControllerState
 from kinetree.control.whole_body import WholeBody, WholeBodyCommand

@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.compiler.formats import require_double
 from kinetree.control.command import Remade
 from kinetree.control.goals import Posture, chosen_error, motions, nonnegative, start_of
 from kinetree.control.quadratic import INFINITE, require_solver
 from kinetree.control.targets import Targets
-from kinetree.engines import arguments
-from kinetree.engines.formats import require_double
-from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError
 from kinetree.model.model import Model
+from kinetree.runtime import arguments
+from kinetree.runtime.bound import standard_arithmetic
 from kinetree.spatial.value import Array
 
 _SOLVED = 1

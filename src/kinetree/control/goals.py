@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.engines import arguments
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.kernels.poses import ERRORS
-from kinetree.model.constraint_kinds import Weld
+from kinetree.model.held_rows import Weld
 from kinetree.model.model import Model
-from kinetree.operational_space.tasks import AnyTask, CenterOfMassTask, RelativeTask, Task
+from kinetree.runtime import arguments
 from kinetree.spatial.value import Array
+from kinetree.tasks.task_types import AnyTask, CenterOfMassTask, RelativeTask, Task
 
 #: Default name of centre-of-mass goals.
 CENTER_OF_MASS = "center_of_mass"

@@ -10,7 +10,7 @@ which is the null-space recursion of [SK05] without matrices of the robot's size
 inverse inertia of the lower levels with all higher levels at rest. If every level is feasible, the result solves
 A f = r.
 
-The eigenvalues λ of A_kk, with rows weighted as in `kinetree.operational_space.singular` by their values *before* (2),
+The eigenvalues λ of A_kk, with rows weighted as in `kinetree.tasks.singular` by their values *before* (2),
 show which directions are left to a level. G has its eigenvectors, and the eigenvalues
 
     "truncated"    1/λ for λ > ε, else 0
@@ -31,16 +31,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.engines.kernel_function import compiled
-from kinetree.engines.native.operands import Operand
-from kinetree.engines.texts import executed
 from kinetree.kernels.eigen import compose, diagonalize, settle, weigh
 from kinetree.kernels.language import Kernel
 from kinetree.kernels.priorities import add_level, blended_reciprocals, eliminate, least_share, truncated_reciprocals
-from kinetree.model.constraint_solver import REDUNDANT
-from kinetree.operational_space.prepared import Tasks
-from kinetree.operational_space.singular import CUT, means
+from kinetree.model.constraints import REDUNDANT
+from kinetree.runtime.function import compiled
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.texts import executed
 from kinetree.spatial.value import Array
+from kinetree.tasks.singular import CUT, means
+from kinetree.tasks.tasks import Tasks
 
 #: G by the values of a controller's `singular=`.
 _RECIPROCALS: dict[str, Kernel] = {"blend": blended_reciprocals, "truncated": truncated_reciprocals}
@@ -70,7 +70,7 @@ def forces(levels: Sequence[Level], run: Any, A: Any, r: Any) -> tuple[Any, Any]
 
     Args:
         levels: Levels that partition the rows, highest priority first.
-        run: Runs kernels: see `kinetree.engines.texts`.
+        run: Runs kernels: see `kinetree.runtime.texts`.
         A: Λ⁻¹ of all rows, (r, r).
         r: Residual accelerations, (r,).
     """

@@ -1,7 +1,8 @@
 """Inverse kinematics by Levenberg–Marquardt with restarts, for many targets at once.
 
-Each step is one compiled recursion (`kinetree.algorithms.levenberg_marquardt`), and steps follow each other without
-Python in between. A target that is not reached is retried from the next of a fixed sequence of configurations, so a
+Each step is one compiled recursion (`kinetree.algorithms.tasks.levenberg_marquardt`), and steps follow each other
+without Python in between. A target that is not reached is retried from the next of a fixed sequence of configurations,
+so a
 target's result does not depend on the others: it has the same bits alone and in a batch.
 """
 
@@ -13,24 +14,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms.levenberg_marquardt import (
-    DAMPING,
-    PATIENCE,
-    levenberg_marquardt,
-)
-from kinetree.control.poses import checked_poses, pose_error, require_target_shape
-from kinetree.engines import arguments
-from kinetree.engines.formats import require_double
-from kinetree.engines.native.compiled import Compiled, standard_arithmetic
-from kinetree.engines.native.kernels import bind
-from kinetree.engines.native.operands import Operand
-from kinetree.engines.native.sequence import Sequence
+from kinetree.algorithms.tasks.levenberg_marquardt import DAMPING, PATIENCE, levenberg_marquardt
+from kinetree.compiler.formats import require_double
+from kinetree.control.pose_functions import checked_poses, pose_error, require_target_shape
 from kinetree.errors import InputError, LoopError
+from kinetree.language.common_frame import in_view
 from kinetree.model.model import Model
-from kinetree.operational_space.products import dots, product
-from kinetree.operational_space.tasks import Task, sites_of
-from kinetree.recursion.common_frame import in_view
+from kinetree.runtime import arguments
+from kinetree.runtime.bound import Compiled, standard_arithmetic
+from kinetree.runtime.kernels import bind
+from kinetree.runtime.matrix_products import dots, product
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.sequence import KernelSequence
 from kinetree.spatial.value import Array
+from kinetree.tasks.task_types import Task, sites_of
 
 #: Steps between two looks at which targets are done.
 _STEPS = 8
@@ -228,7 +225,7 @@ def _steps(robot: Model, tasks: tuple[Task, ...], count: int) -> Compiled:
     mechanism = robot.mechanism.at(sites)
     step = bind(in_view(levenberg_marquardt, mechanism, "common"), mechanism, sites, "inverse_kinematics")
     inputs = [Operand(operand.name, operand.shape) for operand in step.binding.inputs]
-    sequence = Sequence("inverse_kinematics", inputs, [inputs[0], inputs[1], Operand("largest", ())])
+    sequence = KernelSequence("inverse_kinematics", inputs, [inputs[0], inputs[1], Operand("largest", ())])
     q, state = (sequence.variable(place) for place in sequence.inputs[:2])
     with sequence.loop(count):
         after, state_after, _, largest, _ = sequence.call(step, q, state, *sequence.inputs[2:])

@@ -7,7 +7,7 @@
 
 In order of priority, the rows are constraints, joint limits, and the goals of each level; the posture acts in the
 remaining null space. Away from singularities, (1) to (3) and the first half of (4) are one kernel
-(`kinetree.algorithms.operational_space.control_law`); close to them, the levels are solved by `hierarchy`. With
+(`kinetree.algorithms.tasks.control_law`); close to them, the levels are solved by `hierarchy`. With
 constraints, `sharing` solves the second half of (4). `pipeline` puts all of this together, once.
 """
 
@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.compiler.count import Count
+from kinetree.compiler.formats import require_double
 from kinetree.control.command import Command, Remade, Solved, within_effort
 from kinetree.control.escape import Escape
 from kinetree.control.goals import Bounds, Posture, chosen_error, read_levels, rows_of, start_of
@@ -26,18 +28,16 @@ from kinetree.control.hierarchy import POLICIES, Levels
 from kinetree.control.pipeline import ControlPipeline, EnforcedLimits
 from kinetree.control.sharing import Sharing, driven_columns
 from kinetree.control.targets import FAULT, ControllerState, Targets, Wanted
-from kinetree.engines import arguments
-from kinetree.engines.count import Count
-from kinetree.engines.formats import require_double
-from kinetree.engines.function import ENGINES
-from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.model.constraint_kinds import AnyConstraint
 from kinetree.model.constraints import Constraints
+from kinetree.model.held_rows import AnyConstraint
 from kinetree.model.model import Model
-from kinetree.operational_space.singular import means, weights
-from kinetree.operational_space.tasks import Task
+from kinetree.runtime import arguments
+from kinetree.runtime.bound import standard_arithmetic
+from kinetree.runtime.function import ENGINES
 from kinetree.spatial.value import Array
+from kinetree.tasks.singular import means, weights
+from kinetree.tasks.task_types import Task
 
 _NDARRAY = np.ndarray
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.control.poses import interpolate, pose_error
-from kinetree.engines.arguments import number, refuse_lazy
+from kinetree.control.pose_functions import interpolate, pose_error
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.runtime.arguments import number, refuse_lazy
 from kinetree.spatial.value import Array
 
 # Powers of s, lowest first, that multiply Δ, T·v₀, T·v₁, T²·a₀ and T²·a₁.

@@ -32,25 +32,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.concurrency import ForkSafeLock
 from kinetree.control.command import Solved
 from kinetree.control.escape import Escape
 from kinetree.control.goals import Bounds
 from kinetree.control.hierarchy import STUCK, Levels
 from kinetree.control.sharing import Sharing
 from kinetree.control.targets import Wanted
-from kinetree.engines.kernel_function import KernelFunction, compiled
-from kinetree.engines.locks import Lock
-from kinetree.engines.native.compiled import standard_arithmetic
-from kinetree.engines.native.operands import Operand
-from kinetree.engines.texts import executed, recorded
 from kinetree.errors import InputError, ModelWarning
 from kinetree.kernels.limits import acceleration_bounds, bounds_check
 from kinetree.kernels.products import total, without_motion
+from kinetree.language.mechanism import Site
 from kinetree.model.model import Model
-from kinetree.operational_space.recursions import Recursions
-from kinetree.recursion.mechanism import Site
+from kinetree.runtime.bound import standard_arithmetic
+from kinetree.runtime.function import KernelFunction, compiled
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.texts import executed, recorded
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
+from kinetree.tasks.recursions import Recursions
 
 #: Rounds that release all pulling rows, two to four of which are typical; those before `_ONE` release one at a time,
 #: and the rest none.
@@ -133,7 +133,7 @@ class ControlPipeline:
         self._joints = {joint.v_start: joint for joint in robot.joints if joint.nv == 1}
         self._functions: dict[tuple[bytes, bool, str, bool], Callable[..., Any]] = {}
         self._rows: dict[tuple[int, ...], LawRows] = {}
-        self._lock = Lock()
+        self._lock = ForkSafeLock()
 
     # The text
 
@@ -145,7 +145,7 @@ class ControlPipeline:
             near: Whether the law is solved level by level.
             case: One of `CASES`.
             brief: Whether torques are all that is wanted.
-            run: Runs functions: see `kinetree.engines.texts`.
+            run: Runs functions: see `kinetree.runtime.texts`.
             inputs: Those of `_inputs`.
         """
         q, v, target, feed, *more = inputs

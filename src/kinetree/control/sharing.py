@@ -14,7 +14,7 @@ theirs minimises the motor torques relative to their limits:
     min ‖W (τ_a − J_s,aᵀ λ)‖ over y               W = 1/effort                                   (3)
 
 If objects and the base are single free bodies, and no grasp holds two objects together, two kernels do all of this:
-`grasp_sharing`, then `support_sharing`, both in `kinetree.algorithms.operational_space`. Samples in which supports or
+`grasp_sharing`, then `support_sharing`, both in `kinetree.algorithms.methods`. Samples in which supports or
 grasps lack a direction, and other mechanisms, take the pseudo-inverses below.
 
 *Several hands on one object*, as one augmented object [KC86]: W maps the object's twist ν to those of the hands,
@@ -36,17 +36,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.engines import arguments
-from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InputError, UnderactuatedError, UnknownNameError
 from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
-from kinetree.operational_space.products import product, times
-from kinetree.operational_space.recursions import Recursions
-from kinetree.operational_space.singular import composed, solved, spectrum
-from kinetree.operational_space.task_function import TaskFunction
-from kinetree.operational_space.tasks import RelativeTask, chosen_rows
+from kinetree.runtime import arguments
+from kinetree.runtime.bound import standard_arithmetic
+from kinetree.runtime.matrix_products import product, times
 from kinetree.spatial.value import Array
+from kinetree.tasks.recursions import Recursions, TaskFunction
+from kinetree.tasks.singular import composed, solved, spectrum
+from kinetree.tasks.task_types import RelativeTask, chosen_rows
 
 
 def presses(
@@ -276,7 +275,7 @@ class Sharing:
         """Motor torques, (nv,), λ of all constraints, (c,), and measures of what lacks, for `carried`: by kernels.
 
         Args:
-            run: Runs kernels: see `kinetree.engines.texts`.
+            run: Runs kernels: see `kinetree.runtime.texts`.
             q: Configuration, (nq,).
             full: ID(q, v, a), (nv,).
         """

@@ -10,13 +10,13 @@ import numpy as np
 
 from kinetree.control.goals import ForceGoal, Goal, Target
 from kinetree.control.paths import Path, PosePath, PoseState, State
-from kinetree.control.poses import checked_poses, inverse, require_target_shape
-from kinetree.engines import arguments
+from kinetree.control.pose_functions import checked_poses, inverse, require_target_shape
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.model import Model
-from kinetree.operational_space.products import product
-from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask
+from kinetree.runtime import arguments
+from kinetree.runtime.matrix_products import product
 from kinetree.spatial.value import Array
+from kinetree.tasks.task_types import CenterOfMassTask, RelativeTask
 
 _FLOAT64 = np.dtype(np.float64)
 #: What the sum of squares of what should be zero may be; targets with more may be no poses.

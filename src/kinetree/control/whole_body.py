@@ -35,18 +35,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.compiler.formats import require_double
 from kinetree.control.command import Remade
 from kinetree.control.goals import Bounds, Foot, Posture, chosen_error, motions, nonnegative, start_of
 from kinetree.control.pipeline import EnforcedLimits, contiguous
 from kinetree.control.quadratic import INFINITE, QuadraticProgram, require_solver
 from kinetree.control.sharing import driven_columns, joint_names
 from kinetree.control.targets import Targets, Wanted
-from kinetree.engines import arguments
-from kinetree.engines.formats import require_double
-from kinetree.engines.native.compiled import standard_arithmetic
 from kinetree.errors import InfeasibleError, InputError, UnknownNameError
 from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
+from kinetree.runtime import arguments
+from kinetree.runtime.bound import standard_arithmetic
 from kinetree.spatial.value import Array
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.dask import Once
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.model import Model
+from kinetree.runtime.dask import Once
 from kinetree.spatial.value import Array
 
 #: Friction terms: their columns, as functions of v and a.

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kinetree.engines import arguments
 from kinetree.errors import InputError
 from kinetree.identification.parameters import Parameters
 from kinetree.model.model import Model
+from kinetree.runtime import arguments
 from kinetree.spatial.value import Array
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ Neither library is imported here: users pass in models that they already have.
 """
 
 from kinetree.interop.counterpart import Counterpart
-from kinetree.interop.mujoco_counterpart import MujocoCounterpart, mujoco
-from kinetree.interop.pinocchio_counterpart import PinocchioCounterpart, pinocchio
+from kinetree.interop.mujoco_models import MujocoCounterpart, mujoco
+from kinetree.interop.pinocchio_models import PinocchioCounterpart, pinocchio
 
 __all__ = ["Counterpart", "MujocoCounterpart", "PinocchioCounterpart", "mujoco", "pinocchio"]

@@ -1,23 +1,177 @@
-"""Conversion of a robot's coordinates, vectors and matrices to and from another library."""
+"""Conversion of a robot's coordinates, vectors and matrices to and from another library.
+
+Representation of a joint's coordinates in another library.
+
+A robot as other libraries have it: as a tree in which every joint has coordinates of its own.
+
+Recognises objects of other libraries without importing these libraries.
+"""
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kinetree.engines.arguments import require_shape
-from kinetree.errors import InputError, UnknownNameError
-from kinetree.interop.codec import Codec
-from kinetree.interop.tree import OpenTree
+from kinetree.errors import InputError, UnknownNameError, UnsupportedError
 from kinetree.model.coordinates import checked, numbers
 from kinetree.model.joint import Joint
 from kinetree.model.model import Model
-from kinetree.spatial.fixed import product
+from kinetree.runtime.arguments import require_shape
+from kinetree.spatial.reproducible import product
 from kinetree.spatial.rotation import matrix_of
 from kinetree.spatial.value import Array
+
+
+@dataclass(frozen=True)
+class Codec:
+    """A joint whose coordinates differ from the other library's only in their order.
+
+    Attributes:
+        kind: Kinetree's kind of joint.
+        columns: For each of the other library's velocities, the index of the same one in Kinetree.
+        order: For each of the other library's coordinates, the index of the same one in Kinetree.
+        world_linear: Whether the other library's first three velocities are linear in world axes instead of body axes.
+    """
+
+    kind: str
+    columns: tuple[int, ...]
+    order: tuple[int, ...]
+    world_linear: bool = False
+
+    @property
+    def nq(self) -> int:
+        """Number of coordinates in the other library."""
+        return len(self.order)
+
+    def to_q(self, q: Array) -> Array:
+        """Kinetree's coordinates in the other library's representation."""
+        return q[..., list(self.order)]
+
+    def from_q(self, q: Array) -> Array:
+        """The other library's coordinates in Kinetree's representation."""
+        return q[..., list(np.argsort(self.order))]
+
+
+@dataclass(frozen=True)
+class CosineSine(Codec):
+    """A joint whose last coordinate is an angle [rad], which the other library represents by its cosine and sine.
+
+    Angles are converted back to ±π; the number of turns is lost.
+    """
+
+    @property
+    def nq(self) -> int:
+        return len(self.order) + 1
+
+    def to_q(self, q: Array) -> Array:
+        return np.concatenate([q[..., :-1], np.cos(q[..., -1:]), np.sin(q[..., -1:])], axis=-1)
+
+    def from_q(self, q: Array) -> Array:
+        return np.concatenate([q[..., :-2], np.arctan2(q[..., -1:], q[..., -2:-1])], axis=-1)
+
+
+def same(kind: str, nv: int) -> Codec:
+    """A joint with the same representation in both libraries and nq = nv."""
+    places = tuple(range(nv))
+    return Codec(kind, places, places)
+
+
+class OpenTree:
+    """Coordinates of a robot's spanning tree, in that tree's order; those of the robot if no joint depends on others.
+
+    Attributes:
+        robot: The robot.
+        tree: Its spanning tree.
+    """
+
+    def __init__(self, robot: Model) -> None:
+        self._same = not robot.joint_constraints
+        self.robot, self.tree = robot, robot if self._same else robot.spanning_tree
+        q: list[int] = []  # for each coordinate of the robot, its index in the tree
+        v: list[int] = []  # and for each velocity
+        for joint in robot.joints:
+            there = self.tree.joint(joint.name)
+            q += range(there.q_start, there.q_start + joint.nq)
+            v += [there.v_start + i for i in joint.independent or range(joint.nv)]
+        self._q, self._v = (np.array(places, dtype=np.intp) for places in (q, v))
+
+    def q(self, q: Any) -> Array:
+        """Configurations of the tree, (…, nq of the tree)."""
+        q = checked("q", q, self.robot.nq, real=True)
+        return q if self._same else self.robot.to_tree(q)
+
+    def q_or_none(self, q: Any) -> Array | None:
+        """The same, if there is a configuration."""
+        return None if q is None else self.q(q)
+
+    def v(self, v: Any, q: Any) -> Array:
+        """Velocities of the tree."""
+        v = checked("v", v, self.robot.nv)
+        return v if self._same else self.robot.to_tree(self._needed("q", q), v)[1]
+
+    def v_or_none(self, v: Any, q: Any) -> Array | None:
+        """The same, if there is a velocity."""
+        return None if v is None else self.v(v, q)
+
+    def a(self, a: Any, v: Any, q: Any) -> Array:
+        """Accelerations of the tree."""
+        a = checked("a", a, self.robot.nv)
+        return a if self._same else self.robot.to_tree(self._needed("q", q), self._needed("v", v), a)[2]
+
+    def tau(self, tau: Any) -> Array:
+        """Forces on the tree's joints that act like given ones: those of independent joints."""
+        own: Array = checked("tau", tau, self.robot.nv)
+        if self._same:
+            return own
+        every = np.zeros((*own.shape[:-1], self.tree.nv), dtype=own.dtype)
+        every[..., self._v] = own
+        return every
+
+    def own_q(self, q: Array) -> Array:
+        """The robot's part of a configuration of the tree. It is not closed: where loops are open, they stay so."""
+        return q if self._same else q[..., self._q]
+
+    def own_v(self, v: Array) -> Array:
+        """Velocities or accelerations of the robot's independent joints."""
+        return v if self._same else v[..., self._v]
+
+    def own_tau(self, tau: Array, q: Any) -> Array:
+        """The robot's forces that act like forces on all joints of the tree."""
+        found: Array = tau if self._same else self.own_columns(tau[..., None, :], q)[..., 0, :]
+        return found
+
+    def own_columns(self, rows: Array, q: Any) -> Array:
+        """Rows per velocity of the tree as rows per velocity of the robot, X G, (…, r, nv)."""
+        if self._same:
+            return rows
+        G = self.robot.coupling(self._needed("q", q))[..., self.robot.tree_order, :]
+        return product(rows, G)
+
+    def require_same(self, what: str) -> None:
+        """Raise if joints depend on others.
+
+        Raises:
+            UnsupportedError: They do; the error says how to convert instead.
+        """
+        if not self._same:
+            raise UnsupportedError(
+                f"{what} of {self.robot.name!r} do not determine those of all its joints, of which some depend on "
+                f"others: {self.robot.joint_constraints[0]}. Convert those of robot.spanning_tree, with G = "
+                "robot.coupling(q)[robot.tree_order], M = Gᵀ M_tree G and J = J_tree G"
+            )
+
+    def _needed(self, name: str, given: Any) -> Any:
+        if given is None:
+            raise InputError(
+                f"joints of {self.robot.name!r} depend on others, so converting needs the state: pass {name}="
+            )
+        return given
+
 
 # both libraries put the linear part of twists, wrenches and Jacobians first
 _SWAPPED = [3, 4, 5, 0, 1, 2]
@@ -325,3 +479,46 @@ def _of_shape(name: str, matrix: Any, core: tuple[int, int]) -> Array:
     array = numbers(name, matrix)
     require_shape(name, array.shape, core)
     return array
+
+
+def require_instance(caller: str, thing: Any, library: str, name: str, hints: Mapping[str, str]) -> None:
+    """Raise unless an object is an instance of a class of another library.
+
+    Args:
+        caller: The calling function, for messages.
+        thing: The object.
+        library: Name of the library's module. If it was never imported, there are no instances.
+        name: Name of the class.
+        hints: What to write instead, by names of classes often given by mistake.
+    """
+    wanted = getattr(sys.modules.get(library), name, None)
+    if isinstance(wanted, type) and isinstance(thing, wanted):
+        return
+    kind = type(thing)
+    hint = hints.get(kind.__name__, "")
+    raise InputError(
+        f"{caller} takes a {library}.{name}, got {kind.__module__.partition('.')[0]}.{kind.__name__}"
+        f"{'; pass ' + hint if hint else ''}"
+    )
+
+
+def require_pair(caller: str, robot: Any, joints: Any) -> None:
+    """Raise unless `robot` is a `Model` and `joints` a mapping of names or None.
+
+    Args:
+        caller: The calling function, for messages.
+        robot: The robot.
+        joints: Names of joints in the other library, by name in Kinetree.
+    """
+    if not isinstance(robot, Model):
+        raise InputError(f"{caller} takes a kinetree.Model first, got {type(robot).__name__}")
+    if joints is not None and not (
+        isinstance(joints, Mapping) and all(isinstance(name, str) for pair in joints.items() for name in pair)
+    ):
+        raise InputError(f"{caller}: joints is not a dictionary of names; pass {{'name here': 'name there'}}")
+
+
+#: Objects often given instead of a `mujoco.MjModel`.
+MUJOCO_HINTS = {"MjSpec": "spec.compile()", "MjData": "data.model", "str": "files to kinetree.load instead"}
+#: Objects often given instead of a `pinocchio.Model`.
+PINOCCHIO_HINTS = {"RobotWrapper": "robot.model", "Data": "the model", "str": "files to kinetree.load instead"}

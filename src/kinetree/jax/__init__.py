@@ -19,8 +19,8 @@ use `robot.forward_dynamics.jvp` and `.vjp`. Second derivatives (`hessian`, in a
 functions but `jacobian` and `inverse_inertia`, where they raise `SecondDerivativeError`.
 """
 
+from kinetree.jax.api import forward_dynamics, inverse_dynamics
 from kinetree.jax.configuration import integrate, inverse_inertia, jacobian, mass_matrix, pose, step
-from kinetree.jax.dynamics import forward_dynamics, inverse_dynamics
 
 __all__ = [
     "forward_dynamics",

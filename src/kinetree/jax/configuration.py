@@ -6,7 +6,7 @@ Each is one kernel call, and so are the terms of its derivative:
     mass_matrix        dM column by column, as the change of inverse dynamics M a along dq: n calls in a batch
     jacobian           dJ as the rate of J along each velocity: n calls in a batch
     inverse_inertia    dΛ⁻¹ = dJ M⁻¹Jᵀ + (dJ M⁻¹Jᵀ)ᵀ − J M⁻¹ dM M⁻¹Jᵀ, from the two above
-    integrate          recursions on dual numbers, in `algorithms/manifold.py`
+    integrate          recursions on dual numbers, in `algorithms/kinematics/manifold.py`
 
 `Model.tangent_map` maps changes of the components of q to tangents. Second derivatives follow where the terms are
 differentiable themselves: dM is made of derivatives of inverse dynamics, and dT of `jacobian` and `tangent_map`.
@@ -18,21 +18,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kinetree.algorithms.manifold import (
+from kinetree.algorithms.kinematics.manifold import (
     integrate_change,
     integrate_curvature,
     integrate_gradients,
     tangent_map_change,
 )
-from kinetree.engines.arguments import common_batch, require_shape
-from kinetree.engines.function import Function
 from kinetree.errors import InputError
-from kinetree.jax.derivatives import CHANGE, VALUE
-from kinetree.jax.dynamics import common, forward_dynamics, real, result_type
-from kinetree.jax.ffi import JAX, run
-from kinetree.jax.primitives import ad, jax, jnp, primitive
+from kinetree.jax.api import common, forward_dynamics, real, result_type
+from kinetree.jax.differentiation import CHANGE, VALUE
+from kinetree.jax.ffi import JAX, ad, jax, jnp, primitive, run
 from kinetree.model.differentiable import Differentiable
 from kinetree.model.model import Model
+from kinetree.runtime.arguments import common_batch, require_shape
+from kinetree.runtime.function import Function
 
 _JAX = JAX()
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from kinetree.kernels.branchless import less
 from kinetree.kernels.language import Kernel, Workspace, kernel
-from kinetree.recursion.tree import Indexed
+from kinetree.language.tree import Indexed
 from kinetree.spatial.scalar import sqrt
 from kinetree.spatial.screw import dot
 from kinetree.spatial.value import Array

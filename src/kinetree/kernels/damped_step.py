@@ -10,7 +10,7 @@ from typing import Any
 from kinetree.kernels.branchless import between, less, magnitude, where
 from kinetree.kernels.language import Size
 from kinetree.kernels.solve import apply_inverse, invert
-from kinetree.recursion.tree import Indexed
+from kinetree.language.tree import Indexed
 
 #: How often a step is recomputed, each time with the columns that exceeded their bounds clamped.
 CLAMPINGS = 3

@@ -38,7 +38,7 @@ from typing import Any
 
 from kinetree.kernels.branchless import larger, less, magnitude
 from kinetree.kernels.language import Size, Workspace, kernel
-from kinetree.recursion.tree import Indexed
+from kinetree.language.tree import Indexed
 from kinetree.spatial.scalar import sqrt
 
 _INFINITE = float("inf")

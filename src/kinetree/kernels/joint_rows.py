@@ -13,7 +13,14 @@ of freedom converge to impulses that obey all of these laws; without contacts th
     f, s          friction and stop: impulses of joints; dry is the largest friction dt τ_f
     λ             impulse: impulses of contacts
     response      w per unit impulse along each row, (n, r)
-    slowest, …    from `kinetree.algorithms.joint_bounds`; G, scale, mu as of `contact_sweep`
+    slowest, …    from `kinetree.algorithms.kinematics.manifold`; G, scale, mu as of `contact_sweep`
+
+Joint forces together with those of springs and dampers in the joints. Cost O(n).
+
+    push = τ − D v − K (q ⊖ q₀ + v dt)
+
+With dt the length of a time step, the force of the springs is that at its end, as far as v tells: the part of implicit
+damping and springs that depends on the state (`kinetree.simulation.simulator`). With dt = 0 it is the force now.
 """
 
 from __future__ import annotations
@@ -23,10 +30,37 @@ from typing import Any
 import numpy as np
 
 from kinetree.kernels.contact_problem import ROUNDING, contacts, larger, relative
-from kinetree.kernels.contact_sweep import MANY, visit_contacts
+from kinetree.kernels.contact_solvers import MANY, visit_contacts
 from kinetree.kernels.language import Workspace, kernel
-from kinetree.recursion.tree import Indexed
+from kinetree.language.algorithm import algorithm
+from kinetree.language.tree import Indexed, Tree
 from kinetree.spatial.scalar import magnitude, select, sqrt
+
+
+@algorithm(
+    q=("q",), v=("v",), tau=("v",), damping=("v",), stiffness=("v",), rest=("q",), dt=(), push=("v",),
+    outputs=("push",),
+)  # fmt: skip
+def joint_springs(
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, damping: Indexed, stiffness: Indexed, rest: Indexed, dt: Indexed,
+    push: Indexed,
+) -> None:  # fmt: skip
+    """Joint forces with springs and dampers.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        v: Joint velocities, (nv,).
+        tau: Joint forces, (nv,).
+        damping: D of each degree of freedom, (nv,).
+        stiffness: K, (nv,).
+        rest: Configuration q₀ without spring forces, (nq,).
+        dt: How far the springs look ahead, seconds.
+        push: (nv,).
+    """
+    for k, _ in tree.scatter():
+        stretch = k.manifold.difference(rest[k], q[k]) + v[k] * dt[...]
+        push[k] = tau[k] - damping[k] * v[k] - stiffness[k] * stretch
 
 
 @kernel(

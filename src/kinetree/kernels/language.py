@@ -37,14 +37,14 @@ from types import FunctionType, MappingProxyType
 from typing import Any
 
 from kinetree.errors import ContractError, InputError
-from kinetree.recursion.algorithm import Algorithm, algorithm
-from kinetree.recursion.contract import refuse
-from kinetree.recursion.entities import COLUMN, PLACE, Entity, Group, IndexEntity, Number
-from kinetree.recursion.loops import Range, Table
-from kinetree.recursion.mechanism import Sizes
-from kinetree.recursion.roles import GroupRole, Index, RowRole
-from kinetree.recursion.setup import Dimension, Setup
-from kinetree.recursion.tree import Indexed, Tree
+from kinetree.language.algorithm import Algorithm, algorithm
+from kinetree.language.contract import refuse
+from kinetree.language.entities import COLUMN, PLACE, Entity, Group, IndexEntity, Number
+from kinetree.language.loops import Range, Table
+from kinetree.language.mechanism import Sizes
+from kinetree.language.roles import GroupRole, Index, RowRole
+from kinetree.language.setup import Dimension, Setup
+from kinetree.language.tree import Indexed, Tree
 
 #: Lengths that blocks may have.
 BLOCKS = (2, 3, 4, 6, 8)
@@ -67,11 +67,11 @@ class _Index(RowRole):
         return self.span(dimension)[0]
 
 
-class _Member(_Index):
+class _OuterIndex(_Index):
     """An index that is not a loop's own: of a block, before another, of a list."""
 
 
-class _Listed(_Member):
+class _Listed(_OuterIndex):
     """An index of a list."""
 
     def __init__(self, at: dict[str, Index], handle: Any, of: _List) -> None:
@@ -79,7 +79,7 @@ class _Listed(_Member):
         self.handle, self.of = handle, of
 
 
-class Block(tuple[Any, ...]):
+class IndexBlock(tuple[Any, ...]):
     """Consecutive indices that a text treats together.
 
     Attributes:
@@ -89,7 +89,7 @@ class Block(tuple[Any, ...]):
     previous: Any = None
 
 
-class _Blocks:
+class _BlockLoops:
     """The loops over blocks of one length."""
 
     def __init__(self, index: IndexEntity, length: int) -> None:
@@ -137,7 +137,7 @@ class _Loops:
         self.index, dimension = index, index.dimension
         self.forwards: Range[Any] = Range(index, name=f"{dimension}:all")
         self.backwards: Range[Any] = Range(index, backwards=True, name=f"{dimension}:reversed")
-        self.blocks = {length: _Blocks(index, length) for length in BLOCKS}
+        self.blocks = {length: _BlockLoops(index, length) for length in BLOCKS}
 
 
 class _List:
@@ -169,7 +169,7 @@ class _List:
     def _rows(self, setup: Setup) -> list[tuple[int, ...]]:
         return [(row,) * len(self.over) for row in range(len(self._starts(setup)))]
 
-    def _part(self, blocks: _Blocks) -> Callable[[Setup, int], range]:
+    def _part(self, blocks: _BlockLoops) -> Callable[[Setup, int], range]:
         return lambda setup, row: range(blocks.of(setup, self._start(0, setup, row)) + 1)
 
 
@@ -230,7 +230,7 @@ def _plain(dimension: str) -> str:
 # What a text sees
 
 
-class _Part:
+class _SubRange:
     """Some of the indices of a size, in either direction."""
 
     def __init__(self, tree: Tree, dimension: str, start: Index | None = None, stop: Index | None = None) -> None:
@@ -243,7 +243,7 @@ class _Part:
         return self._tree.visit(_loops(self._dimension).backwards, None, *self._bounds)
 
 
-class Size(_Part):
+class Size(_SubRange):
     """A size of a running kernel, or rows or columns of a running recursion."""
 
     def __init__(self, tree: Tree, dimension: str) -> None:
@@ -257,32 +257,32 @@ class Size(_Part):
         """Memory for a row of each index, over another size."""
         return self._tree.array(self._dimension, columns._dimension)
 
-    def since(self, i: Any) -> _Part:
+    def since(self, i: Any) -> _SubRange:
         """From an index on, or from the first one of a block."""
-        return _Part(self._tree, self._dimension, self._at(_first(i)))
+        return _SubRange(self._tree, self._dimension, self._at(_first(i)))
 
-    def after(self, i: Any) -> _Part:
+    def after(self, i: Any) -> _SubRange:
         """After an index, or after the last one of a block."""
         base, offset = self._at(_last(i))
-        return _Part(self._tree, self._dimension, (base, offset + 1))
+        return _SubRange(self._tree, self._dimension, (base, offset + 1))
 
-    def before(self, i: Any) -> _Part:
+    def before(self, i: Any) -> _SubRange:
         """Before an index, or before the first one of a block."""
-        return _Part(self._tree, self._dimension, None, self._at(_first(i)))
+        return _SubRange(self._tree, self._dimension, None, self._at(_first(i)))
 
-    def through(self, i: Any) -> _Part:
+    def through(self, i: Any) -> _SubRange:
         """Up to an index, or up to the last one of a block."""
         base, offset = self._at(_last(i))
-        return _Part(self._tree, self._dimension, None, (base, offset + 1))
+        return _SubRange(self._tree, self._dimension, None, (base, offset + 1))
 
     def pairs(self, through: Any = None) -> Iterator[tuple[Any, Any]]:
         """Each index but the last with the next one; up to a given one."""
         stop = self.through(through)._bounds[1] if through is not None else None
-        for j in _Part(self._tree, self._dimension, (0, 1), stop):
+        for j in _SubRange(self._tree, self._dimension, (0, 1), stop):
             base, offset = j.start(self._dimension)
-            yield _Member({self._dimension: (base, offset - 1)}), j
+            yield _OuterIndex({self._dimension: (base, offset - 1)}), j
 
-    def blocks(self, length: int, since: Any = None, through: Any = None) -> Iterator[Block]:
+    def blocks(self, length: int, since: Any = None, through: Any = None) -> Iterator[IndexBlock]:
         """All indices, several at a time, and those that are left one at a time.
 
         Args:
@@ -296,7 +296,7 @@ class Size(_Part):
         loop = blocks.all
         if since is not None:
             base, _ = self._at(since)
-            if isinstance(since, _Member):
+            if isinstance(since, _OuterIndex):
                 refuse("blocks begin with that of an index of a loop over the size, not of a block or a list")
             loop, over = blocks.since, getattr(base, "role", base)
         elif through is not None:
@@ -305,12 +305,12 @@ class Size(_Part):
             loop, over = through.of.through[length], through.handle
         return self._grouped(loop, over)
 
-    def _grouped(self, loop: Table[GroupRole], over: Any) -> Iterator[Block]:
+    def _grouped(self, loop: Table[GroupRole], over: Any) -> Iterator[IndexBlock]:
         tree, dimension = self._tree, self._dimension
         for group in tree.visit(loop, over, None):
-            block = Block(_Member(row.at) for row in group.rows)
+            block = IndexBlock(_OuterIndex(row.at) for row in group.rows)
             before = tree.number(loop.roles[0].entity, group.handle, _PREVIOUS), 0
-            block.previous = _Member({dimension: before})
+            block.previous = _OuterIndex({dimension: before})
             yield block
 
     def _at(self, i: Any) -> Index:
@@ -323,17 +323,17 @@ class Size(_Part):
 class _TaskRows(Size):
     """The rows of all tasks of a recursion. Their blocks are the tasks, of up to six rows."""
 
-    def blocks(self, *_: Any, **__: Any) -> Iterator[Block]:
+    def blocks(self, *_: Any, **__: Any) -> Iterator[IndexBlock]:
         for task in self._tree.tasks():
-            yield Block(task.rows)
+            yield IndexBlock(task.rows)
 
 
 def _first(i: Any) -> Any:
-    return i[0] if isinstance(i, Block) else i
+    return i[0] if isinstance(i, IndexBlock) else i
 
 
 def _last(i: Any) -> Any:
-    return i[-1] if isinstance(i, Block) else i
+    return i[-1] if isinstance(i, IndexBlock) else i
 
 
 class _One:
@@ -374,7 +374,7 @@ class Workspace:
                 yield _Listed(groups.rows[0].at, groups.handle, found)
             else:
                 several = groups if isinstance(groups, tuple) else (groups,)
-                blocks = tuple(Block(_Member(row.at) for row in group.rows) for group in several)
+                blocks = tuple(IndexBlock(_OuterIndex(row.at) for row in group.rows) for group in several)
                 yield blocks if len(blocks) > 1 else blocks[0]
 
     def size(self, name: str) -> Size:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from kinetree.kernels.branchless import UNBOUNDED, less, where
 from kinetree.kernels.language import Workspace, kernel
-from kinetree.recursion.tree import Indexed
+from kinetree.language.tree import Indexed
 
 #: Tolerance on accelerations [rad/s² or m/s²].
 SLACK = 1e-6

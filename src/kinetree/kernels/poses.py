@@ -25,7 +25,7 @@ import numpy as np
 
 from kinetree.kernels.branchless import larger, largest
 from kinetree.kernels.language import Kernel, Workspace, kernel
-from kinetree.recursion.tree import Indexed
+from kinetree.language.tree import Indexed
 from kinetree.spatial.rotation import rotation_of_quaternion
 from kinetree.spatial.scalar import arctan2, magnitude, select, sqrt
 from kinetree.spatial.screw import Angle, cross, displacement, dot, linear_velocity, turn_between

@@ -12,7 +12,7 @@ from typing import Any
 
 from kinetree.kernels.branchless import between, less, nothing
 from kinetree.kernels.language import Workspace, kernel
-from kinetree.recursion.tree import Indexed
+from kinetree.language.tree import Indexed
 
 # the eigenvalue below which "blend" gives up a direction, as a fraction of the cut
 _NONE = 0.01

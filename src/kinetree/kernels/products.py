@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kinetree.kernels.language import Size, Workspace, kernel
-from kinetree.recursion.tree import Indexed
+from kinetree.language.tree import Indexed
 
 #: Rows and terms of a tile.
 TILE = 4
@@ -20,7 +20,7 @@ TILE = 4
 Over = tuple[Size, Size, Size]
 
 
-class View:
+class MatrixView:
     """A matrix given by its entries, to be read as `view[i, j]`."""
 
     def __init__(self, entry: Callable[[Any, Any], Any]) -> None:
@@ -30,14 +30,14 @@ class View:
         return self._entry(*keys)
 
 
-def transposed(matrix: Any) -> View:
+def transposed(matrix: Any) -> MatrixView:
     """A matrix whose indices are swapped."""
-    return View(lambda i, j: matrix[j, i])
+    return MatrixView(lambda i, j: matrix[j, i])
 
 
-def at(matrices: Any, t: Any) -> View:
+def at(matrices: Any, t: Any) -> MatrixView:
     """One of several matrices."""
-    return View(lambda i, j: matrices[t, i, j])
+    return MatrixView(lambda i, j: matrices[t, i, j])
 
 
 def add_products(
@@ -79,7 +79,7 @@ def add_product(out: Indexed, over: Over, left: Any, right: Any, start: Any = No
 
 
 #: A matrix of zeros, to start from.
-ZERO = View(lambda *_: 0.0)
+ZERO = MatrixView(lambda *_: 0.0)
 
 
 def mirror(size: Size, matrix: Indexed) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from kinetree.kernels.branchless import smaller
 from kinetree.kernels.language import Workspace, kernel
 from kinetree.kernels.products import TILE, ZERO, add_product, at, mirror, transposed
-from kinetree.recursion.tree import Indexed
+from kinetree.language.tree import Indexed
 
 
 @kernel(

@@ -21,8 +21,8 @@ import numpy as np
 from kinetree.kernels.branchless import less
 from kinetree.kernels.language import Size, Workspace, kernel
 from kinetree.kernels.products import mirror
-from kinetree.recursion.tree import Indexed
-from kinetree.spatial.symmetric import Factor
+from kinetree.language.tree import Indexed
+from kinetree.spatial.inertia import Factor
 from kinetree.spatial.value import Array
 
 #: Rows of a block.

@@ -1,11 +1,81 @@
-"""Bodies and frames of a model."""
+"""Bodies and frames of a model.
+
+Frozen records that contain arrays, compared and hashed by content.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import chain
+from typing import Any, TypeVar
 
-from kinetree.model.record import Record, frozen
+import numpy as np
+
 from kinetree.spatial.value import Array
+
+
+def frozen(values: Any, shape: tuple[int, ...]) -> Array:
+    """A read-only float64 copy of `values`; arrays from an earlier call are not copied again.
+
+    Its memory is a `bytes` object, so the array cannot be made writable again. Adding zero turns −0 into 0, so that
+    equal values have equal bytes.
+    """
+    if type(values) is np.ndarray and values.dtype == np.float64 and values.shape == shape:
+        base = values.base
+        if (type(base) is bytes or type(getattr(base, "base", None)) is bytes) and values.flags.c_contiguous:
+            return values
+        array: Array = values + 0.0
+    else:
+        array = np.array(values, dtype=float).reshape(shape) + 0.0
+    fixed: Array = np.ndarray(shape, np.float64, array.tobytes())
+    return fixed
+
+
+def frozen_tables(*tables: tuple[Sequence[Sequence[float]], tuple[int, ...]]) -> list[Array]:
+    """Many `frozen` arrays at once: of each table of their numbers and shape, the rows.
+
+    NumPy takes as long for a thousand numbers as for ten, so all of them share memory.
+    """
+    numbers = np.fromiter(chain.from_iterable(chain.from_iterable(rows for rows, _ in tables)), float) + 0.0
+    memory, start, found = numbers.tobytes(), 0, []
+    for rows, shape in tables:
+        table: Array = np.ndarray((len(rows), *shape), np.float64, memory, start)
+        start += table.nbytes
+        found.append(table)
+    return found
+
+
+_Own = TypeVar("_Own", bound="Record")
+
+
+class Record:
+    """Base of frozen dataclasses declared with `eq=False`, whose arrays are read-only."""
+
+    @classmethod
+    def trusted(cls: type[_Own], **contents: Any) -> _Own:
+        """A record of contents that need no check, with `frozen` arrays; those with a default may be missing."""
+        made = object.__new__(cls)
+        object.__setattr__(made, "__dict__", contents)
+        return made
+
+    def _contents(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple(x.tobytes() if isinstance(x, np.ndarray) else x for x in self._contents())
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self._key()))
+
+    # unpickling calls the constructor, which makes the arrays read-only again
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._contents()
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,8 @@
 
 Python and LLVM both compile in one thread at a time. So other processes compile functions from the end of the list and
 store the code in the cache on disk, where this process finds it when it gets there.
+
+Whether the numbers of a model can be rounded to the format in which its functions compute.
 """
 
 from __future__ import annotations
@@ -11,16 +13,24 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from kinetree.engines.native import cache, threads
-from kinetree.errors import KinetreeError
+import numpy as np
+
+from kinetree.compiler import cache
+from kinetree.compiler.formats import FLOAT64, Format
+from kinetree.errors import KinetreeError, ModelError
+from kinetree.language.mechanism import Mechanism, Site
+from kinetree.model.body import Body
+from kinetree.model.joint import Joint
+from kinetree.runtime import threads
 
 if TYPE_CHECKING:
     import subprocess
+
 
 _log = logging.getLogger("kinetree")
 
@@ -115,3 +125,51 @@ def compile_for_others() -> None:
     for name in names:
         with suppress(KinetreeError):
             attrgetter(name)(robot).compile()
+
+
+def require_representable(
+    scalar: Format, bodies: Iterable[Body], joints: Iterable[Joint], mechanism: Mechanism, sites: Iterable[Site]
+) -> None:
+    """Raise if rounding makes a number infinite, or a mass, an inertia or an armature lose its digits.
+
+    Other numbers may become zero: placements have entries of the size of rounding errors.
+
+    Args:
+        scalar: The format to round to.
+        bodies: The model's bodies.
+        joints: Its joints.
+        mechanism: Its nodes.
+        sites: Its frames.
+
+    Raises:
+        ModelError: Names the body, joint, node or frame, and the number.
+    """
+    if scalar is FLOAT64:
+        return
+    limits = np.finfo(scalar.dtype)
+    least, most = float(limits.tiny), float(limits.max)
+    for owner, what, values, vanishing in _numbers(bodies, joints, mechanism, sites):
+        sizes = np.abs(values)
+        for wrong, fault in ((sizes > most, "large"), ((sizes > 0.0) & (sizes < least), "small")):
+            if wrong.any() and (fault == "large" or not vanishing):
+                raise ModelError(
+                    f"{owner}: {what} {sizes[wrong][0]:g} is too {fault} for {scalar.name}, whose numbers lie between "
+                    f"{least:.3g} and {most:.3g}; use astype('float64')"
+                )
+
+
+def _numbers(
+    bodies: Iterable[Body], joints: Iterable[Joint], mechanism: Mechanism, sites: Iterable[Site]
+) -> Iterator[tuple[str, str, Any, bool]]:
+    """Whose they are, what they are, the numbers, and whether they may vanish."""
+    for body in bodies:
+        yield f"body {body.name!r}", "mass", np.array([body.mass]), False
+        # entries of a diagonal may be negligible, but not all of them
+        yield f"body {body.name!r}", "inertia", np.diagonal(body.inertia).max(keepdims=True), False
+    for joint in joints:
+        yield f"joint {joint.name!r}", "armature", joint.armature, False
+    for name, numbers in zip(mechanism.names, mechanism.parameters, strict=True):
+        yield f"node {name!r}", "constant", numbers, True
+    for site in sites:
+        yield f"frame {site.name!r}", "placement", site.placement, True
+    yield "the model", "gravity", mechanism.gravity, True

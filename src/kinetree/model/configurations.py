@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.model.aggregation import Cluster, Rate
+from kinetree.model.body import frozen
 from kinetree.model.coordinates import Coordinates
 from kinetree.model.joint import Joint
-from kinetree.model.record import frozen
+from kinetree.model.loops.aggregation import Cluster, Rate
 from kinetree.spatial.value import Array
 
 

@@ -6,7 +6,7 @@ Rows J v = 0 of contacts, grasps and loop closures are enforced by forces λ alo
     a = a_f + M⁻¹Jᵀλ             Λ⁻¹ λ = b − J̇v − J a_f         Λ⁻¹ = J M⁻¹Jᵀ                     (2)
 
 where a_f is the unconstrained acceleration. Rows may be redundant: Λ is then the pseudo-inverse of Λ⁻¹ with its rows
-weighted as in `kinetree.operational_space.singular`, the acceleration is unique, and λ is the smallest of all forces
+weighted as in `kinetree.tasks.singular`, the acceleration is unique, and λ is the smallest of all forces
 that cause it.
 
 Drift is removed by projection along J̄ = M⁻¹JᵀΛ, the smallest motion in the metric of M:
@@ -16,7 +16,12 @@ Drift is removed by projection along J̄ = M⁻¹JᵀΛ, the smallest motion in 
 φ is the error: rotation vector and displacement of the held pose, in the axes of the rows.
 
 If all rows are components of motions of frames, and independent at the configuration that they hold, one kernel solves
-(2), and samples that it doubts are solved again. Otherwise `kinetree.model.constraint_solver` does.
+(2), and samples that it doubts are solved again. Otherwise `kinetree.model.constraints` does.
+
+Accelerations and projections under constrained rows of any kind, as compiled functions.
+
+They solve (2) and (3) of `kinetree.model.constraints`. Λ comes from the eigenvalues of Λ⁻¹ in every sample, so rows
+may be redundant.
 """
 
 from __future__ import annotations
@@ -28,29 +33,153 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from kinetree.engines import arguments
-from kinetree.engines.formats import require_double
-from kinetree.engines.native import sequence as native
-from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.operands import Operand
+from kinetree.algorithms.kinematics.manifold import integrate
+from kinetree.compiler.formats import require_double
 from kinetree.errors import InputError
-from kinetree.model.constraint_kinds import (
+from kinetree.kernels.constraint_rows import row_forces, row_mobility, row_residual
+from kinetree.kernels.eigen import regularized_inverse
+from kinetree.kernels.language import Kernel
+from kinetree.model.held_rows import (
     AnyConstraint,
     ReadConstraint,
+    RowLayout,
+    RowSet,
+    TaskRows,
     held_poses,
     names_of,
     read_constraints,
     row_set_of,
     task_of,
 )
-from kinetree.model.constraint_rows import RowSet, TaskRows
-from kinetree.model.constraint_solver import REDUNDANT, RowSolver
-from kinetree.operational_space.core import Core
-from kinetree.operational_space.law import Law
-from kinetree.operational_space.prepared import Tasks
-from kinetree.operational_space.products import times
-from kinetree.operational_space.tasks import LoopTask
+from kinetree.runtime import arguments
+from kinetree.runtime import sequence as native
+from kinetree.runtime.bound import Compiled
+from kinetree.runtime.function import KernelFunction, compiled
+from kinetree.runtime.kernels import bind
+from kinetree.runtime.matrix_products import times
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.sequence import MemorySpan
 from kinetree.spatial.value import Array
+from kinetree.tasks import singular
+from kinetree.tasks.core import Core
+from kinetree.tasks.law import Law
+from kinetree.tasks.task_types import LoopTask
+from kinetree.tasks.tasks import Tasks
+
+#: Directions with less than this fraction of the largest eigenvalue of Λ⁻¹ are redundant.
+REDUNDANT = 1e-10
+
+
+class RowSolver:
+    """The functions of some rows, each recorded on first use.
+
+    Args:
+        robot: The model.
+        sets: All sets of rows, each with the numbers of its rows.
+    """
+
+    def __init__(self, robot: Any, sets: Sequence[tuple[Sequence[int], RowSet]]) -> None:
+        self._robot, self._sets = robot, tuple(sets)
+        self._count = sum(one.count for _, one in sets)
+
+    @cached_property
+    def accelerations(self) -> Compiled:
+        """Joint accelerations, (nv,), and forces along the rows, (c,), of q, v, a, wanted and gains.
+
+        `a` are accelerations without constraints, `wanted` those of the rows, (c,); gains are kp and kd, (c, 2).
+        """
+        c, nv = self._count, self._robot.nv
+        inputs = [self._q, self._v, Operand("a", (nv,)), Operand("wanted", (c,)), Operand("gains", (c, 2))]
+        steps = native.KernelSequence("constraints", inputs, [Operand("acceleration", (nv,)), Operand("force", (c,))])
+        q, v, a, wanted, gains = steps.inputs
+        rows = self._rows(steps, q, v)
+        lacking = steps.call(self._kernel(row_residual), *rows, v, a, wanted, gains)
+        self._solve(steps, q, rows.J, lacking, a, steps.outputs)
+        return steps.finish()
+
+    @cached_property
+    def rows(self) -> Compiled:
+        """J, (c, nv), and φ, (c,), of q."""
+        c, nv = self._count, self._robot.nv
+        steps = native.KernelSequence("constraints", [self._q], [Operand("J", (c, nv)), Operand("error", (c,))])
+        found = self._rows(steps, steps.inputs[0], steps.constant(np.zeros(nv)))
+        for place, result in zip((found.J, found.error), steps.outputs, strict=True):
+            steps.copy(place, result)
+        return steps.finish()
+
+    @cached_property
+    def configuration(self) -> Compiled:
+        """A configuration nearer to the constraints, (nq,), of q: one Newton step."""
+        steps = native.KernelSequence("constraints", [self._q], [Operand("q", (self._robot.nq,))])
+        (q,), still = steps.inputs, steps.constant(np.zeros(self._robot.nv))
+        rows = self._rows(steps, q, still)
+        nothing, stiff = np.zeros(self._count), np.tile([1.0, 0.0], (self._count, 1))
+        lacking = steps.call(self._kernel(row_residual), *rows, still, still, nothing, stiff)
+        change, _ = self._solve(steps, q, rows.J, lacking, still)
+        steps.call(bind(integrate, self._robot.mechanism, (), "constraints"), q, change, 1.0, into=steps.outputs)
+        return steps.finish()
+
+    @cached_property
+    def velocity(self) -> Compiled:
+        """The velocity that keeps the constraints, (nv,), nearest to v, of q and v."""
+        steps = native.KernelSequence("constraints", [self._q, self._v], [Operand("v", (self._robot.nv,))])
+        q, v = steps.inputs
+        still, nothing = np.zeros(self._robot.nv), np.zeros(self._count)
+        J = self._rows(steps, q, steps.constant(still)).J
+        free = nothing, nothing, still, v, nothing, np.zeros((self._count, 2))
+        self._solve(steps, q, J, steps.call(self._kernel(row_residual), J, *free), v, (steps.outputs[0], None))
+        return steps.finish()
+
+    @property
+    def _q(self) -> Operand:
+        return Operand("q", (self._robot.nq,))
+
+    @property
+    def _v(self) -> Operand:
+        return Operand("v", (self._robot.nv,))
+
+    def _rows(self, steps: native.KernelSequence, q: MemorySpan, v: MemorySpan) -> RowLayout:
+        """All rows, in the order of the constraints."""
+        sizes = self._robot.nv, 1, 1
+        rows = RowLayout(*(steps.space(self._count * size) for size in sizes))
+        for numbers, one in self._sets:
+            for found, all_, size in zip(one.record(steps, q, v), rows, sizes, strict=True):
+                for i, row in enumerate(numbers):
+                    steps.copy(found.part(i * size, size), all_.part(row * size, size))
+        return rows
+
+    def _solve(
+        self, steps: native.KernelSequence, q: MemorySpan, J: MemorySpan, lacking: MemorySpan, a: MemorySpan,
+        into: Sequence[MemorySpan | None] = (None, None),
+    ) -> tuple[MemorySpan, MemorySpan]:  # fmt: skip
+        """Joint accelerations and forces under which the rows accelerate by what they lack."""
+        count, nv = self._count, self._robot.nv
+        response = steps.space(count * nv)
+        with steps.loop(count) as row:
+            steps.copy(steps.call(self._robot.mass_matrix_solve.bound(), q, J.at(row, nv)), response.at(row, nv))
+        A, own = steps.call(self._kernel(row_mobility), J, response)
+        values, vectors, roots, edge, _, _ = steps.call(
+            singular.decomposition(count), A, own, *self._weights, REDUNDANT
+        )
+        inertia = steps.call(compiled(regularized_inverse, n=count), values, vectors, roots, edge, 0.0)
+        moved, force = into
+        force, moved = steps.call(self._kernel(row_forces), response, inertia, lacking, a, into=(force, moved))
+        return moved, force
+
+    def _kernel(self, kernel: Kernel) -> KernelFunction:
+        return compiled(kernel, r=self._count, n=self._robot.nv)
+
+    @cached_property
+    def _weights(self) -> tuple[Array, Array]:
+        """Means and reach of all rows, as `kinetree.tasks.singular` defines them."""
+        groups, reach = np.zeros(self._count, dtype=int), np.zeros(self._count)
+        first = 0
+        for numbers, one in self._sets:
+            own, reach[list(numbers)] = one.scale
+            groups[list(numbers)] = first + own
+            first += 1 + int(own.max())
+        return singular.means(groups), np.where(np.isfinite(reach), reach, 0.0)
+
 
 _AXES = "local_world_aligned"
 _FLOAT64 = np.dtype(np.float64)
@@ -174,7 +303,7 @@ class Constraints:
         dynamics, nv = self.robot.forward_dynamics.bound(), self.robot.nv
         inputs = [Operand("q", (self.robot.nq,)), Operand("v", (nv,)), Operand("tau", (nv,))]
         outputs = [Operand("acceleration", (nv,)), Operand("force", (self.rows,)), Operand("spread", ())]
-        steps = native.Sequence("constraints", inputs, outputs)
+        steps = native.KernelSequence("constraints", inputs, outputs)
         (q, v, tau), (a, force, spread) = steps.inputs, steps.outputs
         free = steps.call(dynamics, q, v, tau)
         if self.regular:
@@ -306,7 +435,7 @@ def constrained_dynamics(
     given = {"q": q, "v": v, "tau": tau, "f_ext": f_ext}
     plain = f_ext is None and type(q) is type(v) is type(tau) is np.ndarray
     if not plain and any(map(arguments.is_lazy, given.values())):
-        from kinetree.engines import dask
+        from kinetree.runtime import dask
 
         read, ranks = read_constraints(constraints), {"q": 1, "v": 1, "tau": 1}
         lazy: ConstrainedDynamics = dask.call(_Constrained(robot, read), given, ranks, None)

@@ -12,22 +12,20 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinetree.algorithms.linearized.forward_dynamics_derivatives import forward_dynamics_derivatives
-from kinetree.algorithms.linearized.inverse_dynamics_derivatives import inverse_dynamics_derivatives
-from kinetree.algorithms.linearized.time_step_derivatives import step_derivatives
-from kinetree.algorithms.regressor import regressor
-from kinetree.algorithms.time_step import semi_implicit_euler
-from kinetree.engines.forced_function import ForcedFunction
-from kinetree.engines.frame_function import FrameFunction
-from kinetree.engines.function import Function
-from kinetree.engines.quantity import forced_quantity, frame_quantity
+from kinetree.algorithms.derivatives.forward_dynamics_derivatives import forward_dynamics_derivatives
+from kinetree.algorithms.derivatives.inverse_dynamics_derivatives import inverse_dynamics_derivatives
+from kinetree.algorithms.derivatives.time_step_derivatives import step_derivatives
+from kinetree.algorithms.dynamics.regressor import regressor
+from kinetree.algorithms.dynamics.time_step import semi_implicit_euler
 from kinetree.errors import InputError
+from kinetree.language.common_frame import prefers_common_frame
+from kinetree.language.mechanism import Mechanism, Site
 from kinetree.model.body import Body
-from kinetree.model.propagation import prefers_common_frame
 from kinetree.model.results import Discretized, LinearizedForward, LinearizedInverse
 from kinetree.model.singularity import require_invertible
 from kinetree.model.stepping import DiscretizeFunction, StepFunction
-from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.runtime.function import ForcedFunction, FrameFunction, Function
+from kinetree.runtime.quantity import forced_quantity, frame_quantity
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.value import Array
 

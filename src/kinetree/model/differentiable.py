@@ -13,15 +13,15 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from kinetree.algorithms.manifold import component_change, component_gradient, component_gradient_change
-from kinetree.engines.arguments import require_shape
-from kinetree.engines.function import Function
+from kinetree.algorithms.kinematics.manifold import component_change, component_gradient, component_gradient_change
 from kinetree.errors import InputError, SecondDerivativeError
+from kinetree.language.algorithm import Algorithm
 from kinetree.model.model import Model
-from kinetree.model.quiet import quiet
 from kinetree.model.singularity import require_invertible
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.spatial.fixed import apply
+from kinetree.runtime.arguments import require_shape
+from kinetree.runtime.bound import quiet
+from kinetree.runtime.function import Function
+from kinetree.spatial.reproducible import apply
 from kinetree.spatial.value import Array
 
 

@@ -2,55 +2,210 @@
 
 All take leading batch axes, which broadcast, and `out=`. They run on the native engine unless another one is chosen
 with `.engine(name)`.
+
+Kinematics of a model's frames.
+
+`frames` is the name of one frame, or a sequence of names, for which the result has an axis: `pose(q, "hand")` is
+(…, 4, 4), `pose(q, ["hand", "foot"])` is (…, 2, 4, 4). `reference` selects the reference point and axes of a motion:
+
+    "local"                  the frame's origin, in the frame's axes
+    "local_world_aligned"    the frame's origin, in the world's axes
+    "world"                  the point of the body at the world's origin, in the world's axes
+
+Motions are twists, angular part first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from numpy.typing import ArrayLike
 
-from kinetree.algorithms.center_of_mass import center_of_mass, center_of_mass_jacobian, centroidal_momentum_matrix
-from kinetree.algorithms.coriolis_matrix import coriolis_matrix
-from kinetree.algorithms.energy import energy
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.inverse_dynamics import bias_forces, gravity_forces, inverse_dynamics
-from kinetree.algorithms.linearized.forward_dynamics_jvp import forward_dynamics_jvp
-from kinetree.algorithms.linearized.forward_dynamics_vjp import forward_dynamics_vjp
-from kinetree.algorithms.linearized.hvp import forward_dynamics_hvp, inverse_dynamics_hvp
-from kinetree.algorithms.linearized.inverse_dynamics_jvp import inverse_dynamics_jvp
-from kinetree.algorithms.linearized.inverse_dynamics_vjp import inverse_dynamics_vjp
-from kinetree.algorithms.mass_matrix import mass_matrix
-from kinetree.algorithms.mass_matrix_inverse import mass_matrix_inverse
-from kinetree.algorithms.mass_matrix_solve import (
+from kinetree.algorithms.derivatives.jvp import forward_dynamics_jvp, inverse_dynamics_jvp
+from kinetree.algorithms.derivatives.vjp import (
+    forward_dynamics_hvp,
+    forward_dynamics_vjp,
+    inverse_dynamics_hvp,
+    inverse_dynamics_vjp,
+)
+from kinetree.algorithms.dynamics.centroid import center_of_mass, center_of_mass_jacobian, centroidal_momentum_matrix
+from kinetree.algorithms.dynamics.coriolis_matrix import coriolis_matrix
+from kinetree.algorithms.dynamics.energy import energy
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.inverse_dynamics import bias_forces, gravity_forces, inverse_dynamics
+from kinetree.algorithms.dynamics.mass_matrix import (
+    mass_matrix,
     mass_matrix_determinant,
+    mass_matrix_inverse,
     mass_matrix_log_determinant,
     mass_matrix_solve,
 )
-from kinetree.algorithms.operational_space import ALGORITHMS, inverse_inertia
-from kinetree.algorithms.operational_space.choice import view_of
-from kinetree.engines.arguments import frame_names
-from kinetree.engines.count import Count, count
-from kinetree.engines.frame_function import FrameFunction
-from kinetree.engines.quantity import Quantity, differentiable_quantity, quantity
+from kinetree.algorithms.kinematics.frame_kinematics import (
+    ACCELERATIONS,
+    CLASSICAL_ACCELERATIONS,
+    JACOBIAN_RATES,
+    JACOBIANS,
+    JACOBIANS_DOT_V,
+    VELOCITIES,
+    VELOCITY_DERIVATIVES,
+    poses,
+)
+from kinetree.algorithms.methods import ALGORITHMS, inverse_inertia
+from kinetree.algorithms.methods.choice import view_of
+from kinetree.compiler.count import Count, count
 from kinetree.errors import InputError, UnknownNameError, UnsupportedError
+from kinetree.language.common_frame import View, in_view, prefers_common_frame
+from kinetree.language.mechanism import Mechanism, Site
 from kinetree.model.compilation import Progress, compile_functions
+from kinetree.model.coordinates import Manifold
 from kinetree.model.derivatives import Derivatives
 from kinetree.model.export import export_c
-from kinetree.model.kinematics import Kinematics
-from kinetree.model.manifold import Manifold
-from kinetree.model.propagation import prefers_common_frame
 from kinetree.model.results import Energy, ForwardGradients, InverseGradients
 from kinetree.model.singularity import require_invertible, require_mass
-from kinetree.recursion.common_frame import in_view
-from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.runtime.arguments import frame_names
+from kinetree.runtime.function import FrameFunction
+from kinetree.runtime.quantity import Quantity, differentiable_quantity, frame_quantity, quantity
 from kinetree.spatial.value import Array
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+Frames = str | Sequence[str]
+Reference = Literal["local", "local_world_aligned", "world"]
+
+#: Where single motions take the fewest operations: those in the frame's own axes need no pose.
+_OF_MOTIONS: dict[str, View] = {"local": "own", "local_world_aligned": "common", "world": "common"}
+
+
+class Kinematics:
+    """The kinematics of a model's frames."""
+
+    @frame_quantity(poses)
+    def pose(self, q: ArrayLike, frames: Frames | None = None, *, out: Array | None = None) -> Array:
+        """Homogeneous transforms from frames to the world, (…, 4, 4) [m].
+
+        Args:
+            q: Configuration, (…, nq).
+            frames: One name, or a sequence of m names: (…, m, 4, 4). All of `robot.frames` by default.
+            out: Array for the result.
+        """
+
+    @frame_quantity(VELOCITIES, view=_OF_MOTIONS)
+    def velocity(
+        self,
+        q: ArrayLike,
+        v: ArrayLike,
+        frames: Frames | None = None,
+        reference: Reference = "local",
+        *,
+        out: Array | None = None,
+    ) -> Array:
+        """Twists of frames, angular part first, (…, 6) [rad/s, m/s].
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            frames: One name, or a sequence of m names: (…, m, 6). All of `robot.frames` by default.
+            reference: "local" (the frame's axes and origin), "local_world_aligned" (its origin, the world's axes) or
+                "world" (the world's axes and origin).
+            out: Array for the result.
+        """
+
+    @frame_quantity(ACCELERATIONS, classical=CLASSICAL_ACCELERATIONS, view=_OF_MOTIONS)
+    def acceleration(
+        self,
+        q: ArrayLike,
+        v: ArrayLike,
+        a: ArrayLike,
+        frames: Frames | None = None,
+        reference: Reference = "local",
+        classical: bool = False,
+        *,
+        out: Array | None = None,
+    ) -> Array:
+        """Rates of change of frames' twists, J a + J̇v, (…, 6) [rad/s², m/s²].
+
+        This is the time derivative of the components that `velocity` returns for the same reference. In axes that
+        turn with the frame, it is not what moves a mass: with `classical=True`, the linear part is the acceleration of
+        the point itself, v̇ + ω × v. An accelerometer at a frame measures this, less free fall, in its own axes:
+
+            R = robot.pose(q, "imu")[:3, :3]
+            measured = robot.acceleration(q, v, a, "imu", classical=True)[3:] - R.T @ robot.gravity
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            a: Joint accelerations, (…, nv).
+            frames: One name, or a sequence of m names: (…, m, 6). All of `robot.frames` by default.
+            reference: As for `velocity`.
+            classical: Whether to return the angular acceleration of the body and the acceleration of the point that
+                `reference` names, in its axes. For "local_world_aligned", this is the same.
+            out: Array for the result.
+        """
+
+    @frame_quantity(JACOBIANS, view="common")
+    def jacobian(
+        self, q: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
+    ) -> Array:
+        """Jacobians of frames, which map v to twists, angular part first, (…, 6, nv).
+
+        Args:
+            q: Configuration, (…, nq).
+            frames: One name, or a sequence of m names: (…, m, 6, nv).
+            reference: "local" (the frame's axes and origin), "local_world_aligned" (its origin, the world's axes) or
+                "world" (the world's axes and origin).
+            out: Array for the result.
+        """
+
+    @frame_quantity(JACOBIANS_DOT_V, view=_OF_MOTIONS)
+    def jacobian_dot_v(
+        self, q: ArrayLike, v: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
+    ) -> Array:
+        """J̇v, the rates of change of frames' twists at zero joint accelerations, (…, 6) [rad/s², m/s²].
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            frames: One name, or a sequence of m names: (…, m, 6).
+            reference: As for `jacobian`.
+            out: Array for the result.
+        """
+
+    @frame_quantity(JACOBIAN_RATES, view="common")
+    def jacobian_rate(
+        self, q: ArrayLike, v: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
+    ) -> Array:
+        """Time derivative J̇ of frames' Jacobians as q moves with v, (…, 6, nv).
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            frames: One name, or a sequence of m names: (…, m, 6, nv).
+            reference: As for `jacobian`.
+            out: Array for the result.
+        """
+
+    @frame_quantity(VELOCITY_DERIVATIVES, view="common")
+    def velocity_derivative(
+        self, q: ArrayLike, v: ArrayLike, frames: Frames, reference: Reference = "local", *, out: Array | None = None
+    ) -> Array:
+        """∂(J v)/∂q of frames' twists, along the tangent, (…, 6, nv).
+
+        The derivative of the twist with respect to v is J, and so is that of the pose with respect to q, since the
+        tangent of a pose is a twist.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            frames: One name, or a sequence of m names: (…, m, 6, nv).
+            reference: As for `jacobian`.
+            out: Array for the result.
+        """
+
 
 _INVERSE_DERIVATIVES = {"jvp": inverse_dynamics_jvp, "vjp": inverse_dynamics_vjp, "hvp": inverse_dynamics_hvp}
 _FORWARD_DERIVATIVES = {"jvp": forward_dynamics_jvp, "vjp": forward_dynamics_vjp, "hvp": forward_dynamics_hvp}
@@ -304,7 +459,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 
         Args:
             function: Name of a function, of a derivative such as "forward_dynamics.vjp", or of a method for Λ⁻¹, one
-                of `kinetree.operational_space.METHODS`.
+                of `kinetree.tasks.METHODS`.
             frames: The frames, for functions of frames and methods for Λ⁻¹; by default all.
         """
         if isinstance(function, str) and function in ALGORITHMS:

@@ -1,9 +1,12 @@
-"""Variants of a model: other gravity, masses, rotors or limits, more frames, locked joints, models attached to it."""
+"""Variants of a model: other gravity, masses, rotors or limits, more frames, locked joints, models attached to it.
+
+Locking joints: the same robot with some of them fixed where they are.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -11,12 +14,72 @@ from typing import Any, TypeVar
 import numpy as np
 
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
-from kinetree.model import locking, surgery
+from kinetree.model import surgery
+from kinetree.model.assembly.stages import displaced
 from kinetree.model.body import Body
+from kinetree.model.coordinates import numbers
 from kinetree.model.joint import Joint, Limits
+from kinetree.model.joints import KINDS
+from kinetree.model.loops.aggregation import Constraint
+from kinetree.model.loops.coupling import Coupling, LinearCoupling, reduced_couplings
+from kinetree.model.loops.loop import Loop
 from kinetree.model.physical import fault, from_parameters, possible_inertia
 from kinetree.model.population import Population
+from kinetree.model.surgery import EditableModel
 from kinetree.spatial.value import Array
+
+_Locked = TypeVar("_Locked", bound=EditableModel)
+_NO_LIMITS = Limits().expanded(KINDS["fixed"])
+
+
+def locked(robot: _Locked, lock: Mapping[str, Any]) -> _Locked:
+    """The robot with some joints locked; see `Model.reduced`."""
+    if not isinstance(lock, Mapping):
+        raise InputError(f"reduced() needs a mapping of joints to values, such as {{'hip': 0.1}}; got {lock!r}")
+    names = {joint.name: None for joint in robot.joints}
+    for name in lock:
+        if name not in names:
+            raise UnknownNameError("moving joint", name, tuple(names))
+    for joint in robot.joints:
+        if joint.name in lock and joint.node is not None:
+            raise InputError(f"{joint.name!r} is a general node and cannot be locked; give it a stiff spring")
+    for cluster in robot.clusters:
+        loop = next((one for one in cluster.constraints if isinstance(one, Loop)), None)
+        for joint in robot.joints:
+            if loop is not None and joint.name in lock and joint.child in cluster.bodies:
+                raise InputError(f"joint {joint.name!r} is part of a loop, closed by {loop}, and cannot be locked")
+    couplings, lock = reduced_couplings(_without_loops(robot.joint_constraints), lock)
+    equal, held = reduced_couplings(_without_loops(robot.equalities), lock)
+    ties = [LinearCoupling((name,), np.ones(1), held[name]) for name in held if name not in lock]
+    return robot._edited(
+        joints=[_locked(one, lock[one.name]) if one.name in lock else one for one in robot._every_joint],
+        constraints=[*couplings, *_loops(robot.joint_constraints)],
+        independent=[rate for rate in robot.independent if rate[0] not in lock],
+        equalities=[*equal, *ties, *_loops(robot.equalities)],
+    )
+
+
+def _loops(constraints: Iterable[Constraint]) -> list[Loop]:
+    return [one for one in constraints if isinstance(one, Loop)]
+
+
+def _without_loops(constraints: Iterable[Constraint]) -> list[Coupling]:
+    return [one for one in constraints if not isinstance(one, Loop)]
+
+
+def _locked(joint: Joint, value: Any) -> Joint:
+    """A fixed joint that holds another one at a configuration."""
+    q = np.atleast_1d(numbers(f"lock of joint {joint.name!r}", value))
+    if q.shape != (joint.type.nq,) or q.dtype.kind == "c":
+        raise InputError(f"joint {joint.name!r} has {joint.type.nq} real coordinates to lock, got {value!r}")
+    with np.errstate(all="ignore"):
+        placement = displaced(joint, q)
+    if not np.isfinite(placement).all():
+        raise InputError(f"joint {joint.name!r} cannot be locked at {value!r}, which is not a configuration")
+    none = np.zeros(0)
+    kept = joint.parent, joint.child, placement
+    return Joint(joint.name, "fixed", *kept, none, 0.0, none, _NO_LIMITS, none, none, 0, 0)
+
 
 _Model = TypeVar("_Model", bound=surgery.EditableModel)
 
@@ -132,7 +195,7 @@ class Editing:
         Args:
             lock: Joint names and their values: a scalar, or the joint's nq coordinates.
         """
-        return locking.reduced(self, lock)
+        return locked(self, lock)
 
     def attach(self: _Model, frame: str, other: _Model, placement: Any = None, prefix: str = "") -> _Model:
         """This robot with another model fixed to one of its frames: a gripper on an arm.
@@ -220,9 +283,9 @@ def _with_joints(robot: _Model, what: str, values: Any) -> _Model:
         every = _each(what, values, sum(joint.type.nv for joint in robot.joints))
         ends = accumulate(joint.type.nv for joint in robot.joints)
         own = {joint.name: every[end - joint.type.nv : end] for joint, end in zip(robot.joints, ends, strict=True)}
-    for name, numbers in own.items():
-        if (numbers < 0.0).any():
-            raise ModelError(f"{what} of joint {name!r} is negative: {numbers.tolist()}")
+    for name, given in own.items():
+        if (given < 0.0).any():
+            raise ModelError(f"{what} of joint {name!r} is negative: {given.tolist()}")
     joints = robot._every_joint
     return robot._edited(joints=[_replaced(one, what, own[one.name]) if one.name in own else one for one in joints])
 

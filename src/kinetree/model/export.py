@@ -9,23 +9,23 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kinetree.algorithms.operational_space import inertia, inverse_inertia
-from kinetree.algorithms.operational_space.choice import choose, view_of
-from kinetree.algorithms.operational_space.task_space import Parts
-from kinetree.engines.c99.source import SCALARS, CSource, Exported
-from kinetree.engines.frame_function import FrameFunction
-from kinetree.engines.native.kernels import bind
+from kinetree.algorithms.methods import inertia, inverse_inertia
+from kinetree.algorithms.methods.choice import choose, view_of
+from kinetree.algorithms.tasks.task_space import TaskKinds
+from kinetree.compiler.c99.c_source import SCALARS, CSource, Exported
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.language.algorithm import Algorithm
+from kinetree.language.common_frame import in_view
+from kinetree.language.mechanism import Mechanism, Site
 from kinetree.model.joint import Joint
 from kinetree.model.singularity import require_invertible, require_mass
-from kinetree.operational_space.tasks import CenterOfMassTask, RelativeTask, Task, read_tasks, sites_of
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.common_frame import in_view
-from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.runtime.function import FrameFunction
+from kinetree.runtime.kernels import bind
 from kinetree.spatial.value import Array
+from kinetree.tasks.task_types import CenterOfMassTask, RelativeTask, Task, read_tasks, sites_of
 
 
-class Robot(Protocol):
+class Exportable(Protocol):
     """The part of a model that the export needs."""
 
     name: str
@@ -57,7 +57,7 @@ TASK_FUNCTIONS = {
 
 
 def export_c(
-    robot: Robot,
+    robot: Exportable,
     functions: Iterable[str],
     names: Sequence[str],
     directory: Any,
@@ -99,7 +99,7 @@ def export_c(
     return CSource(robot.name, mechanism, quantities, provenance, _labels(robot, mechanism)).write(directory)
 
 
-def _sites(robot: Robot, functions: Sequence[str], frames: Any) -> tuple[Site, ...]:
+def _sites(robot: Exportable, functions: Sequence[str], frames: Any) -> tuple[Site, ...]:
     """The frames of a call; tasks are allowed if all functions of frames are functions of tasks."""
     if not frames:
         return ()
@@ -115,7 +115,7 @@ def _sites(robot: Robot, functions: Sequence[str], frames: Any) -> tuple[Site, .
     return tuple(site for task in read_tasks(named, "frames") for site in sites_of(task, robot.site))
 
 
-def _labels(robot: Robot, mechanism: Mechanism) -> list[str]:
+def _labels(robot: Exportable, mechanism: Mechanism) -> list[str]:
     """For each node, its body and the joint that carries it."""
     joints: dict[int, str] = {}
     for joint in robot.joints:
@@ -126,13 +126,13 @@ def _labels(robot: Robot, mechanism: Mechanism) -> list[str]:
 
 
 def _quantity(
-    robot: Robot, mechanism: Mechanism, name: str, names: Sequence[str], frames: tuple[Site, ...]
+    robot: Exportable, mechanism: Mechanism, name: str, names: Sequence[str], frames: tuple[Site, ...]
 ) -> Exported:
     if name in TASK_FUNCTIONS:
         if not frames:
             raise InputError(f"export_c: {name} needs frames: export_c([{name!r}], frames=[…])")
         require_invertible(robot.mechanism)
-        parts = Parts.of(frames)
+        parts = TaskKinds.of(frames)
         if parts.mass:
             require_mass(robot.mechanism)
         make, text = TASK_FUNCTIONS[name]
@@ -157,7 +157,7 @@ def _summary(docstring: str) -> str:
 
 
 def _sampled(
-    robot: Robot, mechanism: Mechanism, name: str, algorithm: Algorithm, sites: tuple[Site, ...], text: str
+    robot: Exportable, mechanism: Mechanism, name: str, algorithm: Algorithm, sites: tuple[Site, ...], text: str
 ) -> Exported:
     """The function, with the native engine's results for a random state."""
     rng = np.random.default_rng(0)

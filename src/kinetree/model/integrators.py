@@ -4,7 +4,7 @@
     semi_implicit_euler     1            1: v′ = v + dt a(q, v), q′ = q ⊕ dt v′
     midpoint                2            2: q_m = q ⊕ ½dt v, v_m = v + ½dt a(q_m, v), v′ = v + dt a(q_m, v_m),
                                             q′ = q_m ⊕ ½dt v′
-    rk4                     4            4: in the tangent at q, see `kinetree.algorithms.time_step`
+    rk4                     4            4: in the tangent at q, see `kinetree.algorithms.dynamics.time_step`
     implicit_midpoint       6            2: v_m = v + ½dt a(q ⊕ ½dt v_m, v_m) by fixed-point iteration,
                                             q′ = q ⊕ dt v_m, v′ = v + dt a
 
@@ -27,8 +27,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kinetree.algorithms.manifold import integrate
-from kinetree.algorithms.time_step import STAGES, advance, rk4_end, rk4_stage
+from kinetree.algorithms.dynamics.time_step import STAGES, advance, rk4_end, rk4_stage
+from kinetree.algorithms.kinematics.manifold import integrate
 
 #: Runs a recursion on its inputs; returns its result, or a sequence of several.
 Run = Callable[..., Any]

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import ModelError
-from kinetree.model.general import Node
+from kinetree.model.body import Record, frozen
 from kinetree.model.joints import KINDS, JointKind
-from kinetree.model.joints.plain import plain
-from kinetree.model.record import Record, frozen
+from kinetree.model.joints.one_axis import plain
+from kinetree.model.nodes.general import Node
 from kinetree.spatial.value import Array
 
 

@@ -1,4 +1,7 @@
-"""The public robot model: immutable, compared by content."""
+"""The public robot model: immutable, compared by content.
+
+The bodies, joints and frames of a model under construction, by name.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kinetree.engines.collector import gc_paused
-from kinetree.engines.formats import FLOAT64, FORMATS, format_named, rounded
-from kinetree.errors import InputError, UnknownNameError
-from kinetree.model.aggregation import Cluster, Constraint, Rate
-from kinetree.model.assembly import Assembled, assemble
-from kinetree.model.body import Body, Frame
-from kinetree.model.clustering import Clustering, clustered
+from kinetree.compiler.formats import FLOAT64, FORMATS, format_named, rounded
+from kinetree.concurrency import gc_paused
+from kinetree.errors import InputError, ModelError, UnknownNameError
+from kinetree.language.mechanism import Mechanism, Site, depth_first
+from kinetree.model.assembly.assembly import Assembled, assemble
+from kinetree.model.body import Body, Frame, frozen
+from kinetree.model.compilation import require_representable
 from kinetree.model.configurations import Configurations
 from kinetree.model.coordinates import Coordinates
-from kinetree.model.coupling import Coupling
 from kinetree.model.dynamics import Dynamics
 from kinetree.model.editing import Editing
-from kinetree.model.general import node_mass
 from kinetree.model.joint import Joint
-from kinetree.model.loop import Loop
-from kinetree.model.loops import Loops
+from kinetree.model.loops.aggregation import Cluster, Constraint, Rate
+from kinetree.model.loops.clustering import Clustering, clustered
+from kinetree.model.loops.coupling import Coupling
+from kinetree.model.loops.embedding import Loops
+from kinetree.model.loops.loop import Loop
+from kinetree.model.nodes.general import node_mass
 from kinetree.model.operational import Operational
-from kinetree.model.precision import require_representable
 from kinetree.model.printing import printable, tree_text
-from kinetree.model.quiet import ieee_default
-from kinetree.model.record import frozen
-from kinetree.operational_space.lazy import lazy
-from kinetree.recursion.mechanism import Mechanism, Site
+from kinetree.model.specs import WORLD_NAME, BodySpec, FrameSpec, JointSpec
+from kinetree.runtime.bound import ieee_default
+from kinetree.runtime.lazy import lazy
 from kinetree.spatial.value import Array
 
 if TYPE_CHECKING:
@@ -369,3 +372,84 @@ class Model(Configurations, Dynamics, Operational, Loops, Editing):
 def _specialized(aim: str, *parts: Any) -> Model:
     """A pickled model whose functions run on code for it alone."""
     return Model(*parts)._with_own_code(aim)
+
+
+class NamedSpecs:
+    """Parts with unique names, in any order.
+
+    Attributes:
+        bodies: By name.
+        joints: The joint in front of each body, by the body's name.
+        children: The body behind each joint, by the joint's name.
+        frames: Extra frames, by name.
+    """
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, BodySpec] = {}
+        self.joints: dict[str, JointSpec] = {}
+        self.children: dict[str, str] = {}
+        self.frames: dict[str, FrameSpec] = {}
+
+    def add(self, body: BodySpec, joint: JointSpec) -> None:
+        """Add a body and its joint, whose names are free."""
+        self.bodies[body.name], self.joints[body.name] = body, joint
+        self.children[joint.name] = body.name
+
+    def refuse_taken(self, name: str, what: str) -> None:
+        """Raise unless a body or frame may have a name."""
+        if not isinstance(name, str) or not name:
+            raise ModelError(f"a {what} needs a name, which must be a non-empty string; got {name!r}")
+        if name == WORLD_NAME:
+            raise ModelError(f"no {what} may be called {WORLD_NAME!r}, the name of the inertial frame")
+        if name in self.bodies or name in self.frames:
+            taken = "body" if name in self.bodies else "frame"
+            raise ModelError(
+                f"{what} {name!r}: a {taken} has that name already; names of bodies and frames must differ"
+            )
+
+    def refuse_taken_joint(self, name: str, owner: str) -> None:
+        """Raise unless a joint may have a name."""
+        if name in self.children:
+            taken = self.children[name]
+            raise ModelError(f"{owner}: a joint {name!r} exists already, in front of {taken!r}; rename one")
+
+    def joint(self, name: str, what: str) -> JointSpec:
+        """A joint by its own name or its body's; `what` needs it."""
+        body = self.children.get(name, name)
+        if body not in self.joints:
+            raise UnknownNameError(f"joint (needed for {what})", name, (*self.children, *self.bodies))
+        return self.joints[body]
+
+    def ordered(self) -> tuple[list[BodySpec], list[JointSpec]]:
+        """All bodies, depth first, siblings in the order in which they were added.
+
+        Raises:
+            UnknownNameError: If a parent, or the body of a frame, does not exist.
+            ModelError: If bodies form a cycle.
+        """
+        children: dict[str, list[str]] = {name: [] for name in (WORLD_NAME, *self.bodies)}
+        for name, joint in self.joints.items():
+            siblings = children.get(joint.parent)
+            if siblings is None:
+                raise self._no_body(joint.parent, f"parent of body {name!r}")
+            siblings.append(name)
+        for frame in self.frames.values():
+            if frame.body not in children:
+                raise self._no_body(frame.body, f"body of frame {frame.name!r}")
+        order = depth_first(children[WORLD_NAME], children)
+        if len(order) < len(self.bodies):
+            cycle = " → ".join(self._cycle(set(order)))
+            raise ModelError(f"bodies form a cycle, each carried by the next: {cycle}; attach one of them to the world")
+        return [self.bodies[name] for name in order], [self.joints[name] for name in order]
+
+    def _no_body(self, name: str, role: str) -> UnknownNameError:
+        return UnknownNameError(f"body (needed as {role})", name, (WORLD_NAME, *self.bodies))
+
+    def _cycle(self, reached: set[str]) -> list[str]:
+        """The bodies of one cycle, each followed by its parent, the first one repeated."""
+        name = next(name for name in self.bodies if name not in reached)
+        path: list[str] = []
+        while name not in path:
+            path.append(name)
+            name = self.joints[name].parent
+        return [*path[path.index(name) :], name]

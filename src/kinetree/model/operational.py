@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinetree.language.mechanism import Mechanism, Site
 from kinetree.model import constraints as held
 from kinetree.model.body import Body
-from kinetree.model.constraint_kinds import AnyConstraint
 from kinetree.model.constraints import ConstrainedDynamics, Constraints
 from kinetree.model.coordinates import Coordinates
+from kinetree.model.held_rows import AnyConstraint
 from kinetree.model.joint import Joint
 from kinetree.model.singularity import require_invertible, require_mass
-from kinetree.operational_space.prepared import Tasks
-from kinetree.operational_space.recursions import Robot
-from kinetree.operational_space.singular import CUT
-from kinetree.operational_space.tasks import AnyTask
 from kinetree.operators.collection import Operators
-from kinetree.recursion.mechanism import Mechanism, Site
 from kinetree.spatial.value import Array
+from kinetree.tasks.recursions import TaskRobot
+from kinetree.tasks.singular import CUT
+from kinetree.tasks.task_types import AnyTask
+from kinetree.tasks.tasks import Tasks
 
 #: More are forgotten, all at once.
 _TASKS_KEPT = 64
@@ -89,7 +89,7 @@ class Operational:
         Args:
             frames: Names of frames (all six rows), `Task`, `RelativeTask` and `CenterOfMassTask`.
             reference: "local", "world" or "local_world_aligned", as for `jacobian`.
-            method: Algorithm for Λ⁻¹, one of `kinetree.operational_space.METHODS`. "auto" selects `pv_osim` or
+            method: Algorithm for Λ⁻¹, one of `kinetree.tasks.METHODS`. "auto" selects `pv_osim` or
                 `pv_osim_r`, whichever is expected to take less time.
             singular: How Λ is defined in directions in which the tasks cannot move: "damped", "truncated" or "raise".
             cut: Directions with less than this fraction of the largest eigenvalue of Λ⁻¹ are singular.
@@ -115,8 +115,8 @@ class Operational:
         return tasks
 
     @property
-    def _of_tasks(self) -> Robot:
-        return Robot(
+    def _of_tasks(self) -> TaskRobot:
+        return TaskRobot(
             self,
             self.mechanism,
             self.site,

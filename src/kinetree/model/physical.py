@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.errors import ModelError
-from kinetree.model.builder_arguments import three_floats
+from kinetree.model.specs import three_floats
 from kinetree.spatial.value import Array
 
 # relative to the largest moment: rounding errors of numbers written with few digits

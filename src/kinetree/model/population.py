@@ -19,21 +19,21 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.energy import energy
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.inverse_dynamics import bias_forces, gravity_forces, inverse_dynamics
-from kinetree.algorithms.time_step import midpoint, semi_implicit_euler
-from kinetree.engines import arguments
-from kinetree.engines.formats import format_of, rounded
-from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.kernels import bind
+from kinetree.algorithms.dynamics.energy import energy
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.inverse_dynamics import bias_forces, gravity_forces, inverse_dynamics
+from kinetree.algorithms.dynamics.time_step import midpoint, semi_implicit_euler
+from kinetree.compiler.formats import format_of, rounded
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError, UnsupportedError
-from kinetree.model.node import INERTIA, JointedBody
+from kinetree.language.algorithm import Algorithm, with_constants
+from kinetree.language.mechanism import WORLD
+from kinetree.model.nodes.rigid import INERTIA, JointedBody
 from kinetree.model.physical import clearly_physical, fault, from_parameters
 from kinetree.model.results import Energy
 from kinetree.model.singularity import require_invertible
-from kinetree.recursion.algorithm import Algorithm, with_constants
-from kinetree.recursion.topology import WORLD
+from kinetree.runtime import arguments
+from kinetree.runtime.bound import Compiled
+from kinetree.runtime.kernels import bind
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array

@@ -20,14 +20,13 @@ from weakref import WeakSet
 
 import numpy as np
 
-from kinetree.algorithms.center_of_mass import center_of_mass
-from kinetree.engines.reference import run
+from kinetree.algorithms.dynamics.centroid import center_of_mass
 from kinetree.errors import SingularMechanismError
-from kinetree.model.node import INERTIA, JointedBody
-from kinetree.recursion.contract import components
-from kinetree.recursion.mechanism import Mechanism
-from kinetree.recursion.node import WORLD_PORT, NodeKind
-from kinetree.recursion.topology import WORLD
+from kinetree.language.contract import components
+from kinetree.language.mechanism import WORLD, Mechanism
+from kinetree.language.node import WORLD_PORT, NodeKind
+from kinetree.model.nodes.rigid import INERTIA, JointedBody
+from kinetree.runtime.reference import run
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Motion
 from kinetree.spatial.value import Array
@@ -100,12 +99,12 @@ def _unresisted(mechanism: Mechanism, doubtful: list[int], length: float) -> lis
         length: Displacement of joints that slide [m].
     """
     q = _generic(mechanism)
-    reached: dict[int, _Part] = {}
+    reached: dict[int, _Gathered] = {}
     pending = list(doubtful)
     while pending:
         node = pending.pop()
         if node not in reached:
-            part = reached[node] = _Part(mechanism, node, q, length)
+            part = reached[node] = _Gathered(mechanism, node, q, length)
             if not part.solid:
                 pending += mechanism.topology.children[node]
     unresisted = []
@@ -119,7 +118,7 @@ def _unresisted(mechanism: Mechanism, doubtful: list[int], length: float) -> lis
     return unresisted
 
 
-class _Part:
+class _Gathered:
     """A node at a configuration, and what it gathers.
 
     Attributes:

@@ -2,22 +2,27 @@
 
 Python builds a tuple of numbers in a fraction of the time that a small array takes, so arrays are made for all bodies
 at once.
+
+Arguments of `Builder`, checked and completed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.model.body import Body, Frame
-from kinetree.model.general import Node
+from kinetree.errors import ModelError
+from kinetree.model.body import Body, Frame, frozen, frozen_tables
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS, JointKind
-from kinetree.model.joints.plain import plain
-from kinetree.model.record import frozen, frozen_tables
+from kinetree.model.joints.one_axis import plain
+from kinetree.model.loops.coupling import Coupling, FunctionCoupling, LinearCoupling, PolynomialCoupling
+from kinetree.model.nodes.general import Node
+from kinetree.spatial.reproducible import length, product
 from kinetree.spatial.value import Array
 
 #: The first three rows of a pose, one after the other.
@@ -180,3 +185,230 @@ def made(
         )
         q, v, axis = q + kind.nq, v + kind.nv, axis + kind.axes
     return made_bodies, made_joints, [Frame(f.name, f.body, matrix_of_pose(f.placement)) for f in frames]
+
+
+#: Axes that are not given.
+Z = (0.0, 0.0, 1.0)
+# A rotation with at least six correct digits is orthonormalised, others are rejected.
+_ORTHONORMAL, _REFUSED = 1e-14, 1e-6
+_EXPECTED = "pass a 4×4 pose, a pair (R, p), or None"
+_NOT_FINITE = "placement has NaN or infinite entries"
+
+
+def coupling_of(joint: Any, to: Any, ratio: Any, offset: Any, poly: Any, function: Any) -> Coupling:
+    """A coupling from the arguments of `Builder.couple`; names are those that the user gave."""
+    what = "couple()"
+    if isinstance(joint, Mapping):
+        if to is not None or ratio is not None or poly is not None or function is not None:
+            raise ModelError(f"{what}: a mapping of joints takes offset= only")
+        if len(joint) < 2:
+            raise ModelError(f"{what}: a coupling takes two joints or more; got {dict(joint)!r}")
+        coefficients = [float(finite(c, 1, f"{what}: the coefficient of {name!r}")[0]) for name, c in joint.items()]
+        if not all(coefficients):
+            raise ModelError(f"{what}: a coefficient is zero; leave that joint out of {dict(joint)!r}")
+        return LinearCoupling(tuple(joint), np.array(coefficients), float(finite(offset, 1, f"{what}: offset")[0]))
+    leaders = (to,) if isinstance(to, str) else tuple(to) if isinstance(to, Sequence) else ()
+    if not isinstance(joint, str) or not leaders or not all(isinstance(name, str) for name in leaders):
+        raise ModelError(f"{what}: name the joint that follows, and with to= the one that leads; got {joint!r}, {to!r}")
+    if joint in leaders:
+        raise ModelError(f"{what}: joint {joint!r} cannot follow itself")
+    what = f"{what}: joint {joint!r}"
+    if sum(given is not None for given in (ratio, poly, function)) != 1:
+        raise ModelError(f"{what} needs exactly one of ratio=, poly= and function=")
+    if function is not None:
+        if not callable(function) or offset != 0.0:
+            raise ModelError(f"{what}: function= takes a function of the leaders, which includes any offset")
+        coupling = FunctionCoupling((joint, *leaders), function)
+        _ = coupling.follower  # traces the function
+        return coupling
+    if len(leaders) != 1:
+        raise ModelError(f"{what} follows several joints; give function=, or a mapping of joints to coefficients")
+    if poly is not None:
+        if offset != 0.0:
+            raise ModelError(f"{what}: the offset of a polynomial is its first coefficient; leave offset= out")
+        numbers = finite(poly, np.size(poly), f"{what}: poly")
+        if len(numbers) < 2 or not numbers[1:].any():
+            raise ModelError(f"{what}: poly= needs the coefficients of a polynomial that is not constant, lowest first")
+        return PolynomialCoupling((joint, *leaders), numbers)
+    slope = float(finite(ratio, 1, f"{what}: ratio")[0])
+    if slope == 0.0:
+        raise ModelError(f"{what}: the ratio is zero, so it never moves; make it a fixed joint")
+    return LinearCoupling((joint, *leaders), np.array([1.0, -slope]), float(finite(offset, 1, f"{what}: offset")[0]))
+
+
+def axes_of(kind: JointKind, axis: Any, axes: Any, owner: str) -> tuple[tuple[float, ...], ...]:
+    """Unit axes."""
+    if axis is not None and kind.axes != 1:
+        fix = "pass axes=(first, second)" if kind.axes == 2 else "leave it out"
+        raise ModelError(f"{owner}: a {kind.name} joint takes no axis=; {fix}")
+    if axes is not None and kind.axes != 2:
+        raise ModelError(f"{owner}: only a universal joint takes axes=; this one is {kind.name}")
+    if kind.axes == 0:
+        return ()
+    if kind.axes == 1:
+        return (Z if axis is None else direction(axis, owner),)
+    if axes is not None and not isinstance(axes, (Sequence, np.ndarray)):
+        raise ModelError(f"{owner}: axes is a pair of directions, (first, second); got {axes!r}")
+    given = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0)) if axes is None else tuple(axes)
+    if len(given) != 2:
+        raise ModelError(f"{owner}: a universal joint takes two axes, got {len(given)}")
+    first, second = (direction(one, owner) for one in given)
+    if length(np.cross(first, second)) < 1e-6:
+        raise ModelError(f"{owner}: the two axes of a universal joint are parallel; use a revolute joint")
+    return first, second
+
+
+def pitch_of(kind: JointKind, pitch: Any, owner: str) -> float:
+    """Advance of a helical joint [m/rad]; zero for others."""
+    if kind.name != "helical":
+        if pitch is not None:
+            raise ModelError(f"{owner}: only a helical joint takes pitch=; this one is {kind.name}")
+        return 0.0
+    if pitch is None:
+        raise ModelError(f"{owner}: a helical joint needs pitch=, its advance in metres per radian")
+    return float(finite(pitch, 1, f"{owner}: pitch")[0])
+
+
+def finite(values: Any, count: int, what: str, *, each: bool = False) -> Array:
+    """`count` finite numbers; one number stands for all of them, unless each has to be given."""
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise ModelError(f"{what} {values!r} is not made of numbers") from None
+    if array.shape != (count,) and (each or array.shape not in ((), (1,))):
+        raise ModelError(f"{what} has shape {array.shape}, must be ({count},)")
+    if not np.isfinite(array).all():
+        raise ModelError(f"{what} {values!r} has NaN or infinite entries")
+    return np.full(count, array)
+
+
+def non_negative(values: Any, count: int, owner: str, name: str) -> Array:
+    """As `finite`, none below zero."""
+    if isinstance(values, float) and 0.0 <= values < math.inf:
+        return constant(float(values) + 0.0, count)  # many joints have the same
+    what = f"{owner}: {name}"
+    array = finite(values, count, what)
+    if (array < 0.0).any():
+        raise ModelError(f"{what} {values!r} is negative")
+    return frozen(array, (count,))
+
+
+# -- placements and axes -----------------------------------------------------------------------------------------------
+
+
+def checked_placement(placement: Any, owner: str) -> Array:
+    """A 4×4 pose from None, a 4×4 array, or a pair (R, p). `owner` is named in errors."""
+    return matrix_of_pose(pose_numbers(placement, owner))
+
+
+def pose_numbers(placement: Any, owner: str) -> Pose:
+    """The numbers of its first three rows."""
+    if placement is None:
+        return HERE
+    try:
+        if isinstance(placement, (tuple, list)) and len(placement) == 2:
+            R, p = placement
+            R = np.asarray(R, dtype=float)
+            position = three_floats(p) or np.asarray(p, dtype=float)
+        else:
+            matrix = np.asarray(placement, dtype=float)
+            if matrix.shape != (4, 4):
+                raise ModelError(f"{owner}: placement has shape {matrix.shape}; {_EXPECTED}")
+            x, y, z, one = matrix[3].tolist()
+            if abs(x) > _REFUSED or abs(y) > _REFUSED or abs(z) > _REFUSED or abs(one - 1.0) > _REFUSED:
+                raise ModelError(f"{owner}: the last row of the placement must be 0 0 0 1, it is {matrix[3]}")
+            R, position = matrix[:3, :3], matrix[:3, 3]
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(f"{owner}: placement is not made of numbers; {_EXPECTED}") from None
+    if isinstance(position, tuple):
+        shape = (3,)
+    else:
+        shape, position = position.shape, position.tolist()
+    if R.shape != (3, 3) or shape != (3,):
+        raise ModelError(f"{owner}: placement has parts of shapes {R.shape} and {shape}, must be (3, 3) and (3,)")
+    x, y, z = position
+    try:
+        if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
+            raise ModelError(_NOT_FINITE)
+        a, b, c, d, e, f, g, h, i = _rotation(R.tobytes())
+    except ModelError as error:
+        raise ModelError(f"{owner}: {error}") from None
+    return a, b, c, x, d, e, f, y, g, h, i, z
+
+
+def three_floats(given: Any) -> tuple[float, float, float] | None:
+    """Three finite floats as most people give them, in a tuple; None if they are given in any other way."""
+    if type(given) is tuple and len(given) == 3:
+        x, y, z = given
+        if type(x) is float and type(y) is float and type(z) is float and math.isfinite(x + y + z):
+            return given
+    return None
+
+
+@lru_cache(maxsize=1024)  # many bodies are turned alike
+def _rotation(matrix: bytes) -> Sequence[float]:
+    """The nine numbers of a rotation matrix, orthonormal to rounding."""
+    R = np.frombuffer(matrix).reshape(3, 3)
+    rows: list[list[float]] = R.tolist()
+    if not all(map(math.isfinite, (*rows[0], *rows[1], *rows[2]))):
+        raise ModelError(_NOT_FINITE)
+    fault = _from_orthonormal(rows)
+    if fault > _REFUSED:
+        raise ModelError(
+            f"the rotation of the placement is not orthonormal (RᵀR differs from 1 by {fault:.1e}); "
+            "give it with more digits"
+        )
+    if _determinant(rows) < 0.0:
+        raise ModelError("the rotation of the placement is a reflection (determinant −1); flip one axis")
+    if fault > _ORTHONORMAL:
+        rows = _nearest_rotation(R).tolist()
+    return *rows[0], *rows[1], *rows[2]
+
+
+def _from_orthonormal(rows: list[list[float]]) -> float:
+    """How far RᵀR is from 1. Plain numbers: NumPy would take ten times as long for so few."""
+    (a, b, c), (d, e, f), (g, h, i) = rows
+    return max(
+        abs(a * a + d * d + g * g - 1.0),
+        abs(b * b + e * e + h * h - 1.0),
+        abs(c * c + f * f + i * i - 1.0),
+        abs(a * b + d * e + g * h),
+        abs(a * c + d * f + g * i),
+        abs(b * c + e * f + h * i),
+    )
+
+
+def _determinant(rows: list[list[float]]) -> float:
+    (a, b, c), (d, e, f), (g, h, i) = rows
+    return a * (e * i - f * h) + b * (f * g - d * i) + c * (d * h - e * g)
+
+
+def _nearest_rotation(R: Array) -> Array:
+    """The rotation nearest to a matrix that is orthonormal up to 1e-6, by Newton's iteration for the polar factor."""
+    for _ in range(3):  # errors of 1e-12, then 1e-24, then rounding
+        R = 0.5 * product(R, 3.0 * np.eye(3) - product(R.T, R))
+    return R
+
+
+def direction(axis: Any, owner: str) -> tuple[float, float, float]:
+    """A unit vector along a given direction. `owner` is named in errors."""
+    plain = three_floats(axis)
+    if plain is None:
+        try:
+            vector = np.asarray(axis, dtype=float)
+        except (TypeError, ValueError):
+            raise ModelError(f"{owner}: axis {axis!r} is not made of numbers") from None
+        if vector.shape != (3,):
+            raise ModelError(f"{owner}: an axis has 3 numbers, got shape {vector.shape}")
+        if not np.isfinite(vector).all():
+            raise ModelError(f"{owner}: axis {vector} has NaN or infinite entries")
+        plain = vector.tolist()
+    x, y, z = plain
+    largest = max(abs(x), abs(y), abs(z))
+    if largest == 0.0:
+        raise ModelError(f"{owner}: the axis is zero; give a direction, such as (0, 0, 1)")
+    x, y, z = x / largest, y / largest, z / largest
+    norm = math.sqrt(x * x + y * y + z * z)
+    return x / norm, y / norm, z / norm

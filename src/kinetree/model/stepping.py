@@ -6,8 +6,7 @@ from typing import Any, ClassVar, ParamSpec, TypeVar, cast
 
 import numpy as np
 
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.algorithms.linearized.time_step_derivatives import (
+from kinetree.algorithms.derivatives.time_step_derivatives import (
     linearization_ahead,
     midpoint_derivatives,
     rk4_derivatives,
@@ -15,17 +14,18 @@ from kinetree.algorithms.linearized.time_step_derivatives import (
     stage_derivatives,
     step_derivatives,
 )
-from kinetree.algorithms.time_step import STAGES, midpoint, rk4_end, rk4_stage, semi_implicit_euler
-from kinetree.engines.count import Count, count
-from kinetree.engines.forced_function import ForcedFunction
-from kinetree.engines.formats import format_of
-from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.operands import Operand
-from kinetree.engines.native.sequence import Call, Sequence
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.time_step import STAGES, midpoint, rk4_end, rk4_stage, semi_implicit_euler
+from kinetree.compiler.count import Count, count
+from kinetree.compiler.formats import format_of
 from kinetree.errors import UnknownNameError
+from kinetree.language.algorithm import Algorithm
+from kinetree.language.mechanism import Site
 from kinetree.model.integrators import Run, rk4
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.mechanism import Site
+from kinetree.runtime.bound import Compiled
+from kinetree.runtime.function import ForcedFunction
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.sequence import Call, KernelSequence
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -88,7 +88,7 @@ class StepFunction(ForcedFunction[P, R]):
         with self._lock:
             if (method, sites) not in self._bound:
                 outputs = next(recursions[a] for a in _LAST if a in recursions).binding.outputs
-                sequence = Sequence(self.name, inputs, outputs, self._bundle, format_of(self.mechanism))
+                sequence = KernelSequence(self.name, inputs, outputs, self._bundle, format_of(self.mechanism))
 
                 prepared: dict[Algorithm, Call] = {}
 

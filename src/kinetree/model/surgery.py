@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import numpy as np
 
 from kinetree.errors import InputError, ModelError, UnknownNameError
-from kinetree.model.aggregation import Cluster, Constraint, Rate
 from kinetree.model.body import Body, Frame
-from kinetree.model.builder_arguments import checked_placement
 from kinetree.model.joint import Joint
-from kinetree.model.loop import Loop
+from kinetree.model.loops.aggregation import Cluster, Constraint, Rate
+from kinetree.model.loops.loop import Loop
 from kinetree.model.physical import possible_inertia
-from kinetree.spatial.fixed import apply, product
+from kinetree.model.specs import checked_placement
 from kinetree.spatial.inertia import spread
+from kinetree.spatial.reproducible import apply, product
 from kinetree.spatial.value import Array
 
 if TYPE_CHECKING:

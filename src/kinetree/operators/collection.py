@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.arguments import refuse_lazy, require_shape
-from kinetree.engines.formats import format_of
-from kinetree.engines.function import Function
+from kinetree.compiler.formats import format_of
 from kinetree.errors import InputError
-from kinetree.operators import structure
+from kinetree.language.mechanism import Mechanism
+from kinetree.operators import algebra
 from kinetree.operators.algebra import Expression, Operator, product, total
-from kinetree.operators.plan import FACTORED, Plan
-from kinetree.operators.sweeps import algorithm_of
-from kinetree.recursion.mechanism import Mechanism
+from kinetree.operators.sweeps import FACTORED, Plan, algorithm_of
+from kinetree.runtime.arguments import refuse_lazy, require_shape
+from kinetree.runtime.function import Function
 from kinetree.spatial.value import Array
 
 
@@ -164,11 +163,11 @@ class Operators:
 
     def pattern(self, expression: Expression) -> Array:
         """Internal: the structurally nonzero blocks."""
-        return structure.pattern(expression, self._mechanism.topology)
+        return algebra.pattern(expression, self._mechanism.topology)
 
     def picture(self, expression: Expression) -> str:
         """Internal: the pattern in characters."""
-        return structure.picture(expression, self._mechanism.topology)
+        return algebra.picture(expression, self._mechanism.topology)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self._robot, self._q, self._engine)

@@ -1,20 +1,27 @@
-"""An expression of operators as an algorithm of the tree language, which every engine runs."""
+"""An expression of operators as an algorithm of the tree language, which every engine runs.
+
+Scheduling of an expression: which of its steps runs in which loop over the tree.
+
+An expression applied to a vector is a graph of *streams*, each with one value per node. Block diagonals and sums are
+local: they run in the loop that produces their arguments. A shift or a resolvent sums over children and runs in a
+gather; its transpose reads the parent and runs in a scatter. Loops alternate, scatters first. A step runs in the first
+loop in which its arguments are available.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms import articulated_inertia
+from kinetree.algorithms.dynamics import inertias
+from kinetree.language.algorithm import Algorithm, Argument
+from kinetree.language.contract import components
+from kinetree.language.tree import Indexed, Tree
 from kinetree.operators.algebra import Expression
-from kinetree.operators.plan import Plan, Step
-from kinetree.recursion.algorithm import Algorithm, Argument
-from kinetree.recursion.contract import components
-from kinetree.recursion.tree import Indexed, Tree
 from kinetree.spatial.axial import AxialTransform
 from kinetree.spatial.cluster import ClusterWeight, Slot
 from kinetree.spatial.hinge import AxisMap, ForceColumns, MotionColumns
@@ -22,6 +29,78 @@ from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
+
+#: Quantities computed by the first gather.
+FACTORED = frozenset({"P", "D", "D⁻¹", "G", "E_ψ", "ψ", "R"})
+
+
+class SweepStep(NamedTuple):
+    """One stream, and how it is computed from others.
+
+    Attributes:
+        kind: As for expressions; "input" for the vector itself.
+        name: Name of the quantity.
+        transposed: Whether its transpose is applied.
+        arguments: Indices of the streams it is computed from.
+        factors: Factors of the terms of a sum.
+        loop: Index of the loop that computes it: scatters are even, gathers odd.
+    """
+
+    kind: str
+    name: str
+    transposed: bool
+    arguments: tuple[int, ...]
+    factors: tuple[float, ...]
+    loop: int
+
+
+class Plan:
+    """The steps of an expression, and the stream that is its result."""
+
+    def __init__(self, expression: Expression) -> None:
+        self.steps: list[SweepStep] = [SweepStep("input", "", False, (), (), 0)]
+        self._known: dict[tuple[object, ...], int] = {}
+        self.result = self._stream(expression, 0)
+        self.names = expression.names()
+
+    @property
+    def loops(self) -> int:
+        """Number of loops."""
+        first = 1 if self.names & FACTORED else 0
+        return 1 + max(first, max(step.loop for step in self.steps))
+
+    @property
+    def sweeps(self) -> int:
+        """Number of loops in which values propagate between nodes."""
+        return len({step.loop for step in self.steps if step.kind in ("shift", "resolvent")})
+
+    def _stream(self, expression: Expression, source: int) -> int:
+        if expression.kind == "identity":
+            return source
+        if expression.kind == "product":
+            for part in reversed(expression.parts):
+                source = self._stream(part, source)
+            return source
+        if expression.kind == "sum":
+            terms = tuple(self._stream(part, source) for part in expression.parts)
+            return self._put("sum", "", False, terms, expression.factors)
+        transposed = expression.kind == "transpose"
+        own = expression.parts[0] if transposed else expression
+        return self._put(own.kind, own.name, transposed, (source,), ())
+
+    def _put(
+        self, kind: str, name: str, transposed: bool, arguments: tuple[int, ...], factors: tuple[float, ...]
+    ) -> int:
+        key = kind, name, transposed, arguments, factors
+        if key not in self._known:
+            loop = max(self.steps[i].loop for i in arguments)
+            if name in FACTORED:
+                loop = max(loop, 1)
+            if kind in ("shift", "resolvent") and loop % 2 == transposed:
+                loop += 1
+            self.steps.append(SweepStep(*key, loop))
+            self._known[key] = len(self.steps) - 1
+        return self._known[key]
 
 
 @lru_cache(maxsize=1024)
@@ -43,7 +122,7 @@ def algorithm_of(expression: Expression) -> Algorithm:
 
 def _start(tree: Any, plan: Plan) -> None:
     if _needs_factors(plan):
-        articulated_inertia.start(tree)
+        inertias.start_articulated(tree)
     if "R" in plan.names:
         tree.world.R = ArticulatedInertia.zero()
     for i, step in enumerate(plan.steps):
@@ -74,7 +153,7 @@ def _visit(plan: Plan, loop: int, k: Any, parent: Any, q: Indexed, x: Indexed, y
                 k.s0 = x[k]
     if loop == 1 and _needs_factors(plan):
         k.articulated = k.P  # complete: the node's children were visited before
-        articulated_inertia.hinge(k, parent)
+        inertias.hinge(k, parent)
     if loop == 1 and "R" in plan.names:
         k.composite = k.R
         parent.R += k.X.congruence(k.composite)
@@ -104,11 +183,11 @@ def _visit(plan: Plan, loop: int, k: Any, parent: Any, q: Indexed, x: Indexed, y
         y[k] = stream(plan.result)
 
 
-def _travels(step: Step) -> bool:
+def _travels(step: SweepStep) -> bool:
     return step.kind in ("shift", "resolvent")
 
 
-def _read_above(i: int, step: Step) -> str:
+def _read_above(i: int, step: SweepStep) -> str:
     return f"s{i}" if step.kind == "resolvent" else f"s{step.arguments[0]}"
 
 
@@ -118,7 +197,7 @@ def _add(parent: Any, field: str, amount: Array) -> None:
     setattr(parent, field, current)
 
 
-def _sum(step: Step, stream: Callable[[int], Array]) -> Array:
+def _sum(step: SweepStep, stream: Callable[[int], Array]) -> Array:
     total: Any = None
     for factor, argument in zip(step.factors, step.arguments, strict=True):
         value = stream(argument)

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kinetree.engines import arguments
-from kinetree.engines.kernel_function import compiled
 from kinetree.errors import InputError
-from kinetree.kernels.contact_shapes import above_block, above_capsule, above_plane, above_sphere
+from kinetree.kernels.contact_problem import above_block, above_capsule, above_plane, above_sphere
 from kinetree.kernels.language import Kernel
+from kinetree.runtime import arguments
+from kinetree.runtime.function import compiled
 from kinetree.spatial.value import Array
 
 
@@ -23,7 +23,7 @@ class Shape:
     """A fixed shape that points may touch."""
 
     friction: float
-    #: The kernel that measures heights (`kinetree.kernels.contact_shapes`), for shapes that compiled steps know.
+    #: The kernel that measures heights (`kinetree.kernels.contact_problem`), for shapes that compiled steps know.
     kernel: ClassVar[Kernel | None] = None
 
     @property

@@ -2,7 +2,7 @@
 
 Joint damping and springs are in `kinetree.simulation.plant`, compiled steps in `kinetree.simulation.steps`.
 
-Contacts apply impulses at the end of a step: see `kinetree.simulation.contact`.
+Contacts apply impulses at the end of a step: see `kinetree.simulation.contacts`.
 
 Constraints enter through the accelerations (`kinetree.model.constraints`); after each step the state is projected back
 onto them, so that they do not drift.
@@ -19,23 +19,20 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines import arguments
-from kinetree.engines.formats import require_double
-from kinetree.engines.native import pool
-from kinetree.engines.native.compiled import Compiled, standard_arithmetic
+from kinetree.compiler.formats import require_double
 from kinetree.errors import ConvergenceWarning, InputError, UnknownNameError
-from kinetree.model.constraint_kinds import AnyConstraint
 from kinetree.model.constraints import Constraints
+from kinetree.model.held_rows import AnyConstraint
 from kinetree.model.integrators import IMPULSIVE, METHODS
 from kinetree.model.model import Model
 from kinetree.model.population import Population
-from kinetree.simulation.contact import Contacts, Points
-from kinetree.simulation.held import recordable
-from kinetree.simulation.joint_rows import JointRows
-from kinetree.simulation.plant import Plant, gains, own_or_given
-from kinetree.simulation.results import CONVERGED, Film, Impulses, Rollout, StepInfo
-from kinetree.simulation.servo import run
+from kinetree.runtime import arguments, buffers
+from kinetree.runtime.bound import Compiled, standard_arithmetic
+from kinetree.simulation.contacts import Contacts, Points
+from kinetree.simulation.plant import Plant, gains, own_or_given, run
 from kinetree.simulation.shapes import Shape
+from kinetree.simulation.step_constraints import JointRows, recordable
+from kinetree.simulation.step_results import CONVERGED, Film, Impulses, Rollout, StepInfo
 from kinetree.simulation.steps import Steps
 from kinetree.spatial.value import Array
 
@@ -358,7 +355,7 @@ class Simulator:
         fix = "choose a larger every=, or fewer steps at a time"
         residuals, time = arguments.empty("rollout", [(*batch, records + 1), (records + 1,)], np.zeros, fix)
         if out is None:
-            qs, vs = arguments.empty("rollout", shapes, pool.empty, fix)
+            qs, vs = arguments.empty("rollout", shapes, buffers.empty, fix)
         else:
             qs, vs = arguments.results("rollout", out, ("q", "v"), shapes)
             q, v, taus = (x.copy() if any(np.may_share_memory(x, y) for y in (qs, vs)) else x for x in (q, v, taus))

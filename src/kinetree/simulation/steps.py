@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms import time_step
-from kinetree.algorithms.forward_dynamics import forward_dynamics
-from kinetree.engines.kernel_function import compiled
-from kinetree.engines.locks import Lock
-from kinetree.engines.native.compiled import Compiled
-from kinetree.engines.native.operands import Operand
-from kinetree.engines.native.sequence import Place, Sequence
-from kinetree.engines.native.tiered import ready_for
+from kinetree.algorithms.dynamics import time_step
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.concurrency import ForkSafeLock
 from kinetree.kernels.contact_problem import larger_residual
+from kinetree.language.algorithm import Algorithm
+from kinetree.language.mechanism import Site
 from kinetree.model.constraints import Constraints
-from kinetree.recursion.algorithm import Algorithm
-from kinetree.recursion.mechanism import Site
-from kinetree.simulation.contact import Contacts
-from kinetree.simulation.held import held as recorded
-from kinetree.simulation.joint_rows import JointRows
+from kinetree.runtime.bound import Compiled
+from kinetree.runtime.function import compiled
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.sequence import KernelSequence, MemorySpan
+from kinetree.runtime.tiered import ready_for
+from kinetree.simulation.contacts import Contacts
 from kinetree.simulation.plant import Plant
-from kinetree.simulation.results import Impulses
+from kinetree.simulation.step_constraints import JointRows
+from kinetree.simulation.step_constraints import held as recorded
+from kinetree.simulation.step_results import Impulses
 from kinetree.spatial.value import Array
 
 #: Methods that are one recursion if nothing interferes.
@@ -59,7 +59,7 @@ class Steps:
         self._plant, self._contacts, self._warm = plant, contacts, warm
         self._constraints, self._project = constraints, project
         self._measured = contacts is not None
-        self._lock = Lock()
+        self._lock = ForkSafeLock()
         self._made: dict[Any, Compiled] = {}
 
     def function(self, records: int | None, every: int, series: bool, sites: tuple[Site, ...] = ()) -> Compiled:
@@ -182,7 +182,7 @@ class Steps:
         outputs += [] if constraints is None else [Operand("doubts", ())]
         population = plant.population
         inputs += [] if population is None else [Operand("constants", population.constants.shape[-1:])]
-        sequence = Sequence("step" if records is None else "rollout", inputs, outputs)
+        sequence = KernelSequence("step" if records is None else "rollout", inputs, outputs)
         named = dict(zip((operand.name for operand in inputs), sequence.inputs, strict=True))
         if population is not None:
             sequence.defaults["constants"] = named["constants"]
@@ -196,20 +196,20 @@ class Steps:
 
         held = None if constraints is None else recorded(sequence, plant, constraints)
         factored = contacts.factored(sequence) if isinstance(contacts, Contacts) else None
-        projected: list[Place] = []
+        projected: list[MemorySpan] = []
 
-        def dynamics(q: Place, v: Place, push: Place) -> Any:
+        def dynamics(q: MemorySpan, v: MemorySpan, push: MemorySpan) -> Any:
             if factored is not None and not sites:
                 return factored.accelerations(q, v, push)
             free = sequence.call(plant.recursion(forward_dynamics, sites, dynamic=True), q, v, push, *wrenches)
             return free if held is None else held.accelerations(q, v, free)
 
-        def impulses(contacts: Contacts | JointRows, q: Place, v: Place) -> Any:
+        def impulses(contacts: Contacts | JointRows, q: MemorySpan, v: MemorySpan) -> Any:
             record = partial(contacts.record, factored=factored) if isinstance(contacts, Contacts) else contacts.record
             touched.append(record(sequence, q, v, start))
             return touched[-1].velocity
 
-        def step(q: Place, v: Place, tau: Place) -> Any:
+        def step(q: MemorySpan, v: MemorySpan, tau: MemorySpan) -> Any:
             if contacts is not None:
                 return plant.integrated(run, dynamics, q, v, tau, partial(impulses, contacts))
             if held is not None:

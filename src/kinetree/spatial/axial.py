@@ -20,6 +20,7 @@ import numpy as np
 
 from kinetree.spatial.inertia import ArticulatedCoriolis, ArticulatedInertia, CoriolisInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.rotation import cross, pack3, stack
 from kinetree.spatial.transform import (
     RigidTransform,
     Transform,
@@ -29,7 +30,6 @@ from kinetree.spatial.transform import (
     shifted_rigid,
 )
 from kinetree.spatial.value import Array
-from kinetree.spatial.vector3 import cross, pack3, stack
 
 #: An angle that is not a given number of quarter turns.
 ANY = 4

@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from kinetree.spatial.hinge import RiccatiStep
-from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
+from kinetree.spatial.inertia import ArticulatedInertia, Factor, RigidInertia
 from kinetree.spatial.motion import Force, Motion
-from kinetree.spatial.symmetric import Factor
+from kinetree.spatial.rotation import stack
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array, Linear, Transposed, Value
-from kinetree.spatial.vector3 import stack
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -87,18 +86,20 @@ class ClusterWeight(_Sized):
             total = total + self.outlet(i).T @ Force(force[6 * i : 6 * i + 6])
         return self.turn.T @ total
 
-    def congruence(self, inertia: ClusterInertia | ClusterComposite | Downdated) -> ArticulatedInertia | RigidInertia:
+    def congruence(
+        self, inertia: ClusterInertia | ClusterComposite | ClusterDowndated
+    ) -> ArticulatedInertia | RigidInertia:
         """Wᵀ P W."""
         if isinstance(inertia, ClusterComposite):
             felt = inertia.carried
             for i in range(self.outlets):
                 felt = felt + self.outlet(i).congruence(inertia.outlet(i))
             return self.turn.congruence(felt)
-        own = inertia.inertia if isinstance(inertia, Downdated) else inertia
+        own = inertia.inertia if isinstance(inertia, ClusterDowndated) else inertia
         total = own.carried.articulated()
         for i in range(self.outlets):
             total = total + self.outlet(i).congruence(own.outlet(i))
-        if not isinstance(inertia, Downdated):
+        if not isinstance(inertia, ClusterDowndated):
             return self.turn.congruence(total)
         # less w D⁻¹ wᵀ with w = WᵀP H
         w = own.coupling
@@ -289,7 +290,7 @@ class ClusterComposite(_Blocks):
     own = RigidInertia
 
 
-class Downdated(NamedTuple):
+class ClusterDowndated(NamedTuple):
     """P⁺ = P − U D⁻¹ Uᵀ with U = P H, not evaluated; U of each outlet, (6, n)."""
 
     inertia: ClusterInertia
@@ -340,7 +341,7 @@ class ClusterMap(_Sized):
         factor = Factor.of(D)
         columns = [*U, P.coupling, P.relative]
         gain = stack(*(factor.solve(block.T).T for block in columns))
-        return RiccatiStep(factor, ClusterGain(gain, self.outlets, self.rates), Downdated(P, U, factor))
+        return RiccatiStep(factor, ClusterGain(gain, self.outlets, self.rates), ClusterDowndated(P, U, factor))
 
 
 class ClusterGain(_Sized):

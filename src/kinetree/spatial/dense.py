@@ -2,6 +2,8 @@
 
 Velocities and forces of such nodes are plain arrays. A weight converts to spatial vectors towards a rigid parent, an
 `Outlet` towards rigid children.
+
+Least squares without branches, on scalars of any type.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.spatial.hinge import RiccatiStep
-from kinetree.spatial.inertia import ArticulatedInertia
+from kinetree.spatial.inertia import ArticulatedInertia, Factor, Triangular
 from kinetree.spatial.motion import Force, Motion
-from kinetree.spatial.symmetric import Factor, Triangular
+from kinetree.spatial.scalar import sqrt
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array, Linear, Transposed, Value
 
@@ -260,3 +262,34 @@ class Outlet(Value):
         felt = np.zeros((self.dimension, self.dimension), dtype=inertia.data.dtype)
         felt[self._slot, self._slot] = inertia.matrix()
         return DenseInertia.of(felt)
+
+
+def least_squares(A: Array, B: Array) -> Array:
+    """x with the least |A x − B|, (n, k), for A, (m, n), of full column rank and B, (m, k).
+
+    Modified Gram–Schmidt on [A | B]: one root and one division per column. Backward stable for x, unlike the normal
+    equations. If A loses rank, its pivot is zero or rounding, and x is not finite or large.
+    """
+    columns, right = [A[:, j] for j in range(A.shape[1])], [B[:, j] for j in range(B.shape[1])]
+    n = len(columns)
+    inverse: list[Any] = []
+    upper: dict[tuple[int, int], Any] = {}
+    y: list[list[Any]] = []
+    for j in range(n):
+        inverse.append(1.0 / sqrt(columns[j] @ columns[j]))
+        unit = columns[j] * inverse[j]
+        for i in range(j + 1, n):
+            upper[j, i] = unit @ columns[i]
+            columns[i] = columns[i] - unit * upper[j, i]
+        y.append([])
+        for c, b in enumerate(right):
+            y[j].append(unit @ b)
+            right[c] = b - unit * y[j][c]
+    x: list[list[Any]] = [[None] * len(right) for _ in range(n)]
+    for c in range(len(right)):
+        for j in reversed(range(n)):
+            entry = y[j][c]
+            for i in range(j + 1, n):
+                entry = entry - upper[j, i] * x[i][c]
+            x[j][c] = entry * inverse[j]
+    return np.array(x).reshape(n, len(right))

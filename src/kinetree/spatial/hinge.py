@@ -13,12 +13,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from kinetree.spatial.inertia import SYMMETRIC6, ArticulatedInertia
+from kinetree.spatial.inertia import SYMMETRIC6, ArticulatedInertia, Factor
 from kinetree.spatial.motion import Force, Motion
-from kinetree.spatial.symmetric import Factor
+from kinetree.spatial.rotation import cross, stack
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array, Linear, Transposed, Value
-from kinetree.spatial.vector3 import cross, stack
 
 
 class RiccatiStep(NamedTuple):

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from kinetree.spatial.rotation import cross, stack
 from kinetree.spatial.value import Array, Linear
-from kinetree.spatial.vector3 import cross, stack
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -7,11 +7,11 @@ from typing import Any, overload
 
 import numpy as np
 
-from kinetree.spatial.fixed import apply, product
 from kinetree.spatial.inertia import ArticulatedCoriolis, ArticulatedInertia, CoriolisInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.reproducible import apply, product
+from kinetree.spatial.rotation import cross, pack3, rotate_symmetric, skew, stack, symmetric_product, unpack3
 from kinetree.spatial.value import Array, Transposed, Value
-from kinetree.spatial.vector3 import cross, pack3, rotate_symmetric, skew, stack, symmetric_product, unpack3
 
 
 class RigidTransform(Value):

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.engines.arguments import refuse_lazy
 from kinetree.errors import InputError
 from kinetree.model.model import Model
+from kinetree.runtime.arguments import refuse_lazy
 from kinetree.spatial.value import Array
-from kinetree.viewer import server as servers
+from kinetree.viewer import view as servers
+from kinetree.viewer.files import read
 from kinetree.viewer.overlays import Overlays, draw
 from kinetree.viewer.scene import Scene
-from kinetree.viewer.visuals import read
 
 # With more pictures, browsers take too long to open the file.
 _MOST_PICTURES = 20_000

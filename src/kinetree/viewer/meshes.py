@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from kinetree.errors import LoadError
-from kinetree.loading.source import READ_ONLY, clipped
-from kinetree.viewer.geometry import Mesh
-from kinetree.viewer.mesh_formats import collada, stl, wavefront
+from kinetree.io.source import READ_ONLY, clipped
+from kinetree.viewer import mesh_formats
+from kinetree.viewer.mesh_formats import Mesh
 
 #: Larger mesh files are rejected [bytes].
 LARGEST = 64 * 2**20
@@ -29,9 +29,9 @@ MOST_FACES = 1_000_000
 _FARTHEST = 1e6
 
 _READERS: dict[str, Callable[[bytes, Callable[[str], bytes | None]], list[Mesh]]] = {
-    ".stl": stl.read,
-    ".obj": wavefront.read,
-    ".dae": collada.read,
+    ".stl": mesh_formats.read_stl,
+    ".obj": mesh_formats.read_obj,
+    ".dae": mesh_formats.read,
 }
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import InputError
-from kinetree.operational_space.tasks import Task
 from kinetree.spatial.rotation import quaternion_of
 from kinetree.spatial.value import Array
-from kinetree.viewer import geometry
-from kinetree.viewer.geometry import Color
+from kinetree.tasks.task_types import Task
+from kinetree.viewer import mesh_formats
+from kinetree.viewer.mesh_formats import Color
 from kinetree.viewer.scene import Scene
 
 _GREEN: Color = (0.31, 0.70, 0.35, 0.4)
@@ -68,7 +68,7 @@ class Overlays:
                 task = Task(name, "position")
                 function = self.scene.robot.tasks([task], reference="local_world_aligned").inverse_inertia
                 function(q)  # any error is raised before anything is drawn
-                unit = geometry.ellipsoid((1.0, 1.0, 1.0))
+                unit = mesh_formats.ellipsoid((1.0, 1.0, 1.0))
                 path = f"/inertia felt at/{len(self._ellipsoids)}"
                 self._ellipsoids[name] = self.scene.mesh(path, unit, _GREEN), function
         for name, (handle, function) in self._ellipsoids.items():
@@ -141,8 +141,8 @@ class Overlays:
                 return
             self.scene.robot.center_of_mass(q)  # any error is raised before anything is drawn
             radius = 0.018 * self.scene.size
-            ball = self.scene.mesh("/center of mass/ball", geometry.ellipsoid((radius, radius, radius)), _BLACK)
-            flat = geometry.ellipsoid((radius, radius, 0.1 * radius))
+            ball = self.scene.mesh("/center of mass/ball", mesh_formats.ellipsoid((radius, radius, radius)), _BLACK)
+            flat = mesh_formats.ellipsoid((radius, radius, 0.1 * radius))
             self._center = ball, self.scene.mesh("/center of mass/floor", flat, _BLACK)
         ball, floor = self._center
         center = np.asarray(self.scene.robot.center_of_mass(q)) if shown else np.full(3, np.nan)

@@ -11,8 +11,8 @@ import numpy as np
 from kinetree.model.model import Model
 from kinetree.spatial.rotation import alignment, quaternion_of
 from kinetree.spatial.value import Array
-from kinetree.viewer import geometry, stand_ins
-from kinetree.viewer.geometry import Color, Mesh, Visual
+from kinetree.viewer import files, mesh_formats
+from kinetree.viewer.mesh_formats import Color, Mesh, Visual
 
 _GOLD: Color = (0.94, 0.78, 0.31, 0.45)
 _PLAIN: Color = (0.72, 0.74, 0.77, 1.0)
@@ -43,7 +43,7 @@ class Scene:
     def __init__(self, server: Any, robot: Model, visuals: Sequence[Visual] = ()) -> None:
         self.server, self.robot = server, robot
         neutral = poses(robot, robot.neutral())
-        self.size = stand_ins.size(robot, neutral)
+        self.size = files.size(robot, neutral)
         gravity = float(np.linalg.norm(robot.gravity))
         self.up: Array = -robot.gravity / gravity if gravity > 0.0 else np.array([0.0, 0.0, 1.0])
         self.floor = alignment(self.up)
@@ -139,8 +139,8 @@ class Scene:
 
     def _draw_skeleton(self, drawn: set[str]) -> None:
         """Draw capsules; those of bodies with visuals appear only in the skeleton layer."""
-        colors = stand_ins.branch_colors(self.robot)
-        for name, meshes in stand_ins.capsules(self.robot, self.size).items():
+        colors = files.branch_colors(self.robot)
+        for name, meshes in files.capsules(self.robot, self.size).items():
             for i, mesh in enumerate(meshes):
                 handle = self.mesh(f"{self._names[name]}/link {i}", mesh, colors[name])
                 self.layers["skeleton" if name in drawn else "visuals"].append(handle)
@@ -150,13 +150,13 @@ class Scene:
 
     def _draw_inertias(self) -> None:
         for body in self.robot.bodies:
-            found = stand_ins.inertia_ellipsoid(body)
+            found = files.inertia_ellipsoid(body)
             if found is None:
                 continue
             axes, semi_axes = found
             placement = np.eye(4)
             placement[:3, :3], placement[:3, 3] = axes, body.com
-            mesh = geometry.ellipsoid(tuple(semi_axes))
+            mesh = mesh_formats.ellipsoid(tuple(semi_axes))
             self.layers["inertias"].append(self.mesh(f"{self._names[body.name]}/inertia", mesh, _GOLD, placement))
 
     def _draw_frames(self) -> None:

@@ -1,23 +1,254 @@
-"""A live view of a robot in a browser."""
+"""A live view of a robot in a browser.
+
+A viser server that only this machine can reach, and that downloads and shares nothing.
+
+Pages of other sites, shown by a browser on this machine, can reach it, too: through a websocket, or under a name of
+theirs that leads here. Browsers tell what a page is and what it asked for. So requests are refused whose `Origin` or
+`Host` is not a name of this server.
+
+Sliders for joint coordinates.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import numpy as np
 
-from kinetree.errors import InputError, KinetreeError, LoopError
+from kinetree.errors import InputError, KinetreeError, LoopError, ViewerError
 from kinetree.model.joint import Joint
 from kinetree.model.model import Model
+from kinetree.spatial.rotation import exp_quaternion, matrix_of, multiply
 from kinetree.spatial.value import Array
-from kinetree.viewer import server as servers
+from kinetree.viewer.files import read
 from kinetree.viewer.overlays import Overlays, draw
 from kinetree.viewer.scene import Scene
-from kinetree.viewer.sliders import Sliders
-from kinetree.viewer.visuals import read
+
+#: The only address on which the server listens.
+HOST = "127.0.0.1"
+
+#: Names of the address in requests.
+_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_HTTP_PORT = 80  # left out of addresses
+_LAST_PORT = 65535
+_INSTALL = 'kinetree.viewer needs viser: pip install "kinetree[viewer]"'
+
+
+def start(port: int, title: str) -> Any:
+    """A `viser.ViserServer` on the loopback address.
+
+    Args:
+        port: Port to listen on; 0 selects any free port.
+        title: Title shown above the controls.
+
+    Raises:
+        ImportError: If viser is not installed.
+        InputError: If there is no such port.
+        ViewerError: If the port is in use, or this version of viser cannot be made to refuse other pages.
+    """
+    if isinstance(port, bool) or not isinstance(port, (int, np.integer)) or not 0 <= port <= _LAST_PORT:
+        raise InputError(f"port={port!r} is no port: choose a number from 1 to {_LAST_PORT}, or 0 for any that is free")
+    try:
+        import viser
+    except ModuleNotFoundError as error:
+        raise ImportError(_INSTALL) from error
+
+    # otherwise any page could request a public tunnel from viser's own server
+    local = type("Local", (viser.ViserServer,), {"request_share_url": _share_nothing})
+    with _quiet(), _guarded() as guarded:
+        server = local(host=HOST, port=port, label=title, verbose=False)
+    if not guarded:
+        stop(server)
+        raise ViewerError(
+            f"viser {viser.__version__} does not serve as expected, so that pages of other sites could not be refused; "
+            "install viser 1.1: pip install 'viser==1.1.*'"
+        )
+    if port and server.get_port() != port:  # viser silently takes the next free port
+        stop(server)
+        raise ViewerError(
+            f"port {port} of {HOST} is in use, by another viewer perhaps; close it, or choose another port (0: any)"
+        )
+    server.gui.configure_theme(show_logo=False, show_share_button=False, brand_color=(66, 114, 166))
+    return server
+
+
+def _share_nothing(_server: Any, *_: Any, **__: Any) -> None:
+    """Replaces the method that requests a public address from a server run by viser's developers."""
+
+
+@contextmanager
+def _guarded() -> Iterator[list[Any]]:
+    """Servers of viser that start meanwhile at our address refuse requests that are not for them; yields these servers.
+
+    viser has no hook for requests, but the library that it serves with has.
+    """
+    import websockets.asyncio.server as library
+
+    guarded: list[Any] = []
+    plain = library.serve
+
+    class Guarded(plain):  # type: ignore[misc, valid-type]
+        def __init__(self, handler: Any, host: Any = None, *rest: Any, process_request: Any = None, **options: Any):
+            ours = host == HOST and str(handler.__module__).partition(".")[0] == "viser"
+            answer = _refusing(process_request) if ours else process_request
+            super().__init__(handler, host, *rest, process_request=answer, **options)
+            if ours:
+                guarded.append(self)
+
+    with _starting:
+        library.serve = Guarded  # type: ignore[misc]
+        try:
+            yield guarded
+        finally:
+            library.serve = plain  # type: ignore[misc]
+
+
+_starting = threading.Lock()
+
+
+def _refusing(answer: Callable[..., Any] | None) -> Callable[..., Any]:
+    """The answer to requests of our own page; others are refused."""
+
+    def guard(connection: Any, request: Any) -> Any:
+        port = connection.local_address[1]
+        named = [f"{name}:{port}" for name in _NAMES] + list(_NAMES if port == _HTTP_PORT else ())
+        hosts = [host.lower() for host in request.headers.get_all("Host")]
+        origins = [origin.lower() for origin in request.headers.get_all("Origin")]  # programs have none
+        if len(hosts) == 1 and hosts[0] in named and {*origins} <= {f"http://{name}" for name in named}:
+            return None if answer is None else answer(connection, request)
+        advice = f"open http://{HOST}:{port}; through a tunnel, forward the same port"
+        return connection.respond(HTTPStatus.FORBIDDEN, f"This viewer answers its own page only: {advice}.\n")
+
+    return guard
+
+
+def stop(server: Any) -> None:
+    """Close a server and all connections to it."""
+    with _quiet():
+        server.stop()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Suppress viser's own output on the terminal."""
+    import rich
+
+    console = rich.get_console()
+    before, console.quiet = console.quiet, True
+    try:
+        yield
+    finally:
+        console.quiet = before
+
+
+# Range of the sliders of joints without limits, to either side [rad, m].
+_TURN, _LENGTH = math.pi, 2.0
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One slider.
+
+    Attributes:
+        label: Its label.
+        lower: Left end [rad or m].
+        upper: Right end [rad or m].
+    """
+
+    label: str
+    lower: float
+    upper: float
+
+
+def coordinates(joint: Joint) -> tuple[Coordinate, ...]:
+    """The sliders of a joint: its coordinates, with roll, pitch and yaw in place of a quaternion."""
+    if joint.type.nq == joint.type.nv:
+        count = joint.type.nq
+        names = [joint.name] if count == 1 else [f"{joint.name} {i}" for i in range(count)]
+        return tuple(
+            _bounded(name, low, high, _TURN if angle else _LENGTH)
+            for name, low, high, angle in zip(names, joint.limits.lower, joint.limits.upper, joint.type.angles)
+        )
+    lengths = [Coordinate(f"{joint.name} {axis}", -_LENGTH, _LENGTH) for axis in "xyz"[: joint.type.nq - 4]]
+    turns = [Coordinate(f"{joint.name} {name}", -_TURN, _TURN) for name in ("roll", "pitch", "yaw")]
+    return (*lengths, *turns)
+
+
+def _bounded(label: str, lower: float, upper: float, reach: float) -> Coordinate:
+    low = lower if math.isfinite(lower) else (upper - 2.0 * reach if math.isfinite(upper) else -reach)
+    high = upper if math.isfinite(upper) else (lower + 2.0 * reach if math.isfinite(lower) else reach)
+    return Coordinate(label, low, high)
+
+
+def values_of(joint: Joint, q: Array) -> Array:
+    """Slider values of a joint at its configuration, (nq,)."""
+    if joint.type.nq == joint.type.nv:
+        return q
+    R = matrix_of(q[-4:])
+    pitch = math.asin(min(max(-R[2, 0], -1.0), 1.0))
+    roll, yaw = math.atan2(R[2, 1], R[2, 2]), math.atan2(R[1, 0], R[0, 0])
+    return np.array([*q[:-4], roll, pitch, yaw])
+
+
+def configuration_of(joint: Joint, values: Array) -> Array:
+    """The configuration of a joint, (nq,), from its slider values."""
+    if joint.type.nq == joint.type.nv:
+        return values
+    about_x, about_y, about_z = (exp_quaternion(angle * axis) for angle, axis in zip(values[-3:], np.eye(3)))
+    return np.concatenate([values[:-3], multiply(multiply(about_z, about_y), about_x)])
+
+
+class Sliders:
+    """Sliders of all joints of a robot.
+
+    Args:
+        gui: GUI of a viser server.
+        robot: The mechanism.
+        moved: Called with a joint and its new configuration, (nq,), when a user moves one of its sliders.
+    """
+
+    def __init__(self, gui: Any, robot: Model, moved: Callable[[Joint, Array], None]) -> None:
+        self._handles: list[tuple[Joint, list[Any]]] = []
+        q = robot.neutral()
+        for joint in (joint for joint in robot.joints if joint.nv):  # others follow
+            values = values_of(joint, q[joint.q_slice])
+            handles = [_slider(gui, one, float(value)) for one, value in zip(coordinates(joint), values)]
+            for handle in handles:
+                handle.on_update(_moved(joint, handles, moved))
+            self._handles.append((joint, handles))
+
+    def show(self, q: Array) -> None:
+        """Set all sliders to a configuration, clamping values to their ranges."""
+        for joint, handles in self._handles:
+            for handle, value in zip(handles, values_of(joint, q[joint.q_slice])):
+                within = min(max(float(value), handle.min), handle.max)
+                if handle.value != within:
+                    handle.value = within
+
+
+def _moved(joint: Joint, handles: list[Any], moved: Callable[[Joint, Array], None]) -> Callable[[Any], None]:
+    def update(event: Any) -> None:
+        if event.client is not None:  # otherwise the program moved it
+            moved(joint, configuration_of(joint, np.array([handle.value for handle in handles])))
+
+    return update
+
+
+def _slider(gui: Any, coordinate: Coordinate, value: float) -> Any:
+    # limits rounded inwards to thousandths are easier to read
+    low, high = math.ceil(1e3 * coordinate.lower) / 1e3, math.floor(1e3 * coordinate.upper) / 1e3
+    if high - low < 0.1:
+        low, high = coordinate.lower, coordinate.upper
+    step = 10.0 ** math.floor(math.log10(max(high - low, 1e-6) / 500.0))
+    return gui.add_slider(coordinate.label, low, high, step, min(max(value, low), high))
+
 
 _NO_FRAME = "none"
 
@@ -65,7 +296,7 @@ class View:
             )
         shapes = [] if visuals is None else read(visuals, package_roots)
         self.robot = robot
-        self._server = servers.start(port, robot.name)
+        self._server = start(port, robot.name)
         self._lock = threading.RLock()
         self._closed = threading.Event()
         self._listeners: list[Callable[[Array], None]] = []
@@ -85,7 +316,7 @@ class View:
     @property
     def url(self) -> str:
         """Address to open in a browser."""
-        return f"http://{servers.HOST}:{self._server.get_port()}"
+        return f"http://{HOST}:{self._server.get_port()}"
 
     @property
     def q(self) -> Array:
@@ -167,7 +398,7 @@ class View:
         """Stop listening; browsers keep the last picture. May be called twice."""
         if not self._closed.is_set():
             self._closed.set()
-            servers.stop(self._server)
+            stop(self._server)
 
     def __enter__(self) -> View:
         return self

@@ -19,7 +19,7 @@ from kinetree.errors import UnknownNameError
 from kinetree.model.builder import Builder
 from kinetree.model.model import Model
 from kinetree.spatial.value import Array
-from kinetree.zoo.rod import thick_rod
+from kinetree.zoo.small import thick_rod
 
 _HANDS_FEET = ("right_hand", "left_hand", "right_foot", "left_foot")
 _SIDES = {"right": -1.0, "left": 1.0}

@@ -17,7 +17,7 @@ import numpy as np
 from kinetree.model.builder import Builder
 from kinetree.model.joint import Limits
 from kinetree.model.model import Model
-from kinetree.zoo.rod import thick_rod
+from kinetree.zoo.small import thick_rod
 
 _X, _Y, _Z = (1, 0, 0), (0, 1, 0), (0, 0, 1)
 

@@ -12,7 +12,7 @@ RUN = """
 import sys
 import numpy as np
 import kinetree as kt
-from kinetree.engines import pipeline
+from kinetree.compiler import programs
 from kinetree.kernels.contact_problem import contact_problem
 from kinetree.kernels.eigen import diagonalize
 from kinetree.kernels.riccati import riccati
@@ -20,7 +20,7 @@ from kinetree.kernels.riccati import riccati
 if sys.argv[1] == "warm":
     def trace(*_, **__):
         raise AssertionError("traced")
-    pipeline.trace = trace
+    programs.trace = trace
 
 rng = np.random.default_rng(0)
 A = rng.normal(size=(9, 7, 7)) + 9.0 * np.eye(7)

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.engines import reference
-from kinetree.engines.native.operands import Operand
-from kinetree.engines.native.sequence import Sequence
-from kinetree.engines.pipeline import lowered
-from kinetree.engines.trace import trace
+from kinetree.compiler.programs import lowered
+from kinetree.compiler.trace import trace
 from kinetree.kernels.language import BLOCKS, Kernel
 from kinetree.kernels.riccati import riccati
-from kinetree.recursion.mechanism import Mechanism
-from kinetree.recursion.variants import Variants
+from kinetree.language.mechanism import Mechanism
+from kinetree.language.setup import Variants
+from kinetree.runtime import reference
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.sequence import KernelSequence
 from tests.tolerance import assert_close, bound
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -331,7 +331,9 @@ def test_all_sizes_share_the_code() -> None:
 
 def test_kernels_are_steps_of_sequences() -> None:
     f, g = kt.compiled(product, m=3, n=4), kt.compiled(product, m=2, n=3)
-    steps = Sequence("twice", [Operand("A", (3, 4)), Operand("B", (2, 3)), Operand("x", (4,))], [Operand("y", (2,))])
+    steps = KernelSequence(
+        "twice", [Operand("A", (3, 4)), Operand("B", (2, 3)), Operand("x", (4,))], [Operand("y", (2,))]
+    )
     A, B, x = steps.inputs
     steps.call(g, B, steps.call(f, A, x), into=steps.outputs)
     rng = np.random.default_rng(4)

@@ -10,13 +10,7 @@ import pytest
 import kinetree as kt
 from kinetree.kernels.branchless import UNBOUNDED
 from kinetree.kernels.limits import acceleration_bounds, bounds_check
-from kinetree.kernels.priorities import (
-    add_level,
-    blended_reciprocals,
-    eliminate,
-    least_share,
-    truncated_reciprocals,
-)
+from kinetree.kernels.priorities import add_level, blended_reciprocals, eliminate, least_share, truncated_reciprocals
 from kinetree.kernels.products import (
     ZERO,
     add_product,

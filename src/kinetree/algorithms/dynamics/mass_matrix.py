@@ -1,0 +1,215 @@
+"""The mass matrix by composite inertias. Cost O(n·d).
+
+    pass        loop               computes                                              source
+    place       scatter            weight and inertia R of each node
+    composite   gather, columns    composite R; M(l, k) = Hᵀ(l) X(l) with X = R(k) H(k)   Algs. 4.1 and 4.2, Eq. 20
+
+Algorithm 4.2 walks from each node k to the base and propagates X(k) on the way. Here all columns travel at once, so
+the same products are formed row by row: node l uses the X of its descendants. (The printed algorithm propagates X with
+φ instead of A, and includes the inertial node.)
+
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+
+The inverse of the mass matrix, without forming the mass matrix. Cost O(n²).
+
+    pass       loop                computes                                                      lines
+    place      scatter             weight and inertia P of each node                               2–5
+    hinge      gather, columns     P, D, G; rows of M⁻¹ for descendant columns; forces F           8–26
+    response   scatter, columns    rows of M⁻¹ for all later columns; accelerations A (paper: P)   28–35
+
+Algorithm 1 as printed does not yield M⁻¹. Corrections: line 21 before line 11, with line 12 for descendants only; `+=`
+in line 14; and in lines 30–34 all columns from i on, not those of subtree(i). The engine mirrors the upper
+triangle. F and A travel by the weights of [J11], so that nodes may be of any kind.
+
+[C18] J. Carpentier, "Analytical inverse of the joint space inertia matrix", LAAS report 18125, 2018.
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+
+M x without M. Cost O(n), for nodes of any kind.
+
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+
+M⁻¹ x without forming M⁻¹, and the determinant of M, from the articulated-body factorisation. Cost O(n).
+
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.algorithms.dynamics import inertias
+from kinetree.algorithms.dynamics.forward_dynamics import articulated_body
+from kinetree.algorithms.dynamics.inverse_dynamics import newton_euler
+from kinetree.language.algorithm import algorithm
+from kinetree.language.tree import Indexed, Tree, Zeros
+from kinetree.spatial.motion import Motion
+from kinetree.spatial.scalar import log
+
+
+@algorithm(q=("q",), M=("v", "v"), outputs=("M",), symmetric=("M",))
+def mass_matrix(tree: Tree, q: Indexed, M: Indexed) -> None:
+    """Joint-space inertia M(q). [J11] Algorithms 4.1 and 4.2.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        M: Mass matrix, (nv, nv); blocks of nodes on different branches are zero.
+    """
+    X = tree.inward("v", like="none")
+    inertias.start_composite(tree)
+
+    for k, _ in tree.scatter():
+        k.X = k.weight(q[k])
+        k.R = inertias.own(tree, k)
+        k.none = k.M @ (k.H @ Zeros()[k])  # the type of forces
+
+    for k, parent in tree.gather():
+        own = [k.R @ (k.H @ unit) for unit in np.eye(len(Zeros()[k]))]  # X = R H
+        rows = [k.H.T @ column for column in own]
+        M[k, k] = np.array(rows).reshape(len(own), len(own)).T + np.diag(k.armature)
+        for c, column in zip(k.columns(), own, strict=True):
+            X[parent, c] = k.X.T @ column
+        for c in tree.descendants(k):
+            M[k, c] = k.H.T @ X[k, c]
+            X[parent, c] = k.X.T @ X[k, c]
+        parent.R += k.X.congruence(k.R)  # Eq. 20
+
+
+@algorithm(q=("q",), Minv=("v", "v"), outputs=("Minv",), symmetric=("Minv",))
+def mass_matrix_inverse(tree: Tree, q: Indexed, Minv: Indexed) -> None:
+    """M⁻¹(q). [C18] Algorithm 1, as corrected.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        Minv: Inverse of the mass matrix, (nv, nv); blocks of nodes on different trees are zero.
+    """
+    F, A = tree.inward("v", like="none"), tree.array("node", "v")
+    inertias.start_articulated(tree)
+    for c in tree.columns():
+        A[tree.world, c] = Motion.zero()
+
+    for k, _ in tree.scatter():
+        k.X = k.weight(q[k])
+        k.P = k.M.articulated()
+        k.none = k.M @ (k.H @ Zeros()[k])  # the type of forces
+
+    for k, parent in tree.gather():
+        inertias.hinge(k, parent)  # lines 9, 10, 23, 24
+        inverse_rows_inward(tree, k, parent, F, Minv)
+
+    for k, parent in tree.scatter():
+        inverse_rows_outward(tree, k, parent, A, Minv)
+
+
+def inverse_rows_inward(tree: Tree, k: Any, parent: Any, F: Indexed, Minv: Indexed) -> None:
+    """On the way to the base: rows of M⁻¹ as far as descendants determine them.
+
+    Args:
+        tree: The mechanism.
+        k: A node with X, D and G.
+        parent: Its parent.
+        F: Force on each node per unit force of its descendants' joints; of `tree.inward`.
+        Minv: Inverse of the mass matrix.
+    """
+    Minv[k, k] = k.D.inverse().reshape(k.D.order, k.D.order)  # line 21, moved up
+    for c, unit in zip(k.columns(), np.eye(k.D.order), strict=True):
+        F[parent, c] = k.X.T @ (k.G @ unit)  # lines 14 and 19: U D⁻¹
+    for c in tree.descendants(k):
+        projected = k.H.T @ F[k, c]
+        Minv[k, c] = -k.D.solve(projected)  # line 12
+        # line 14, accumulating: U Minv[k, c] = −G Hᵀ F
+        F[parent, c] = k.X.T @ k.G.past(F[k, c], projected)
+
+
+def inverse_rows_outward(tree: Tree, k: Any, parent: Any, A: Indexed, Minv: Indexed) -> None:
+    """On the way to the tips: the part of these rows that is due to the motion of the parent.
+
+    Args:
+        tree: The mechanism.
+        k: A node with X and G.
+        parent: Its parent.
+        A: Acceleration of each node per unit force of a joint.
+        Minv: Inverse of the mass matrix, its upper triangle.
+    """
+    for c in tree.onward(k):
+        onward = k.X @ A[parent, c]
+        row = Minv[k, c] - k.G.T @ onward  # line 30
+        Minv[k, c] = row
+        A[k, c] = onward + k.H @ row  # lines 32, 34
+
+
+@algorithm(q=("q",), x=("v",), y=("v",), outputs=("y",))
+def mass_matrix_product(tree: Tree, q: Indexed, x: Indexed, y: Indexed) -> None:
+    """y = M(q) x: inverse dynamics at rest, without gravity. [J11] Eq. 9.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        x: Joint accelerations, (nv,).
+        y: Joint forces, (nv,).
+    """
+    newton_euler(tree, q, Zeros(), x, Motion.zero(), None, y, springs=False)
+
+
+@algorithm(q=("q",), x=("v",), y=("v",), outputs=("y",))
+def mass_matrix_solve(tree: Tree, q: Indexed, x: Indexed, y: Indexed) -> None:
+    """y = M⁻¹(q) x: forward dynamics at rest, without gravity. [J11] Eq. 51.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        x: Joint forces, (nv,).
+        y: Joint accelerations, (nv,).
+    """
+    articulated_body(tree, q, Zeros(), x, Motion.zero(), None, y, springs=False)
+
+
+@algorithm(q=("q",), determinant=(), outputs=("determinant",), sparse=("determinant",))
+def mass_matrix_determinant(tree: Tree, q: Indexed, determinant: Indexed) -> None:
+    """det M = ∏ det D. [J11] Corollary 6.1, Eq. 53.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        determinant: ().
+    """
+    reciprocals = _pivots(tree, q)
+    determinant[...] = 1.0
+    for c in tree.columns():
+        determinant[...] = determinant[...] * (1.0 / reciprocals[c])
+
+
+@algorithm(q=("q",), logarithm=(), outputs=("logarithm",), sparse=("logarithm",))
+def mass_matrix_log_determinant(tree: Tree, q: Indexed, logarithm: Indexed) -> None:
+    """ln det M = Σ ln det D, which neither overflows nor underflows.
+
+    Args:
+        tree: The mechanism.
+        q: Configuration, (nq,).
+        logarithm: ().
+    """
+    reciprocals = _pivots(tree, q)
+    logarithms = tree.array("v")
+    for c in tree.columns():
+        logarithms[c] = log(reciprocals[c])
+    for c in tree.columns():
+        logarithm[...] = logarithm[...] - logarithms[c]
+
+
+def _pivots(tree: Tree, q: Indexed) -> Any:
+    """Reciprocals of the pivots of D, an array over columns; the product of the pivots is det M."""
+    reciprocals = tree.array("v")
+    inertias.start_articulated(tree)
+
+    for k, _ in tree.scatter():
+        k.X = k.weight(q[k])
+        k.P = k.M.articulated()
+
+    for k, parent in tree.gather():
+        inertias.hinge(k, parent)
+        for c, reciprocal in zip(k.columns(), k.D.reciprocals, strict=True):
+            reciprocals[c] = reciprocal
+    return reciprocals

@@ -1,0 +1,583 @@
+"""The intermediate representation: the scalar operations of an algorithm, with loops kept as loops.
+
+A program is a tree of blocks. A block is a list of items, executed in order. A traced program consists of:
+
+    Op      a scalar. `code` is one of
+              const            attr: the number
+              load             attr: the place
+              add sub mul div  two arguments
+              neg sqrt sin cos one argument
+              select           four arguments a, b, x, y: x if a < b, else y
+              fma              a·b + c, rounded once (only after `simplify.fuse`)
+    Store   writes a scalar to a place
+    TreeLoop   runs a block for each row of a table or index of a range. A loop over nodes has one block per variant,
+            which is the node's kind and its parent's port
+
+An op may be used after its definition in its own block and in the blocks nested in it. A place is a field of a node, a
+constant of a node or frame (`Param`), a constant of the mechanism (`Uniform`), an entry of an input or output, or of
+one of the tree's arrays. A `Role` of an enclosing loop identifies the node, column or frame.
+
+Places in different roles of one loop never overlap, except in arrays indexed by columns, where a loop's column may be
+one of the node's own. A role with several `classes` (a parent of unknown kind) stands for any of them.
+
+`kinetree.compiler.lower.lower` turns roles and places into integers and addresses. A lowered program consists of:
+
+    Op      scalars, with loads from an `Access`, and integers:
+              int              attr: the number
+              index            of an enclosing loop
+              size             attr: name of a size of the mechanism, such as its number of columns
+              cell             attr: table and column; the argument is the row
+              iadd imul imax   two arguments
+    Store   writes a scalar to an `Access`
+    For, Follow, Switch   loops over contiguous numbers and along a table; a choice of one of several blocks
+    Segment   a block of straight-line code that runs once. It uses no op of other segments, so printers can make it
+            a function, whose size they can handle
+
+`kinetree.compiler.machine` defines their meaning.
+
+Places of scalars in a traced program, and the roles that say whose they are.
+
+`kinetree.compiler.lower.lower` turns them into addresses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from kinetree.language.contract import refuse
+from kinetree.language.loops import LoopShape as LoopData
+from kinetree.spatial import scalar
+from kinetree.spatial.dual import Dual
+from kinetree.spatial.logarithm import first_quadrant, logarithm
+
+
+class Role:
+    """Identifies a member of the loop body: its node k, the parent, a column, a frame."""
+
+    __slots__ = ("classes", "exact", "name")
+
+    def __init__(self, name: str, classes: tuple[str, ...] = (), exact: bool = False) -> None:
+        self.name = name
+        #: Whether the body is specialised for one kind of node.
+        self.exact = exact
+        #: Names of the node kinds that it may have; ("world",) for the world; empty for columns and frames.
+        self.classes = classes
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {'|'.join(self.classes)}>"
+
+
+class Position(NamedTuple):
+    """A number of the entity that a role identifies, such as its index, or where its part of q or v starts."""
+
+    role: Role
+    what: str
+
+
+#: A position (0: none) and a fixed offset from it.
+LoopPosition = tuple[Any, int]
+
+
+class FieldPlace(NamedTuple):
+    """A scalar of a node's field."""
+
+    role: Role
+    name: str
+    component: int
+
+
+class Param(NamedTuple):
+    """A constant of a node or frame."""
+
+    role: Role
+    component: int
+
+
+class Uniform(NamedTuple):
+    """A constant of the mechanism: a component of gravity."""
+
+    component: int
+
+
+class Input(NamedTuple):
+    """An entry of an input, by number of the input and position along each of its axes."""
+
+    number: int
+    at: tuple[LoopPosition, ...]
+
+
+class OutputEntry(NamedTuple):
+    """An entry of an output."""
+
+    number: int
+    at: tuple[LoopPosition, ...]
+    #: Tuples compare by what they hold: without this, the entry would equal that of an input.
+    space: str = "output"
+
+
+class ArrayEntry(NamedTuple):
+    """A scalar of an entry of one of the tree's own arrays."""
+
+    number: int
+    at: tuple[LoopPosition, ...]
+    component: int
+
+
+ARITY = {
+    "const": 0,
+    "load": 0,
+    "add": 2,
+    "sub": 2,
+    "mul": 2,
+    "div": 2,
+    "neg": 1,
+    "sqrt": 1,
+    "sin": 1,
+    "cos": 1,
+    "select": 4,
+    "fma": 3,
+    "int": 0,
+    "index": 0,
+    "size": 0,
+    "cell": 1,
+    "iadd": 2,
+    "imul": 2,
+    "imax": 2,
+}
+COMMUTATIVE = frozenset({"add", "mul", "iadd", "imul"})
+INTEGERS = frozenset({"int", "index", "size", "cell", "iadd", "imul", "imax"})
+
+
+class Access(NamedTuple):
+    """A scalar in memory, in a lowered program.
+
+    Attributes:
+        space: A memory space and its number: "records" of nodes, the "array"s of the tree, "input"s, "output"s,
+            "constants" of nodes and frames, "gravity".
+        base: Integer op, or None for 0.
+        offset: Added to the base.
+        stride: In a loop with independent indices, the distance between the places of consecutive indices; None if
+            they share this place.
+        table: Table from indices to places, if consecutive places are not equally spaced.
+        note: A comment for generated code.
+    """
+
+    space: tuple[str, int]
+    base: Op | None
+    offset: int
+    stride: Op | None = None
+    table: str = ""
+    note: str = ""
+
+
+#: Where a scalar may be: in a traced program (all but the last), in a lowered one.
+Place = FieldPlace | Param | Uniform | Input | OutputEntry | ArrayEntry | Access
+PURE_PLACES = (Param, Uniform, Input)
+
+
+def _operators(code: str) -> tuple[Callable[[Op, Any], Any], Callable[[Op, Any], Any]]:
+    """The methods of `Op` for an operation with an op as its first argument, and as its second."""
+
+    def operator(self: Op, other: Any) -> Any:
+        program = self.block.program
+        if not isinstance(other, Op) or other.block is not program.current:
+            if isinstance(other, _WITH_OPERATORS):
+                return NotImplemented
+            other = program.lift(other)
+        return program.binary(code, self, other)
+
+    def reversed_operator(self: Op, other: Any) -> Any:
+        if isinstance(other, _WITH_OPERATORS):
+            return NotImplemented
+        program = self.block.program
+        return program.binary(code, program.lift(other), self)
+
+    return operator, reversed_operator
+
+
+#: Their own operators handle scalars.
+_WITH_OPERATORS = (np.ndarray, Dual)
+
+
+class Op:
+    """A scalar of a traced program. Arithmetic on it appends ops to the block being traced.
+
+    Attributes:
+        code: What it computes; see the top of this file.
+        args: Its arguments.
+        attr: What else it needs: a constant, a place, a name.
+        block: Where it is computed.
+        note: Scratch of the pass that is visiting the program: what is known of it, or its copy. Much faster than
+            dictionaries by identity, which would take most of a pass's time.
+    """
+
+    __slots__ = ("args", "attr", "block", "code", "note")
+
+    note: Any
+
+    def __init__(self, code: str, args: tuple[Op, ...], attr: Any, block: CodeBlock) -> None:
+        self.code = code
+        self.args = args
+        self.attr = attr
+        self.block = block
+
+    # Kept programs are pickled, without scratch: a tuple takes half the time of a dictionary of slots.
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.code, self.args, self.attr, self.block
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.code, self.args, self.attr, self.block = state
+
+    __add__, __radd__ = _operators("add")
+    __sub__, __rsub__ = _operators("sub")
+    __mul__, __rmul__ = _operators("mul")
+    __truediv__, __rtruediv__ = _operators("div")
+
+    def __neg__(self) -> Op:
+        return self.block.program.do("neg", self)
+
+    # NumPy's functions of arrays of objects call these.
+
+    def sin(self) -> Op:
+        return self.block.program.op("sin", self)
+
+    def cos(self) -> Op:
+        return self.block.program.op("cos", self)
+
+    def sqrt(self) -> Op:
+        return self.block.program.op("sqrt", self)
+
+    def log(self) -> Op:
+        """Natural logarithm, in terms of other operations."""
+        found: Op = logarithm(self)
+        return found
+
+    def _no_value(self, *_: object) -> NoReturn:
+        refuse(
+            "an algorithm branches on a value, or uses it as an index or a number; the same code runs for all samples"
+        )
+
+    __bool__ = __int__ = __float__ = __index__ = __complex__ = _no_value
+    __lt__ = __le__ = __gt__ = __ge__ = __abs__ = __pow__ = _no_value
+
+    def __repr__(self) -> str:
+        return f"{self.code}({', '.join(a.code for a in self.args)})" if self.args else f"{self.code} {self.attr}"
+
+
+scalar.sincos.register(Op, lambda x: (x.sin(), x.cos()))
+scalar.sqrt.register(Op, lambda x: x.sqrt())
+scalar.arctan2.register(Op, first_quadrant)
+scalar.log.register(Op, lambda x: x.log())
+
+
+@scalar.select.register(Op)
+def _select(a: Op, b: Any, x: Any, y: Any) -> Op:
+    program = a.block.program
+    return program.do("select", a, program.lift(b), program.lift(x), program.lift(y))
+
+
+class Store(NamedTuple):
+    """Writes a scalar to a place."""
+
+    place: Place
+    value: Op
+
+
+@dataclass(eq=False)
+class TreeLoop:
+    """A loop of a traced program.
+
+    Attributes:
+        loop: The loop as data: what it visits.
+        over: For inner loops, the role that it is over.
+        start: The index at which it starts, if not at the beginning.
+        stop: The index before which it stops, if not at the end; only loops over ranges have one.
+        bodies: One block per variant; loops over indices have the single variant ().
+        roles: The roles of each variant.
+    """
+
+    loop: LoopData[Any]
+    over: Role | None
+    start: LoopPosition | None = None
+    stop: LoopPosition | None = None
+    bodies: dict[tuple[Any, ...], CodeBlock] = field(default_factory=dict)
+    roles: dict[tuple[Any, ...], tuple[Role, ...]] = field(default_factory=dict)
+
+    @property
+    def blocks(self) -> list[CodeBlock]:
+        """The blocks inside."""
+        return list(self.bodies.values())
+
+
+@dataclass(eq=False)
+class For:
+    """A loop of a lowered program, over contiguous numbers.
+
+    Attributes:
+        index: The current number, an op.
+        start: The first number.
+        stop: One past the last number.
+        body: The block executed for each.
+        backwards: Whether the last number comes first.
+        independent: Whether iterations are independent, so that several may run at once.
+        carried: What consecutive iterations may pass to each other in registers
+        (`kinetree.compiler.lower.loop_carried`). note: A comment for generated code.
+    """
+
+    index: Op
+    start: Op
+    stop: Op
+    body: CodeBlock
+    backwards: bool = False
+    independent: bool = False
+    carried: Any = None
+    note: str = ""
+
+    @property
+    def blocks(self) -> list[CodeBlock]:
+        """The blocks inside."""
+        return [self.body]
+
+
+@dataclass(eq=False)
+class Follow:
+    """A loop of a lowered program that follows a table from number to number until one is negative."""
+
+    index: Op
+    start: Op
+    table: str
+    body: CodeBlock
+
+    @property
+    def blocks(self) -> list[CodeBlock]:
+        """The blocks inside."""
+        return [self.body]
+
+
+@dataclass(eq=False)
+class Switch:
+    """Executes one of several blocks of a lowered program, selected by number; none if the number has no block.
+
+    Attributes:
+        value: The number, an op.
+        cases: The block for each number; several numbers may have the same one.
+        exhaustive: Whether every number has a block.
+        notes: A comment on each case, for generated code.
+    """
+
+    value: Op
+    cases: dict[int, CodeBlock]
+    exhaustive: bool
+    notes: dict[int, str]
+
+    @property
+    def blocks(self) -> list[CodeBlock]:
+        """The blocks inside."""
+        return list(dict.fromkeys(self.cases.values()))
+
+
+@dataclass(eq=False)
+class Segment:
+    """A block of straight-line code that uses no op of other parts, only constants."""
+
+    body: CodeBlock
+
+    @property
+    def blocks(self) -> list[CodeBlock]:
+        """The blocks inside."""
+        return [self.body]
+
+
+class CodeBlock:
+    """A list of items, nested in an outer block."""
+
+    __slots__ = ("items", "known", "outer", "program")
+
+    def __init__(self, program: Program, outer: CodeBlock | None) -> None:
+        self.program, self.outer = program, outer
+        self.items: list[Item] = []
+        self.known: dict[Any, Op] = {}
+
+    def chain(self) -> Iterator[CodeBlock]:
+        """This block and its enclosing blocks, innermost first."""
+        block: CodeBlock | None = self
+        while block is not None:
+            yield block
+            block = block.outer
+
+
+Item = Op | Store | TreeLoop | For | Follow | Switch | Segment
+
+
+#: What an operation on given arguments can be replaced by in a program's current block, or None.
+Rule = Callable[..., "Op | None"]
+
+
+class Program:
+    """A traced algorithm.
+
+    Args:
+        rules: Simplify operations as they are recorded, by code.
+    """
+
+    def __init__(self, rules: Mapping[str, Rule] | None = None) -> None:
+        self.rules = {} if rules is None else rules
+        self.top = CodeBlock(self, None)
+        self.current = self.top
+        #: Ops to which rules have not been applied, because rules made them.
+        self.unsettled: set[Op] = set()
+        #: For each of the tree's arrays, its dimensions and the scalars per entry.
+        self.arrays: list[tuple[tuple[str, ...], int]] = []
+
+    def forget(self) -> None:
+        """Forget which ops are known in which block, once nothing more is recorded."""
+        self.unsettled.clear()
+        for block in blocks(self.top):
+            block.known.clear()
+
+    def discard(self) -> None:
+        """Forget all items. What is left of a program that nobody needs is then freed without a collector's search."""
+        self.unsettled.clear()
+        for block in list(blocks(self.top)):
+            block.known.clear()
+            block.items.clear()
+
+    @staticmethod
+    def inner(block: CodeBlock) -> list[TreeLoop]:
+        """The loops of a block."""
+        return [item for item in block.items if isinstance(item, TreeLoop)]
+
+    def lift(self, value: Any) -> Op:
+        """A number or an op, as an op that is usable in the current block."""
+        if isinstance(value, Op):
+            block: CodeBlock | None = self.current
+            while block is not None:
+                if block is value.block:
+                    return value
+                block = block.outer
+            refuse("a value computed in one loop is used outside it; store it in a field")
+        if isinstance(value, (int, float, np.integer, np.floating)):
+            return self.op("const", attr=value if isinstance(value, scalar.Constant) else float(value))
+        return refuse(f"a {type(value).__name__} cannot be part of a traced computation")
+
+    def do(self, code: str, *args: Op) -> Op:
+        """The op with these arguments, or what the program's rules replace it by."""
+        rule = self.rules.get(code)
+        if rule is not None:
+            replaced = rule(self, *args)
+            if replaced is not None:
+                return replaced
+        return self.record(Op(code, args, None, self.current))
+
+    def binary(self, code: str, a: Op, b: Op) -> Op:
+        """The same for two arguments: most operations, so that it is `record` without a call or an op made in vain."""
+        rule = self.rules.get(code)
+        if rule is not None:
+            replaced = rule(self, a, b)
+            if replaced is not None:
+                return replaced
+        key = (code, b, a) if code in COMMUTATIVE and id(a) > id(b) else (code, a, b)
+        current = self.current
+        block: CodeBlock | None = current
+        while block is not None:
+            known = block.known.get(key)
+            if known is not None:
+                return known
+            block = block.outer
+        made = current.known[key] = Op(code, (a, b), None, current)
+        current.items.append(made)
+        return made
+
+    def op(self, code: str, *args: Op, attr: Any = None) -> Op:
+        """The op with these arguments."""
+        made = self.record(Op(code, args, attr, self.current))
+        if code in self.rules:
+            self.unsettled.add(made)
+        return made
+
+    def load(self, place: Place) -> Op:
+        """A load."""
+        return self.record(Op("load", (), place, self.current))
+
+    def record(self, op: Op) -> Op:
+        """An op identical to this one from the current or an enclosing block; or else this one, appended to the block.
+
+        Loads are identical only if they read from read-only places.
+        """
+        key, current = key_of(op), self.current
+        if key is not None:
+            known = current.known.get(key)
+            outer = current.outer
+            while known is None and outer is not None:
+                known = outer.known.get(key)
+                outer = outer.outer
+            if known is not None:
+                return known
+            current.known[key] = op
+        current.items.append(op)
+        return op
+
+
+def key_of(op: Op) -> Any:
+    """Equal for identical ops; None for loads from places that may have changed in between."""
+    code, args = op.code, op.args
+    if len(args) == 2:
+        first, second = args
+        return (code, second, first) if code in COMMUTATIVE and id(first) > id(second) else (code, first, second)
+    if code == "const":
+        return op.attr, math.copysign(1.0, op.attr)  # −0.0 is not 0.0
+    if code == "load" and not isinstance(op.attr, PURE_PLACES):
+        return None
+    return code, op.attr, *args
+
+
+def walk(block: CodeBlock) -> list[Item]:
+    """All items of a block and of the blocks nested in it, in order."""
+    found: list[Item] = []
+    _walk(block, found)
+    return found
+
+
+def _walk(block: CodeBlock, found: list[Item]) -> None:
+    if _FLAT.issuperset(map(type, block.items)):  # most of them
+        found += block.items
+        return
+    for item in block.items:
+        found.append(item)
+        if not isinstance(item, (Op, Store)):
+            for inner in item.blocks:
+                _walk(inner, found)
+
+
+_FLAT = frozenset({Op, Store})
+
+
+def blocks(block: CodeBlock) -> Iterator[CodeBlock]:
+    """A block and all those in it."""
+    yield block
+    if not _FLAT.issuperset(map(type, block.items)):
+        for item in block.items:
+            if not isinstance(item, (Op, Store)):
+                for inner in item.blocks:
+                    yield from blocks(inner)
+
+
+def needed(item: Item) -> list[Op]:
+    """The ops that an item uses."""
+    if isinstance(item, Op):
+        return [*item.args, *_in_access(item.attr)]
+    if isinstance(item, Store):
+        return [item.value, *_in_access(item.place)]
+    if isinstance(item, For):
+        return [item.start, item.stop]
+    return [item.start] if isinstance(item, Follow) else [item.value] if isinstance(item, Switch) else []
+
+
+def _in_access(place: Any) -> list[Op]:
+    return [op for op in (place.base, place.stride) if op is not None] if isinstance(place, Access) else []

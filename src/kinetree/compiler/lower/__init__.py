@@ -1,0 +1,1 @@
+"""From places to addresses: layout, liveness, loops over tables and ranges."""

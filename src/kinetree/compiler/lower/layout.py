@@ -1,0 +1,321 @@
+"""Memory layout: records of nodes, arrays, index tables.
+
+The workspace holds one record per node (the world's first), then the tree's arrays. Code depends on the layout of a
+record but not on the number of nodes: everything that does is in tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kinetree.compiler.ir import ArrayEntry, CodeBlock, Program, TreeLoop, walk
+from kinetree.compiler.lower.liveness import Component, LiveRange, extended, live_ranges, place_of
+from kinetree.compiler.lower.loop_carried import RECORD, RELATIVES, LoopCarried, SiblingFlags, register_only, relatives
+from kinetree.compiler.passes import batch_sincos as angle
+from kinetree.language.algorithm import Algorithm
+from kinetree.language.entities import FRAME, INDICES, numbers_of
+from kinetree.language.loops import LOOPS, Chain, Runs, Table
+from kinetree.language.mechanism import WORLD, Mechanism, Site
+from kinetree.language.setup import WORLD_CLASS, Setup, Variants, length
+from kinetree.spatial.value import Array
+
+#: Rows of arrays are padded to a multiple of the widest vector, so that loops over all columns load aligned vectors.
+_LINE = 8
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Offsets inside records and arrays, in scalars.
+
+    Attributes:
+        fields: Offset of (class of node, field, component).
+        records: Length of a record of each class.
+        passing: The same without the fields that few nodes need, if sweeps carry them (`carried.register_only`).
+        arrays: For each of the tree's arrays, its dimensions and the position of each component that is used. If rows
+            are only passed from parents to children, one row per depth suffices: nodes are visited depth first, so a
+            parent's row stays intact while its subtree is visited.
+    """
+
+    fields: dict[tuple[str, str, int], int]
+    records: dict[str, int]
+    passing: dict[str, int]
+    arrays: list[tuple[tuple[str, ...], dict[int, int]]]
+
+    @classmethod
+    def of(cls, program: Program, variants: Variants, passed: dict[TreeLoop, LoopCarried]) -> Layout:
+        """Lay out a program's memory.
+
+        A field has one offset in all classes, so that one loop body can serve several. Fields that are never in use at
+        the same time share memory: those of forward dynamics would take a third more otherwise.
+
+        Args:
+            program: The simplified program.
+            variants: The variants of loop bodies.
+            passed: What its sweeps carry (`kinetree.compiler.lower.loop_carried`).
+        """
+        arrays: list[tuple[tuple[str, ...], dict[int, int]]] = [
+            (("depth", over[1]) if "node" in over and _handed_down(program, number) else over, {})
+            for number, (over, _) in enumerate(program.arrays)
+        ]
+        for place in _places(program.top) if arrays else ():
+            if isinstance(place, ArrayEntry):
+                positions = arrays[place.number][1]
+                positions.setdefault(place.component, len(positions))
+        inner = {kind.name for kind, parent in variants.nodes if parent != WORLD_CLASS}
+        few = register_only(program, passed)
+        lives = live_ranges(program)
+        offsets = _offsets(extended(lives, program, passed), inner, few)
+        classes = (WORLD_CLASS, *(kind.name for kind, _ in variants.nodes))
+
+        def lengths(left_out: Collection[Component]) -> dict[str, int]:
+            found = dict.fromkeys(classes, 0)
+            for key, own in lives.items():
+                for c in own if key not in left_out else ():
+                    found[c] = max(found[c], offsets[key] + 1)
+            return found
+
+        fields = {(c, *key): offsets[key] for key, own in lives.items() for c in own}
+        return cls(fields, lengths(()), lengths(few), arrays)
+
+
+def _offsets(
+    lives: dict[Component, dict[str, LiveRange]], inner: set[str], few: set[Component]
+) -> dict[Component, int]:
+    """Offsets of fields in records.
+
+    Those of classes that may have many nodes come first, and of these, those that all nodes have in memory, so that
+    records of others end there. Then those of more classes come first, because they are in the records of all; of
+    these, those that are in use longest, so that the last loops find theirs together. Given the order of last use, the
+    first offset that is free leaves no memory unused.
+
+    Args:
+        lives: For each component of a field, its life in each class of nodes that has it.
+        inner: Classes of nodes that have parents other than the world. There may be many of them.
+        few: Components that few nodes have in memory.
+    """
+
+    def place(key: tuple[str, int]) -> tuple[bool, bool, int, int]:
+        many = sum(c in inner for c in lives[key])
+        return not many, key in few, -many, -max(life.last for life in lives[key].values())
+
+    found: dict[tuple[str, int], int] = {}
+    taken: dict[tuple[str, int], list[LiveRange]] = {}  # in a class, at an offset
+    free: dict[tuple[tuple[str, LiveRange], ...], int] = {}  # fields with equal lives need not search from the start
+    for key in sorted(lives, key=place):
+        own = tuple(lives[key].items())
+        offset = free.get(own, 0)
+        while any(life.meets(other) for c, life in own for other in taken.get((c, offset), ())):
+            offset += 1
+        found[key], free[own] = offset, offset + 1
+        for c, life in own:
+            taken.setdefault((c, offset), []).append(life)
+    return found
+
+
+def _handed_down(program: Program, number: int) -> bool:
+    """Whether an array's rows are set and read in a single outward sweep, through a node and its parent."""
+    loops = [
+        item.loop
+        for item in program.top.items
+        if isinstance(item, TreeLoop)
+        and any(_row(place, number) not in (None, WORLD_CLASS) for body in item.blocks for place in _places(body))
+    ]
+    return [loop.direction if isinstance(loop, Table) else "" for loop in loops] == ["outward"]
+
+
+def _row(place: Any, number: int) -> str | None:
+    """The name of the role that selects the row of an array entry."""
+    if not isinstance(place, ArrayEntry) or place.number != number:
+        return None
+    return str(place.at[0][0].role.name)
+
+
+def _places(block: CodeBlock) -> Iterator[Any]:
+    for item in walk(block):
+        if (place := place_of(item)) is not None:
+            yield place
+
+
+def size_of(setup: Setup, name: str) -> int:
+    """A size of a mechanism: the length of a dimension, that of an array "line" along it, or the "count" of a loop."""
+    kind, _, rest = name.partition(" ")
+    if kind == "line":
+        return _LINE * -(-length(setup, rest) // _LINE)
+    if kind == "count":
+        return len(LOOPS[rest].visits(setup, WORLD))
+    return length(setup, name)
+
+
+class Tables:
+    """All data of one mechanism that compiled code reads.
+
+    Args:
+        algorithm: The recursion.
+        variants: The variants of loop bodies; their order defines their numbers.
+        mechanism: The robot.
+        sites: The frames.
+        metadata: The tables and sizes that a program uses (`kinetree.compiler.lower.lower.Lowered.metadata`).
+        carrying: Whether sweeps carry values from node to node, so that most records can be shorter.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        variants: Variants,
+        mechanism: Mechanism,
+        sites: Sequence[Site],
+        metadata: dict[str, Any],
+        carrying: bool = False,
+    ) -> None:
+        self.setup = Setup(mechanism, sites, algorithm.visited(mechanism, sites))
+        self._algorithm, self.variants, self.metadata = algorithm, variants, metadata
+        self._cells: dict[str, Array] = {}
+        # where the record of each node is
+        self._record_of = {WORLD: 0}
+        #: Length of all records together.
+        self.records: int = self._place_records(carrying)
+
+    def _place_records(self, carrying: bool) -> int:
+        """Choose where records are; returns the length of all together."""
+        nodes, metadata = self.setup.nodes, self.metadata
+        lengths = self.lengths("records")
+        if carrying and metadata["passing"] != metadata["records"]:
+            lengths = np.where(self._relatives & SiblingFlags.LATER_CHILDREN, lengths, self.lengths("passing"))
+        starts = np.cumsum(np.append(metadata["records"][WORLD_CLASS], lengths))
+        self._record_of |= zip(nodes, starts.tolist(), strict=False)
+        return int(starts[-1])
+
+    def lengths(self, which: str) -> Array:
+        """For each node, the length of its record as the metadata has it: of all "records", or of "passing" ones."""
+        lengths, kinds = self.metadata[which], self.setup.mechanism.kinds
+        return np.array([lengths[kinds[k].name] for k in self.setup.nodes], dtype=np.int64)
+
+    @cached_property
+    def _relatives(self) -> Array:
+        """The column `RELATIVES` of the table of nodes."""
+        return relatives([(k, self.setup.mechanism.parents[k]) for k in self.setup.nodes])
+
+    def size(self, name: str) -> int:
+        """A size of the mechanism; see `size_of`."""
+        return size_of(self.setup, name)
+
+    def array_size(self, number: int) -> int:
+        """Number of scalars in one of the tree's arrays."""
+        over, components = self.metadata["arrays"][number]
+        lines = math.prod(length(self.setup, dimension) for dimension in over[:-1])
+        return int(components * lines * self.size(f"line {over[-1]}"))
+
+    def cells(self, name: str) -> Array:
+        """A table, (rows, columns)."""
+        if name not in self._cells:
+            self._cells[name] = self._computed(name)
+        return self._cells[name]
+
+    def _computed(self, name: str) -> Array:
+        columns = self.metadata["tables"][name]
+        loop = LOOPS.get(name)
+        if isinstance(loop, Table):
+            rows = list(loop.rows(self.setup))
+            numbers = np.array([self._column(loop, rows, column) for column in columns], dtype=np.int64)
+            return np.ascontiguousarray(numbers.reshape(len(columns), len(rows)).T)
+        if isinstance(loop, Runs):
+            found = [[getattr(run, column) for column in columns] for run in loop.all_runs(self.setup)]
+        elif isinstance(loop, Chain):
+            found = [[link] for link in loop.links(self.setup)]
+        else:
+            index, _, what = name.partition(".")
+            entity = INDICES[index]
+            found = [[entity.numbers[what](self.setup, i)] for i in range(entity.count(self.setup))]
+        return np.array(found, dtype=np.int64).reshape(len(found), len(columns))
+
+    def _column(self, loop: Table[Any], rows: Sequence[Sequence[int]], column: str) -> list[int]:
+        if column == "variant":
+            numbers = {variant: i for i, variant in enumerate(loop.cases(self.variants))}
+            return [numbers[variant] for variant in loop.variants(self.setup, rows)]
+        if column == RELATIVES:
+            return list(map(int, self._relatives))
+        position, _, what = column.partition(".")
+        place, entity = int(position), loop.roles[int(position)].entity
+        if what == RECORD:
+            return [self._record_of[row[place]] for row in rows]
+        if what == "constants":
+            starts = self._frame_constants if entity is FRAME else self.node_constants
+            return [starts[row[place]] for row in rows]
+        return numbers_of(self.setup, entity, [row[place] for row in rows], what)
+
+    @cached_property
+    def node_constants(self) -> Sequence[int]:
+        """Index at which the constants of each node start.
+
+        Nodes with equal constants read those of the first, which then stay in the cache. If constants are an input,
+        each node has its own.
+        """
+        parameters = self.setup.mechanism.parameters
+        own: list[int] = np.cumsum([0, *map(len, parameters)]).tolist()[:-1]
+        if self._algorithm.constants is None:
+            first: dict[bytes, int] = {}
+            own = [first.setdefault(each.tobytes(), start) for each, start in zip(parameters, own, strict=True)]
+        return own
+
+    @cached_property
+    def _frame_constants(self) -> Sequence[int]:
+        """Index at which the constants of each frame start."""
+        mechanism = self.setup.mechanism
+        first = len(mechanism.total_parameters) + len(mechanism.gravity)
+        lengths = [len(site.placement) for site in self.setup.sites]
+        return [first + start for start in [0, *np.cumsum(lengths, dtype=int).tolist()]]
+
+    @property
+    def constants(self) -> Array:
+        """Constants of nodes, gravity, placements of frames, float64."""
+        mechanism = self.setup.mechanism
+        parts = [mechanism.total_parameters, mechanism.gravity, *(site.placement for site in self.setup.sites)]
+        return np.ascontiguousarray(np.concatenate(parts), dtype=np.float64)
+
+    def packed(self) -> tuple[Array, int]:
+        """All tables in one array, preceded by a head of sizes; and the length of the workspace in scalars."""
+        tables = {name: self.cells(name) for name in self.metadata["tables"]}
+        starts, position = {}, len(self.metadata["head"])
+        for name, table in tables.items():
+            starts[f"table {name}"] = position
+            position += table.size
+        angles = self._angles()
+        starts[angle.POSITIONS], starts[angle.COUNT] = position, len(angles)
+        angles = np.pad(angles, (0, -len(angles) % angle.MOST_LANES))
+        position += len(angles)
+        starts["node lanes"] = position
+        workspace = self.records
+        for i in range(len(self.metadata["arrays"])):
+            starts[f"array {i}"] = workspace = _LINE * -(-workspace // _LINE)
+            workspace += self.array_size(i)
+        starts[angle.KEPT] = workspace = _LINE * -(-workspace // _LINE)
+        workspace += 2 * len(angles)
+        head = [starts[name] if name in starts else self.head(name) for name in self.metadata["head"]]
+        cells = [table.reshape(-1) for table in (*tables.values(), angles)]
+        return np.concatenate([np.array(head, dtype=np.int64), *cells]), workspace
+
+    def _angles(self) -> Array:
+        """Where in its input the angle of each node is, up to the last that has one; see `batch_sincos`."""
+        if self.metadata["angles"] is None:
+            return np.zeros(0, dtype=np.int64)
+        columns, cells = self.metadata["tables"][angle.TABLE], self.cells(angle.TABLE)
+        offsets, default = dict(self.metadata["angles"]), dict(self.metadata["angles"]).get(angle.ALL, -1)
+        variants = cells[:, columns.index("variant")] if "variant" in columns else np.full(len(cells), angle.ALL)
+        own = np.array([offsets.get(variant, default) for variant in variants.tolist()], dtype=np.int64)
+        length = 1 + int(np.max(np.flatnonzero(own >= 0), initial=-1))
+        first: Array = cells[:length, columns.index(angle.COORDINATES)]
+        return first + np.maximum(own[:length], 0)
+
+    def head(self, name: str) -> int:
+        """A number at the head of the tables that does not depend on where they are: an input's start, or a size."""
+        kind, _, number = name.partition(" ")
+        if kind != "input":
+            return self.size(name)
+        sizes = self._algorithm.sizes(self.setup.mechanism, self.setup.sites)
+        return sum(math.prod(argument.shape(sizes)) for argument in self._algorithm.inputs[: int(number)])

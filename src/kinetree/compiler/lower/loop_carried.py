@@ -1,0 +1,225 @@
+"""Values that consecutive nodes of a sweep pass to each other in registers.
+
+Nodes are numbered depth first: towards the tips, a node's first child directly follows it; towards the base, the last
+child to add to a node directly precedes it. A number that one stores and the next loads takes several cycles on its way
+through memory, and in a chain each node waits for the one before it. So compiled code carries such numbers from one
+pass of a loop to the next, and stores only what siblings or later loops read.
+
+Sums over children that start from nothing (`kinetree.compiler.passes.defer_constants`) are in memory only while
+several children add to them; what nothing but children read, only where a child does not directly follow. So most nodes
+of long
+chains have no memory for either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntFlag
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinetree.compiler.ir import CodeBlock, FieldPlace, Item, Op, Program, Role, Store, TreeLoop, needed, walk
+from kinetree.compiler.passes.defer_constants import sweep_direction
+from kinetree.language.mechanism import WORLD
+from kinetree.language.setup import WORLD_CLASS
+from kinetree.spatial.value import Array
+
+#: A column of the table of nodes: `SiblingFlags`.
+RELATIVES = "relatives of a node"
+#: A number of a node: where its record is.
+RECORD = "record"
+#: The most numbers that a loop carries, apart from sums: more would displace others from registers.
+_MOST = 16
+_Component = tuple[str, int]
+
+
+def record_of(table: str, position: int) -> tuple[str, str]:
+    """The cell with the record of the node at a position of a row."""
+    return table, f"{position}.{RECORD}"
+
+
+class SiblingFlags(IntFlag):
+    """When a node needs memory for what sweeps carry."""
+
+    BEFORE = 1  # siblings have added to the parent before this node, tips to base
+    AFTER = 2  # siblings add to the parent after this node
+    LATER_CHILDREN = 4  # a child does not directly follow this node, base to tips
+
+
+def relatives(rows: Sequence[Sequence[int]]) -> Array:
+    """The column `RELATIVES` of nodes with their parents, base to tips."""
+    nodes, parents = np.array(rows, dtype=int).reshape(-1, 2).T
+    numbers, of = np.arange(len(nodes)), parents - WORLD
+    first, last = np.zeros((2, of.max(initial=0) + 1), dtype=int)
+    last[of], first[of[::-1]] = numbers, numbers[::-1]
+    found: Array = (last[of] != numbers) * SiblingFlags.BEFORE.value
+    found[first[of] != numbers] |= SiblingFlags.AFTER.value
+    apart = np.append(True, nodes[:-1] != parents[1:])[: len(nodes)]
+    found[np.isin(nodes, parents[apart])] |= SiblingFlags.LATER_CHILDREN.value
+    return found
+
+
+class LoopCarried(NamedTuple):
+    """What the nodes of a sweep pass to each other: components of fields, or their offsets in records.
+
+    Attributes:
+        taken: Position in a row of the node whose fields a pass may take from the one before it: its own towards the
+            base, its parent's towards the tips. It gives fields of the other.
+        values: What is carried.
+        spent: Those of them that nothing else reads: not after the sweep, nor other roles in it.
+        sums: Those of them that are sums from nothing.
+    """
+
+    taken: int
+    values: frozenset[Any]
+    spent: frozenset[Any]
+    sums: frozenset[Any]
+
+
+NOTHING = LoopCarried(0, frozenset(), frozenset(), frozenset())
+
+
+def carried(program: Program) -> dict[TreeLoop, LoopCarried]:
+    """What each sweep of a fused program carries, as components of fields."""
+    found = {}
+    accesses = [_Accesses(item) for item in program.top.items]
+    for time, loop in enumerate(program.top.items):
+        if isinstance(loop, TreeLoop) and accesses[time].direction:
+            taken = int(accesses[time].direction == "outward")
+            made = _carried(loop, taken, accesses[:time], accesses[time + 1 :])
+            if 0 < len(made.values) <= len(made.sums) + _MOST:
+                found[loop] = made
+    return found
+
+
+class _Accesses:
+    """Loads of fields, and stores to them, of an outermost item and those inside: component, role and what does it."""
+
+    def __init__(self, outermost: Item) -> None:
+        self.direction = sweep_direction(outermost)
+        inside = [] if isinstance(outermost, (Op, Store)) else outermost.blocks
+        items = [outermost, *(item for block in inside for item in walk(block))]
+        self.loads, self.stores = list(_loads(items)), list(_stores(items))
+        self.loaded = {component for component, _, _ in self.loads}
+
+
+def _carried(loop: TreeLoop, taken: int, before: Sequence[_Accesses], after: Sequence[_Accesses]) -> LoopCarried:
+    givers = [
+        _Giver(body, loop.roles[variant][1 - taken])
+        for variant, body in loop.bodies.items()
+        if loop.roles[variant][1 - taken].classes != (WORLD_CLASS,)
+    ]
+    candidates = {component for giver in givers for component in giver.stores}
+    if not candidates:
+        return NOTHING
+    takers = {roles[taken] for roles in loop.roles.values()}
+    loads = [(component, role) for body in loop.blocks for component, role, _ in _loads(body.items)]
+    candidates &= {component for component, role in loads if role in takers}
+    spent = candidates.difference(*(item.loaded for item in after))
+    if taken:
+        spent -= {component for component, role in loads if role not in takers}
+    starts = _starts(before)
+    sums = {component for component in spent if not taken and all(giver.adds(component, starts) for giver in givers)}
+    # what some nodes do not give is not carried, unless it is a sum, to which they add nothing
+    values = {component for component in candidates if all(component in giver.stores for giver in givers)} | sums
+    if not all(values & giver.stores.keys() for giver in givers):
+        values = set()
+    return LoopCarried(taken, *map(frozenset, (values, spent & values, sums & values)))
+
+
+def register_only(program: Program, found: dict[TreeLoop, LoopCarried]) -> set[_Component]:
+    """Components that are in memory only at nodes with `SiblingFlags.LATER_CHILDREN`.
+
+    Args:
+        program: The fused program.
+        found: What its sweeps carry.
+    """
+    sums = {component for one in found.values() for component in one.sums}
+    passed = {component for one in found.values() if one.taken for component in one.spent} | sums
+    for item in program.top.items:
+        one = found.get(item, NOTHING) if isinstance(item, TreeLoop) else NOTHING
+        here, accesses = one.spent if one.taken else one.sums, _Accesses(item)
+        # the starts of sums are not stored
+        stores = [store for store in accesses.stores if store[0] not in sums or not _is_nothing(store[-1].value)]
+        for component, role, _ in (*accesses.loads, *stores):
+            if component not in here and role.classes != (WORLD_CLASS,):
+                passed.discard(component)
+    return passed
+
+
+class _Giver:
+    """A body that gives fields of a role."""
+
+    def __init__(self, body: CodeBlock, role: Role) -> None:
+        self.role, self._items = role, body.items
+        loads = [(component, op) for component, owner, op in _loads(body.items) if owner is role]
+        stores = [(component, store) for component, owner, store in _stores(body.items) if owner is role]
+        self.loads, self.stores = dict(loads), dict(stores)
+        self.accesses = Counter(component for component, _ in (*loads, *stores))
+
+    @cached_property
+    def uses(self) -> Counter[int]:
+        """How often each op is used, by its identity."""
+        return Counter(id(a) for item in self._items for a in needed(item))
+
+    def adds(self, component: _Component, starts: dict[_Component, set[str]]) -> bool:
+        """Whether a component starts from nothing, and the body adds a term to it once, or leaves it alone."""
+        if not starts.get(component, set()).issuperset(self.role.classes):
+            return False
+        if component not in self.stores:
+            return component not in self.loads
+        load, total = self.loads.get(component), self.stores[component].value
+        if load is None or self.accesses[component] != 2 or term(total, load) is None:
+            return False
+        return self.uses[id(load)] == self.uses[id(total)] == 1
+
+
+def term(total: Op, load: Op) -> tuple[str, tuple[Op, ...]] | None:
+    """What a total adds to what was loaded: code and arguments of an operation, without a code if it is an op itself.
+
+    Returns:
+        None if the total is no such sum.
+    """
+    if total.code == "add" and load in total.args:
+        return "", tuple(a for a in total.args if a is not load)
+    if total.code == "sub" and total.args[0] is load:
+        return "neg", total.args[1:]
+    return ("mul", total.args[:2]) if total.code == "fma" and total.args[2] is load else None
+
+
+def _starts(before: Sequence[_Accesses]) -> dict[_Component, set[str]]:
+    """Components that start from nothing, and the kinds of nodes that have them."""
+    found: dict[_Component, set[str]] = {}
+    other = set[_Component]().union(*(accesses.loaded for accesses in before))
+    for accesses in before:
+        is_outward = accesses.direction == "outward"
+        for component, role, store in accesses.stores:
+            if is_outward and _is_nothing(store.value):
+                found.setdefault(component, set()).update(role.classes)
+            else:
+                other.add(component)
+    return {component: kinds for component, kinds in found.items() if component not in other}
+
+
+def _is_nothing(op: Op) -> bool:
+    return op.code == "const" and math.copysign(1.0, op.attr) < 0.0 == op.attr
+
+
+def _loads(items: Iterable[Item]) -> Iterator[tuple[_Component, Role, Op]]:
+    """Loads of fields: component, role and op."""
+    for item in items:
+        if isinstance(item, Op) and item.code == "load" and isinstance(item.attr, FieldPlace):
+            role, name, component = item.attr
+            yield (name, component), role, item
+
+
+def _stores(items: Iterable[Item]) -> Iterator[tuple[_Component, Role, Store]]:
+    """Stores to fields."""
+    for item in items:
+        if isinstance(item, Store) and isinstance(item.place, FieldPlace):
+            role, name, component = item.place
+            yield (name, component), role, item

@@ -1,0 +1,607 @@
+"""Writes the bodies of an MJCF file, without elements irrelevant to the dynamics.
+
+Default classes of MJCF, as far as they decide which shapes and joints are kept.
+
+Reduces an MJCF file to what the dynamics need, before it is passed to MuJoCo.
+
+MuJoCo's compiler opens any file that is named and allocates any memory that is requested, for height fields, textures,
+user data and keyframes. None of these matter for the dynamics. The reduced file contains bodies, joints, inertias,
+frames, and the shapes and meshes that define a body's inertia. So a file can neither reach outside its directory nor
+take more time or memory than its size warrants.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from kinetree.interop.mujoco_models import Unmodelled
+from kinetree.io.document import Element
+from kinetree.io.mjcf_file import MOST_BYTES, MOST_TO_DRAW, Meshes, MjcfFile, MjcfText, attributes_of
+from kinetree.io.options import Diagnostics
+from kinetree.io.source import Directory, Origin, Source, clipped
+
+# for shapes, whether they have mass and collide; for joints, their number of coordinates
+_ATTRIBUTES = {
+    "geom": ("type", "mesh", "mass", "density", "group", "contype", "conaffinity"),
+    "joint": ("type",),
+}
+_MAIN = "main"
+
+
+class Defaults:
+    """Attributes that shapes and joints inherit from default classes.
+
+    Args:
+        sections: The <default> elements at the top level.
+    """
+
+    def __init__(self, sections: Iterable[Element]) -> None:
+        self._classes: dict[str, dict[str, dict[str, str]]] = {_MAIN: {tag: {} for tag in _ATTRIBUTES}}
+        pending = [(section, section.get("class", _MAIN), _MAIN) for section in reversed(list(sections))]
+        while pending:
+            section, name, parent = pending.pop()
+            inherited = {tag: dict(attributes) for tag, attributes in self._classes[parent].items()}
+            own = self._classes.setdefault(name, inherited)
+            for element in section:
+                if element.tag in own:
+                    own[element.tag].update(_of_interest(element))
+            pending += [(child, child.get("class", ""), name) for child in section.iterchildren("default")]
+
+    def of(self, element: Element, inherited: str | None) -> dict[str, str]:
+        """The relevant attributes of a shape or joint; its own override those of its class.
+
+        Args:
+            element: The <geom> or <joint>.
+            inherited: The class from an enclosing `childclass`, if any.
+        """
+        name = element.get("class") or inherited or _MAIN
+        return {**self._classes.get(name, {}).get(element.tag, {}), **_of_interest(element)}
+
+
+def _of_interest(element: Element) -> dict[str, str]:
+    return {name: element.get(name) for name in _ATTRIBUTES[element.tag] if element.get(name) is not None}
+
+
+#: More elements than this, copies included, would take too long to compile.
+MOST_ELEMENTS = 4_000
+
+#: Workaround for files that MuJoCo can read but Kinetree refuses.
+ELSEWHERE = "compile it with MuJoCo yourself and pass the result to kinetree.from_mujoco()"
+
+_DEEPEST = 256
+# MuJoCo's compiler factorises the mass matrix, at a cost quadratic in depth for each degree of freedom.
+_MOST_WORK = 200_000_000
+_COUNT = re.compile(r"\s*\+?(\d{1,9})\s*")
+
+_LEAVES = frozenset(("inertial", "joint", "freejoint", "site"))
+_BRANCHES = frozenset(("body", "frame", "replicate"))
+_MAKERS = frozenset(("composite", "flexcomp"))
+_INVISIBLE = frozenset(("camera", "light"))
+
+# Attributes irrelevant to the dynamics that refer to omitted elements or allocate memory.
+_DROPPED_FROM_BODIES: Mapping[str, frozenset[str]] = {
+    "body": frozenset(("user", "sleep", "fuse", "simple")),
+    "joint": frozenset(("user",)),
+    "site": frozenset(("user", "material")),
+    "geom": frozenset(("user", "material", "hfield", "fluidshape", "fluidcoef", "contype", "conaffinity")),
+    "mesh": frozenset(("maxhullvert",)),
+}
+_NOTHING = frozenset[str]()
+_GHOST = {"contype": "0", "conaffinity": "0"}  # MuJoCo then needs no convex hull
+
+
+class _Within(NamedTuple):
+    """The context inside an element.
+
+    Attributes:
+        childclass: Default class, if one is set.
+        copies: Number of copies that will be made.
+        weighs: Whether shapes define a body's inertia.
+        dofs: Degrees of freedom between it and the world.
+    """
+
+    childclass: str | None = None
+    copies: int = 1
+    weighs: bool = False
+    dofs: int = 0
+
+
+class Bodies:
+    """Writes bodies and counts what is left out.
+
+    Args:
+        file: The file that contains them.
+        text: The reduced file.
+        models: The models that can be attached, by name.
+        looks: Whether to keep all shapes, not only those that define inertia.
+
+    Attributes:
+        elements: Number of elements written so far, copies included.
+        meshes: Names of the meshes that are needed.
+        plugins: Number of plugins left out.
+        collide: Whether shapes can collide.
+    """
+
+    def __init__(self, file: MjcfFile, text: MjcfText, models: Mapping[str, Bodies], looks: bool) -> None:
+        self.file, self.text = file, text
+        self.elements, self.plugins = 0, 0
+        self._work = 0
+        self.meshes: dict[str, None] = {}
+        self._models, self._looks = models, looks
+        self._require_few_defaults()
+        self._defaults = Defaults(file.sections("default"))
+        self._shapes, self._active, self._passive = 0, False, False
+        self._from_shapes, self._groups = "auto", (0.0, 5.0)
+        for compiler in file.sections("compiler"):
+            self._from_shapes = compiler.get("inertiafromgeom", self._from_shapes)
+            self._groups = _range(compiler.get("inertiagrouprange"), self._groups)
+
+    def _require_few_defaults(self) -> None:
+        """Refuse what could not be written later, before anything is made of it."""
+        sections = self.file.sections("default")
+        read = (element for section in sections for element in section.iter("default", "geom", "joint", "site", "mesh"))
+        excess = next(islice(read, MOST_ELEMENTS, None), None)
+        if excess is not None:
+            raise self.file.origin(excess).error(
+                f"has more than {MOST_ELEMENTS} default classes and settings; {ELSEWHERE}"
+            )
+
+    @property
+    def collide(self) -> bool:
+        return self._shapes > 1 and self._active and self._passive
+
+    def put(self, tag: str, attributes: Mapping[str, str], origin: Origin, copies: int = 1) -> None:
+        """Write an empty element."""
+        self.open(tag, attributes, origin, copies)
+        self.text.close(tag)
+
+    def open(self, tag: str, attributes: Mapping[str, str], origin: Origin, copies: int = 1) -> None:
+        """Start an element.
+
+        Args:
+            tag: Its name.
+            attributes: Its attributes.
+            origin: Its origin.
+            copies: Number of copies that will be made.
+        """
+        self.elements += copies
+        if self.elements > MOST_ELEMENTS:
+            raise origin.error(
+                f"<{tag}> brings the number of elements, copies included, to {self.elements}, more than "
+                f"{MOST_ELEMENTS}; "
+                f"{ELSEWHERE}"
+            )
+        self.text.open(tag, attributes, origin)
+
+    def write(self, worldbody: Element) -> None:
+        """Write everything in the world body."""
+        start = _Within(worldbody.get("childclass"))
+        self.open("worldbody", {}, self.file.origin(worldbody))
+        pending: list[tuple[str, Iterator[Element], _Within]] = [("worldbody", iter(worldbody), start)]
+        while pending:
+            tag, children, within = pending[-1]
+            child = next(children, None)
+            if child is None:
+                self.text.close(tag)
+                pending.pop()
+            elif child.tag in _BRANCHES:
+                if len(pending) > _DEEPEST:
+                    raise self.file.origin(child).error(f"is nested more than {_DEEPEST} deep; {ELSEWHERE}")
+                pending.append((child.tag, iter(child), self._branch(child, within)))
+            else:
+                self._leaf(child, within, tag)
+
+    def _branch(self, element: Element, within: _Within) -> _Within:
+        """Start a body, or an element that groups or copies others."""
+        origin = self.file.origin(element)
+        childclass = element.get("childclass", within.childclass)
+        inside = _Within(childclass, within.copies, within.weighs, within.dofs)
+        if element.tag == "body":
+            tags = [child.tag for child in element[:]]
+            weighs = self._from_shapes == "true" or (self._from_shapes != "false" and "inertial" not in tags)
+            joints = [child for child, tag in zip(element[:], tags) if tag in ("joint", "freejoint")]
+            dofs = sum([self._freedom(joint, childclass) for joint in joints])
+            inside = _Within(childclass, within.copies, weighs, within.dofs + dofs)
+            self._work += within.copies * max(1, dofs) * inside.dofs**2
+            if self._work > _MOST_WORK:
+                raise origin.error(f"has too many degrees of freedom in series for MuJoCo to compile soon; {ELSEWHERE}")
+        elif element.tag == "replicate":
+            inside = inside._replace(copies=within.copies * _count(element, origin))
+        self.open(element.tag, kept(element, origin), origin, inside.copies)
+        return inside
+
+    def _freedom(self, joint: Element, childclass: str | None) -> int:
+        kind = "free" if joint.tag == "freejoint" else self._defaults.of(joint, childclass).get("type", "hinge")
+        return {"hinge": 1, "slide": 1, "ball": 3}.get(kind, 6)
+
+    def _leaf(self, element: Element, within: _Within, parent: str) -> None:
+        tag, origin = element.tag, self.file.origin(element)
+        if tag not in _INVISIBLE:
+            for inside in element:
+                if inside.tag != "plugin" and tag not in _MAKERS:
+                    problem = f"unrecognized element {clipped(f'<{inside.tag}>')} in <{tag}>; correct the spelling"
+                    raise self.file.origin(inside).error(problem)
+        if tag in _LEAVES:
+            if tag == "site" and element.get("mesh") is not None:
+                self.meshes[element.get("mesh")] = None
+            self.put(tag, kept(element, origin), origin, within.copies)
+        elif tag == "geom":
+            self._shape(element, within, origin)
+        elif tag == "attach":
+            other = self._models.get(element.get("model", ""))
+            if other is not None:
+                self._work += within.copies * other.elements * (within.dofs + other.elements) ** 2
+                self.elements += within.copies * other.elements
+                self._shapes += within.copies * other._shapes
+                self._active, self._passive = self._active or other._active, self._passive or other._passive
+            self.put(tag, kept(element, origin), origin, within.copies)
+        elif tag == "plugin":
+            self.plugins += element.get("instance") is None
+        elif tag in _MAKERS:
+            raise origin.error(f"<{tag}> makes bodies of what bends, which Kinetree does not read; {ELSEWHERE}")
+        elif tag not in _INVISIBLE:
+            raise origin.error(f"unrecognized element {clipped(f'<{tag}>')} in <{parent}>; correct the spelling")
+
+    def _shape(self, geom: Element, within: _Within, origin: Origin) -> None:
+        """Write a shape if it contributes to its body's inertia."""
+        known = self._defaults.of(geom, within.childclass)
+        self._shapes += within.copies
+        self._active |= known.get("contype") != "0"
+        self._passive |= known.get("conaffinity") != "0"
+        self.plugins += sum(plugin.get("instance") is None for plugin in geom.iterchildren("plugin"))
+        weighs = within.weighs and not self._weightless(known)
+        if not weighs and not self._looks:
+            return
+        kind, own = known.get("type", "sphere"), {**kept(geom, origin), **_GHOST}
+        if self._looks and geom.get("material") is not None:
+            own["material"] = geom.get("material")
+        if kind == "hfield" or (kind == "sdf" and "mesh" not in known):
+            if not weighs:
+                what = "height field" if kind == "hfield" else "SDF"
+                self.file.diagnostics.add("geoms that cannot be drawn", what, origin.line)
+                return
+            raise origin.error(
+                f"a shape of type {kind} gives its body inertia, which Kinetree does not read; give the body "
+                "<inertial>, or the shape mass=0"
+            )
+        if kind == "sdf":
+            own["type"] = "mesh"  # which has the same inertia, and needs no plugin
+        if "mesh" in known:
+            self.meshes[known["mesh"]] = None
+        self.put("geom", own, origin, within.copies)
+
+    def _weightless(self, known: Mapping[str, str]) -> bool:
+        first, last = self._groups
+        group = _number(known.get("group", "0"))
+        if group is not None and not first <= group <= last:
+            return True
+        return _number(known.get("mass", known.get("density", ""))) == 0.0
+
+
+def kept(element: Element, origin: Origin) -> dict[str, str]:
+    """The attributes of an element, without those that are dropped."""
+    given, dropped = attributes_of(element, origin), _DROPPED_FROM_BODIES.get(element.tag, _NOTHING)
+    return given if dropped.isdisjoint(given) else {key: given[key] for key in given if key not in dropped}
+
+
+def _count(replicate: Element, origin: Origin) -> int:
+    found = _COUNT.fullmatch(replicate.get("count", ""))
+    if found is None:
+        given = clipped(replicate.get("count", ""))
+        raise origin.error(f"count={given} of <replicate> is not a number of copies; write one, such as 3")
+    return int(found[1])
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None  # MuJoCo says what is wrong
+
+
+def _range(text: str | None, default: tuple[float, float]) -> tuple[float, float]:
+    numbers = [number for number in map(_number, (text or "").split()[:2]) if number is not None]
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else default
+
+
+_MOST_MODELS = 8  # one in the other
+
+# Settings for files, rendering and the solver. All others are kept, so that MuJoCo refuses misspelt ones.
+_DROPPED = {
+    "compiler": frozenset(
+        (
+            "assetdir", "meshdir", "texturedir", "strippath", "discardvisual", "fusestatic", "usethread", "passthrough",
+            "savecanonical", "savecompiled", "saveinertial",
+        )
+    ),
+    "option": frozenset(
+        (
+            "actuatorgroupdisable", "apirate", "ccd_iterations", "ccd_tolerance", "cone", "impratio", "integrator",
+            "iterations", "jacobian", "ls_iterations", "ls_tolerance", "magnetic", "noslip_iterations",
+            "noslip_tolerance", "o_friction", "o_margin", "o_solimp", "o_solref", "sdf_initpoints", "sdf_iterations",
+            "sleep_tolerance", "solver", "timestep", "tolerance",
+        )
+    ),
+    "flag": frozenset(
+        (
+            "actuation", "autoreset", "clampctrl", "constraint", "contact", "damper", "diagexact", "energy", "equality",
+            "eulerdamp", "filterparent", "frictionloss", "fwdinv", "invdiscrete", "ipc", "island", "limit", "midphase",
+            "multiccd", "nativeccd", "override", "passive", "refsafe", "sensor", "sleep", "speculative", "spring",
+            "warmstart",
+        )
+    ),
+}  # fmt: skip
+# known child elements; others are refused
+_INSIDE = {"compiler": frozenset(("lengthrange",)), "option": frozenset(("flag",))}
+_SECTIONS = frozenset(
+    (
+        "compiler", "option", "size", "statistic", "visual", "default", "extension", "custom", "asset", "worldbody",
+        "deformable", "contact", "tendon", "equality", "actuator", "sensor", "keyframe",
+    )
+)  # fmt: skip
+# sections whose elements name joints, bodies and sites, or their coordinates
+_NAMING = ("contact", "deformable", "tendon", "equality", "actuator", "sensor", "keyframe")
+# attributes of equality constraints; those of the solver are left out
+_EQUALITIES = {
+    "connect": frozenset(("name", "active", "body1", "body2", "anchor", "site1", "site2")),
+    "weld": frozenset(("name", "active", "body1", "body2", "anchor", "relpose", "site1", "site2")),
+    "joint": frozenset(("name", "active", "joint1", "joint2", "polycoef")),
+}
+_DEFAULTS = frozenset(("joint", "site", "geom", "mesh"))
+_OTHER_DEFAULTS = frozenset(("default", "texture", "material", "camera", "light", "pair", "equality", "tendon"))
+# elements and defaults for kinds of actuators
+_ACTUATORS = frozenset(
+    (
+        "general", "motor", "position", "velocity", "intvelocity", "orientation", "pid", "damper", "cylinder",
+        "muscle", "adhesion", "dcmotor", "plugin",
+    )
+)  # fmt: skip
+# what of actuators matters for joints: rotor inertia and the limit of their force; MuJoCo derives that of a DC motor
+_DRIVES = {
+    "motor": ("gear", "armature", "forcerange", "forcelimited"),
+    "dcmotor": ("gear", "armature", "motorconst", "resistance", "nominal", "saturation"),
+}
+# MuJoCo's compiler simulates one step as a test, for which only inertia matters.
+_STILL = {"constraint": "disable", "contact": "disable", "actuation": "disable"}
+
+
+class Reduction:
+    """A reduced model, with the models that it attaches.
+
+    Args:
+        source: The file.
+        directory: Reads included and attached files, and meshes.
+        diagnostics: Collects warnings.
+        looks: Whether to keep all shapes and their colours, for the viewer.
+        text: Where the reduced model is written.
+        depth: Number of models that this one is attached to.
+        equalities: Whether to keep equality constraints, and the first keyframe.
+
+    Attributes:
+        text: Holds the files that the reduced model needs, and maps its lines back to the original file.
+        content: The reduced model.
+        bodies: The writer of its bodies.
+        unmodelled: Omitted elements that act on the robot.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        directory: Directory,
+        diagnostics: Diagnostics,
+        looks: bool = False,
+        text: MjcfText | None = None,
+        depth: int = 0,
+        *,
+        equalities: bool = False,
+    ) -> None:
+        self._equalities = equalities
+        self.text, self._looks = MjcfText() if text is None else text, looks
+        self.bodies: Bodies
+        self._file = file = MjcfFile(source, directory, diagnostics)
+        self._root = Origin(source.file, file.root.sourceline)
+        if file.root.tag != "mujoco":
+            raise self._root.error(f"is <{file.root.tag}>, to be included by others; load the file that includes it")
+        for section in file.root:
+            self._require_known(section, _SECTIONS)
+        models = {name: self._attached(element, depth) for name, element in self._named_models().items()}
+        self.bodies = Bodies(file, self.text, {name: model.bodies for name, (model, _) in models.items()}, looks)
+        self.content = self._written({name: asset for name, (_, asset) in models.items()})
+        self.unmodelled = self._counted()
+        for model, _ in models.values():
+            self.unmodelled = self.unmodelled + model.unmodelled
+
+    def require_whole(self) -> None:
+        """Refuse a part of a model, which others include: no bodies, and nothing in the world or names of bodies."""
+        worlds = list(self._file.sections("worldbody"))
+        if any(next(world.iter("body", "attach"), None) is not None for world in worlds):
+            return
+        naming = next((section for section in self._file.sections(*_NAMING) if len(section)), None)
+        if naming is None and any(map(len, worlds)):
+            return
+        place, what = self._root, "there are no bodies"
+        if naming is not None:
+            place, what = self._file.origin(naming[0]), f"<{naming.tag}> names parts of bodies, and there are none"
+        raise place.error(f"{what}: this is part of a model, to be included by others; load the file that does so")
+
+    def _named_models(self) -> dict[str, Element]:
+        """Attached models, by name."""
+        wanted = {attach.get("model", "") for attach in self._file.root.iter("attach")}
+        found = {}
+        for section in self._file.sections("asset"):
+            for model in section.iterchildren("model"):
+                if model.get("name", "") in wanted:
+                    found[model.get("name", "")] = model
+        return found
+
+    def _attached(self, element: Element, depth: int) -> tuple[Reduction, str]:
+        """A model that can be attached, and the name of the asset with its content."""
+        origin, name = self._file.origin(element), element.get("file", "")
+        if depth >= _MOST_MODELS:
+            raise origin.error(f"models are attached more than {_MOST_MODELS} deep; {ELSEWHERE}")
+        path = self._file.directory.find([name], origin)
+        source = Source.of(path)
+        directory, diagnostics = self._file.directory.beside(path), self._file.diagnostics
+        kept = {"equalities": self._equalities}
+        model = Reduction(source, directory, diagnostics, self._looks, self.text, depth + 1, **kept)
+        asset = f"{len(self.text.assets)}.xml"
+        self.text.assets[asset] = model.content.encode()
+        return model, asset
+
+    def _written(self, models: Mapping[str, str]) -> str:
+        file, text, bodies = self._file, self.text, self.bodies
+        name = file.root.get("model")
+        text.open("mujoco", {} if name is None else {"model": name}, self._root)
+        for section in file.sections("compiler", "option"):
+            self._write_settings(section)
+        text.put("compiler", {"usethread": "false"}, self._root)
+        text.open("option", {}, self._root)
+        text.put("flag", _STILL, self._root)
+        text.close("option")
+        for section in file.sections("default"):
+            self._write_defaults(section)
+        for section in file.sections("worldbody"):
+            bodies.write(section)
+        if any(e.get(key) is not None for e in self._actuators() for key in ("armature", "forcerange", "saturation")):
+            self._write_actuators()
+        if self._equalities:
+            self._write_equalities()
+        meshes = Meshes(file, MOST_TO_DRAW if self._looks else MOST_BYTES)
+        text.open("asset", {}, self._root)
+        for mesh in bodies.meshes:
+            meshes.write(mesh, text)
+        for model, asset in models.items():
+            text.put("model", {"name": model, "file": asset}, self._root)
+        if self._looks:
+            for section in file.sections("asset"):
+                for material in section.iterchildren("material"):
+                    origin = file.origin(material)
+                    own = {key: material.get(key) for key in ("name", "class", "rgba") if material.get(key) is not None}
+                    bodies.put("material", own, origin)
+        text.close("asset")
+        text.close("mujoco")
+        return text.take()
+
+    def _require_known(self, element: Element, known: frozenset[str]) -> None:
+        """Raise if an element is not allowed where it is, since it may be misspelt."""
+        if element.tag not in known:
+            parent = element.getparent().tag
+            problem = f"unrecognized element {clipped(f'<{element.tag}>')} in <{parent}>; correct the spelling"
+            raise self._file.origin(element).error(problem)
+
+    def _write_settings(self, section: Element) -> None:
+        """Write the compiler settings and options that affect bodies and gravity."""
+        self.bodies.open(section.tag, self._kept(section), self._file.origin(section))
+        for child in section:
+            self._require_known(child, _INSIDE[section.tag])
+            if child.tag == "flag":
+                self.bodies.put("flag", self._kept(child), self._file.origin(child))
+        self.text.close(section.tag)
+
+    def _kept(self, element: Element) -> dict[str, str]:
+        given = attributes_of(element, self._file.origin(element))
+        return {key: value for key, value in given.items() if key not in _DROPPED[element.tag]}
+
+    def _flag(self, name: str) -> str:
+        """The value of a flag, of which the last setting counts."""
+        flags = [flag for section in self._file.sections("option") for flag in section.iterchildren("flag")]
+        return next((flag.get(name) for flag in reversed(flags) if flag.get(name) is not None), "enable")
+
+    def _write_defaults(self, section: Element) -> None:
+        pending = [(section, iter(section))]
+        self._open_class(section)
+        while pending:
+            _, children = pending[-1]
+            child = next(children, None)
+            if child is None:
+                self.text.close("default")
+                pending.pop()
+            elif child.tag == "default":
+                self._open_class(child)
+                pending.append((child, iter(child)))
+
+    def _open_class(self, section: Element) -> None:
+        origin = self._file.origin(section)
+        self.bodies.open("default", attributes_of(section, origin), origin)
+        for element in section:
+            if element.tag in _DEFAULTS:
+                place = self._file.origin(element)
+                self.bodies.put(element.tag, kept(element, place), place)
+                continue
+            self._require_known(element, _OTHER_DEFAULTS | _ACTUATORS)
+            if element.tag == "material" and self._looks and element.get("rgba") is not None:
+                self.bodies.put("material", {"rgba": element.get("rgba")}, self._file.origin(element))
+        for drive, names in _DRIVES.items():
+            drives = [element for element in section if element.tag in _ACTUATORS and _drive(element) == drive]
+            settings = {key: e.get(key) for e in drives for key in names if e.get(key) is not None}
+            if settings:
+                self.bodies.put(drive, settings, origin)
+
+    def _actuators(self) -> list[Element]:
+        """Actuators and their defaults."""
+        found = [element for section in self._file.sections("actuator") for element in section]
+        for section in self._file.sections("default"):
+            found += [element for element in section.iter() if element.tag in _ACTUATORS]
+        return found
+
+    def _write_actuators(self) -> None:
+        """Write actuators that add rotor inertia to joints, or limit their forces."""
+        self.text.open("actuator", {}, self._root)
+        for section in self._file.sections("actuator"):
+            for element in section:
+                names = ("class", "joint", "jointinparent", *_DRIVES[_drive(element)])
+                own = {key: element.get(key) for key in names if element.get(key) is not None}
+                if "joint" in own or "jointinparent" in own:
+                    self.bodies.put(_drive(element), own, self._file.origin(element))
+        self.text.close("actuator")
+
+    def _write_equalities(self) -> None:
+        """Write constraints between bodies, sites and joints, and where the first keyframe puts the robot."""
+        self.text.open("equality", {}, self._root)
+        for section in self._file.sections("equality"):
+            for element in section:
+                origin = self._file.origin(element)
+                if element.tag not in _EQUALITIES:
+                    raise origin.error(
+                        f"equality constraint {clipped(f'<{element.tag}>')} has no exact counterpart; delete it, or "
+                        'load with loops="ignore"'
+                    )
+                given = attributes_of(element, origin)
+                own = {key: value for key, value in given.items() if key in _EQUALITIES[element.tag]}
+                self.text.put(element.tag, own, origin)
+        self.text.close("equality")
+        keys = [key for section in self._file.sections("keyframe") for key in section.iterchildren("key")]
+        first = next((key for key in keys if key.get("qpos") is not None), None)
+        if first is not None:
+            self.text.open("keyframe", {}, self._root)
+            self.text.put("key", {"qpos": first.get("qpos", "")}, self._file.origin(first))
+            self.text.close("keyframe")
+
+    def _counted(self) -> Unmodelled:
+        """What was left out."""
+        file = self._file
+        number = {
+            tag: sum(len(section) for section in file.sections(tag)) for tag in ("actuator", "equality", "tendon")
+        }
+        plugins = [
+            plugin for section in file.sections("actuator", "sensor") for plugin in section.iterchildren("plugin")
+        ]
+        contacts = self.bodies.collide or any(section.find("pair") is not None for section in file.sections("contact"))
+        return Unmodelled(
+            actuators=number["actuator"],
+            equalities=number["equality"],
+            tendons=number["tendon"],
+            flexes=sum(len(section.findall("flex")) for section in file.sections("deformable")),
+            plugins=self.bodies.plugins
+            + len(file.root.findall("extension/plugin/instance"))
+            + sum(plugin.get("instance") is None for plugin in plugins),
+            contacts=contacts and self._flag("contact") != "disable",
+        )
+
+
+def _drive(actuator: Element) -> str:
+    """What an actuator, or its default, becomes."""
+    return "dcmotor" if actuator.tag == "dcmotor" else "motor"

@@ -1,0 +1,196 @@
+"""Export to MJCF."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from kinetree.errors import InputError, ModelError, ModelWarning
+from kinetree.io.save import Elements, number, numbers, unfolded
+from kinetree.model.body import Body
+from kinetree.model.joint import Joint
+from kinetree.model.model import Model
+from kinetree.model.specs import WORLD_NAME
+from kinetree.spatial.rotation import quaternion_of
+from kinetree.spatial.transform import pose
+from kinetree.spatial.value import Array
+
+_TYPES = {"revolute": "hinge", "prismatic": "slide", "spherical": "ball", "floating": "free"}
+
+# MuJoCo treats smaller values as zero.
+_LEAST = 1e-15
+
+
+@dataclass(frozen=True, eq=False)
+class _JointGroup:
+    """A body with the joints inboard of it, including those of massless bodies, which MuJoCo rejects.
+
+    Attributes:
+        body: The last body of the group.
+        joints: Joints, inboard first, each with the pose of its child in the body, (4, 4).
+        placement: Pose of the body in its parent at the neutral configuration, (4, 4).
+    """
+
+    body: Body
+    joints: tuple[tuple[Joint, Array], ...]
+    placement: Array
+
+
+def to_mjcf(robot: Model) -> str:
+    """A robot as MJCF source, which `load` and MuJoCo read.
+
+    Frames become sites. Cylindrical, universal and translational joints become several joints of one body, with the
+    same coordinates, and so do joints with massless bodies between them, whose names are lost. A single `ModelWarning`
+    lists whatever MJCF cannot express: velocity limits, and damping, friction or armature that differ between the
+    coordinates of one joint.
+
+    Args:
+        robot: The model.
+
+    Raises:
+        InputError: If `robot` is not a `Model`.
+        ModelError: If it has a joint that MJCF does not support (helical, planar, or floating anywhere but at the
+            world's origin), or a body that MuJoCo rejects (a moving body without mass).
+    """
+    if not isinstance(robot, Model):
+        raise InputError(f"to_mjcf takes a kinetree.Model, got {type(robot).__name__}")
+    if robot.couplings:
+        raise ModelError(
+            f"MuJoCo's equality constraints are soft, so MJCF cannot describe the coupling {robot.couplings[0]}; save "
+            "the robot as URDF, or lock a joint with reduced()"
+        )
+    lost: list[str] = []
+    model = unfolded(robot)
+    children: dict[str, list[Body]] = {name: [] for name in (WORLD_NAME, *(body.name for body in model.bodies))}
+    for body in model.bodies:
+        children[body.parent].append(body)
+    heavy = _heavy(model)
+    xml = Elements()
+    xml.open("mujoco", model=model.name)
+    xml.put("compiler", angle="radian", inertiafromgeom="false", autolimits="true")
+    xml.put("option", gravity=numbers(model.gravity))
+    xml.open("worldbody")
+    _write_sites(xml, model, WORLD_NAME)
+    pending: list[Body | None] = [*children[WORLD_NAME][::-1]]
+    while pending:
+        top = pending.pop()
+        if top is None:
+            xml.close()
+            continue
+        group = _grouped(top, model, children, heavy)
+        _write_body(xml, model, group, lost)
+        pending += [None, *children[group.body.name][::-1]]
+    xml.close()
+    xml.close()
+    if lost:
+        warnings.warn(f"{robot.name!r} as MJCF loses: {'; '.join(lost)}", ModelWarning, stacklevel=2)
+    return xml.text()
+
+
+def _heavy(model: Model) -> set[str]:
+    """Bodies with inertia, of their own or of bodies fixed to them."""
+    heavy: set[str] = set()
+    for body in reversed(model.bodies):
+        if body.mass > _LEAST and np.linalg.eigvalsh(body.inertia)[0] > _LEAST:
+            heavy.add(body.name)
+        if body.name in heavy and model.joint(body.joint).kind == "fixed":
+            heavy.add(body.parent)
+    return heavy
+
+
+def _grouped(body: Body, model: Model, children: dict[str, list[Body]], heavy: set[str]) -> _JointGroup:
+    """A body merged with its descendants up to the first that has mass."""
+    links: list[tuple[Joint, Array]] = []
+    start = model.joint(body.joint).placement
+    sites = {frame.body for frame in model.extra_frames}
+    while True:
+        joint = model.joint(body.joint)
+        if links:
+            links = [(other, _product(at, joint.placement)) for other, at in links]
+        if joint.kind != "fixed":
+            links.append((joint, np.eye(4)))
+        if body.name in heavy or not links:
+            break
+        alone = len(children[body.name]) == 1 and body.name not in sites and body.mass == 0.0
+        if not alone or joint.kind in ("floating", "spherical"):
+            raise ModelError(
+                f"body {body.name!r} moves without mass or inertia, which MuJoCo refuses; give it some, or lock "
+                f"joint {joint.name!r} with reduced()"
+            )
+        body = children[body.name][0]
+        start = _product(start, model.joint(body.joint).placement)
+    return _JointGroup(body, tuple((joint, _inverse(at)) for joint, at in links), start)
+
+
+def _write_body(xml: Elements, model: Model, group: _JointGroup, lost: list[str]) -> None:
+    body = group.body
+    xml.open("body", name=body.name, **_pose(group.placement))
+    if body.mass or body.inertia.any():
+        I = body.inertia
+        full = (I[0, 0], I[1, 1], I[2, 2], I[0, 1], I[0, 2], I[1, 2])
+        xml.put("inertial", pos=numbers(body.com), mass=number(body.mass), fullinertia=numbers(full))
+    for joint, at in group.joints:
+        _write_joint(xml, joint, at, lost)
+    _write_sites(xml, model, body.name)
+
+
+def _write_joint(xml: Elements, joint: Joint, at: Array, lost: list[str]) -> None:
+    """Write a joint; `at` is the pose of its child frame in the body."""
+    if joint.kind not in _TYPES:
+        raise ModelError(f"joint {joint.name!r} is {joint.kind}, which MJCF does not know; lock it with reduced()")
+    if joint.kind == "floating" and not (joint.parent == WORLD_NAME and np.array_equal(joint.placement, np.eye(4))):
+        raise ModelError(f"joint {joint.name!r} floats elsewhere than at the world's origin, which MJCF does not know")
+    settings = {"name": joint.name, "type": _TYPES[joint.kind]}
+    if joint.type.axes:
+        settings["axis"] = numbers(_product(at[:3, :3], joint.axes[0]))
+    if joint.kind != "floating" and at[:3, 3].any():
+        settings["pos"] = numbers(at[:3, 3])
+    if joint.nv == 1:
+        lower, upper = joint.limits.lower[0], joint.limits.upper[0]
+        if lower > -math.inf or upper < math.inf:
+            settings["range"] = f"{number(lower)} {number(upper)}"
+        effort = joint.limits.effort[0]
+        if effort == 0.0:
+            lost.append(f"that joint {joint.name!r} bears no effort")
+        elif effort < math.inf:
+            settings["actuatorfrcrange"] = f"{number(-effort)} {number(effort)}"
+    if any(value < math.inf for value in joint.limits.velocity):
+        lost.append(f"limits of the speed of joint {joint.name!r}")
+    if joint.kind == "floating" and joint.armature.any():
+        lost.append(f"that armature of joint {joint.name!r} acts along the body's axes, not the world's")
+    for name, key in (("armature", "armature"), ("damping", "damping"), ("friction", "frictionloss")):
+        values = set(getattr(joint, name).tolist())
+        if len(values) > 1:
+            lost.append(f"{name} of joint {joint.name!r}, which differs between its coordinates")
+        elif any(values):
+            settings[key] = number(values.pop())
+    xml.put("joint", **settings)
+
+
+def _write_sites(xml: Elements, model: Model, body: str) -> None:
+    for frame in model.extra_frames:
+        if frame.body == body:
+            xml.put("site", name=frame.name, **_pose(frame.placement))
+
+
+def _pose(placement: Array) -> dict[str, str]:
+    turned = not np.array_equal(placement[:3, :3], np.eye(3))
+    moved = placement[:3, 3].any()
+    return {
+        **({"pos": numbers(placement[:3, 3])} if moved else {}),
+        **({"quat": numbers(quaternion_of(placement[:3, :3]))} if turned else {}),
+    }
+
+
+def _product(A: Array, B: Array) -> Array:
+    """A B, with a summation order that does not depend on the BLAS."""
+    return np.asarray(np.einsum("ij,j...->i...", A, B))
+
+
+def _inverse(placement: Array) -> Array:
+    """The inverse of a pose."""
+    turned = placement[:3, :3].T
+    return pose(turned, -_product(turned, placement[:3, 3]))

@@ -1,0 +1,150 @@
+"""The options of `load`, validated.
+
+Collects warnings about a file that could be loaded.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinetree.errors import InputError, ModelWarning
+
+# of each kind of finding, this many are listed; the rest are counted
+_LISTED = 40
+
+
+class Diagnostics:
+    """Collects findings about one file and reports them as one `ModelWarning` for each kind.
+
+    Args:
+        file: The file named in each warning.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._listed: dict[str, list[str]] = {}
+        self._unread: dict[str, list[int]] = {}
+
+    def add(self, kind: str, what: str, line: int | None = None) -> None:
+        """Add a finding.
+
+        Args:
+            kind: Title of its list, with possible remedies.
+            what: The object concerned.
+            line: Its line.
+        """
+        self._listed.setdefault(kind, []).append(what if line is None else f"{what} (line {line})")
+
+    def unread(self, what: str, line: int) -> None:
+        """Add an element or attribute that is not read but might have been intended."""
+        self._unread.setdefault(what, []).append(line)
+
+    def texts(self) -> list[str]:
+        """One message for each kind of finding."""
+        lists = dict(self._listed)
+        if self._unread:
+            lists["not read, check the spelling or ignore this"] = [
+                f"{what} (line {lines[0]}{f' and {len(lines) - 1} more' if len(lines) > 1 else ''})"
+                for what, lines in self._unread.items()
+            ]
+        texts = []
+        for kind, items in lists.items():
+            shown = "; ".join(items[:_LISTED])
+            rest = f"; … ({len(items)} in all)" if len(items) > _LISTED else ""
+            texts.append(f"{self.file}: {kind}: {shown}{rest}")
+        return texts
+
+    def warn(self, stacklevel: int) -> None:
+        """Issue the warnings.
+
+        Args:
+            stacklevel: 1 attributes them to the caller of this method, 2 to its caller.
+        """
+        for text in self.texts():
+            warnings.warn(text, ModelWarning, stacklevel=stacklevel + 1)
+
+
+#: Values of `load(mimic=…)`.
+MIMIC = ("couple", "independent", "lock")
+#: Values of `load(loops=…)`.
+LOOPS = ("embed", "multipliers", "ignore")
+
+
+class Options(NamedTuple):
+    """The arguments of `load`; see there."""
+
+    floating_base: bool
+    root: str | None
+    mimic: str
+    loops: str
+    lock: dict[str, Any]
+    joint_order: tuple[str, ...]
+    gravity: Any
+    directory: Any
+    xacro: Mapping[str, Any] | None
+    snap_angles: bool
+
+    @classmethod
+    def checked(
+        cls,
+        floating_base: Any,
+        root: Any,
+        mimic: Any,
+        loops: Any,
+        lock: Any,
+        joint_order: Any,
+        gravity: Any,
+        directory: Any,
+        xacro: Any,
+        snap_angles: Any,
+    ) -> Options:
+        """Validate the options."""
+        for name, given in (("floating_base", floating_base), ("snap_angles", snap_angles)):
+            if not isinstance(given, (bool, np.bool_)):
+                raise InputError(f"{name}={given!r} is neither True nor False")
+        if root is not None and not isinstance(root, str):
+            raise InputError(f"root={root!r} is not the name of a link")
+        if not isinstance(mimic, str) or mimic not in MIMIC:
+            raise InputError(f"mimic={mimic!r} is not known; choose one of {', '.join(map(repr, MIMIC))}")
+        if not isinstance(loops, str) or loops not in LOOPS:
+            raise InputError(f"loops={loops!r} is not known; choose one of {', '.join(map(repr, LOOPS))}")
+        if lock is not None and not (isinstance(lock, Mapping) and all(isinstance(name, str) for name in lock)):
+            raise InputError(f"lock={lock!r} is not a dictionary of configurations by joint name")
+        if xacro is not None and not isinstance(xacro, Mapping):
+            raise InputError(f"xacro={xacro!r} is not a dictionary of arguments; pass {{}} for none")
+        order, down = _names(joint_order), _vector(gravity)
+        locked, snap = dict(lock or {}), bool(snap_angles)
+        return cls(bool(floating_base), root, mimic, loops, locked, order, down, directory, xacro, snap)
+
+
+def _names(joint_order: Any) -> tuple[str, ...]:
+    if joint_order is None:
+        return ()
+    if isinstance(joint_order, str):
+        raise InputError("joint_order is one name; pass a list of them")
+    ordered = isinstance(joint_order, (Sequence, np.ndarray)) and np.ndim(joint_order) == 1
+    names = tuple(joint_order) if ordered else (None,)
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"joint_order={joint_order!r} is not a list of names")
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise InputError(f"joint_order names {', '.join(twice)} more than once")
+    return names
+
+
+def _vector(gravity: Any) -> tuple[float, ...] | None:
+    if gravity is None:
+        return None
+    try:
+        x, y, z = (float(component) for component in gravity)
+    except (TypeError, ValueError):
+        raise InputError(f"gravity={gravity!r} is not three numbers") from None
+    if not all(map(math.isfinite, (x, y, z))):
+        raise InputError(f"gravity={gravity!r} is not finite")
+    return x, y, z

@@ -1,0 +1,431 @@
+"""Reads links and joints from an SDF file.
+
+Only what the dynamics need is read. Shapes, sensors, plugins and simulator settings are skipped, and no file that is
+referred to is opened. Other elements that are not read are reported, since they may be misspelt.
+
+[SDF] http://sdformat.org/spec
+
+Poses of the links, joints and frames of an SDF model in its neutral configuration.
+
+Every pose is relative to the model, a link, a joint or a frame. By default [SDF], a link's pose is relative to the
+model, a joint's to its child, a frame's to what it is attached to.
+
+[SDF] http://sdformat.org/tutorials?tut=pose_frame_semantics
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import chain
+
+from kinetree.errors import LoadError
+from kinetree.io.build import build
+from kinetree.io.document import Document, Element
+from kinetree.io.options import Diagnostics, Options
+from kinetree.io.origins import (
+    angles_rotation,
+    composed,
+    inverted,
+    pose_at,
+    quaternion_rotation,
+    report_snapped,
+    turned,
+    turned_inertia,
+)
+from kinetree.io.source import Source, clipped
+from kinetree.model.joint import Limits
+from kinetree.model.joints import KINDS
+from kinetree.model.model import Model
+from kinetree.model.specs import HERE, WORLD_NAME, BodySpec, JointSpec, Mimic, Pose, constant, unlimited
+
+#: The frame of the model itself.
+MODEL = "__model__"
+
+
+def read_pose(document: Document, element: Element | None) -> Pose:
+    """The pose of a <pose> element; `HERE` if there is none."""
+    if element is None or not (element.text or "").strip():
+        return HERE
+    form = element.get("rotation_format", "euler_rpy")
+    if form == "quat_xyzw":
+        *p, x, y, z, w = document.numbers_inside(element, 7)
+        if not math.hypot(x, y, z, w) > 0.0:
+            raise document.error(element, "the quaternion of <pose> is zero; write 0 0 0 1 for no rotation")
+        return pose_at(quaternion_rotation(w, x, y, z), p)
+    if form != "euler_rpy":
+        raise document.error(element, f"rotation_format={clipped(form)} of <pose> is not known; write euler_rpy")
+    numbers = document.numbers_inside(element, 6)
+    angles, written = numbers[3:], element.text
+    if element.get("degrees", "false") in ("true", "1"):
+        angles = tuple(map(math.radians, angles))
+        written = " ".join(map(repr, angles))
+    return pose_at(angles_rotation(document, element, written, angles), numbers[:3])
+
+
+class SdfFrames:
+    """Poses of links, joints and frames in the model's frame.
+
+    Args:
+        document: The file.
+        model: The <model> element.
+    """
+
+    def __init__(self, document: Document, model: Element) -> None:
+        self._document = document
+        self._entries: dict[str, tuple[Element, str, Pose]] = {}
+        self._resolved: dict[str, Pose] = {MODEL: HERE}
+        self._attached: dict[str, str] = {}
+        self.links = [link.get("name", "") for link in model.iterchildren("link")]
+        for element in model.iterchildren("link", "joint", "frame"):
+            name = document.text(element, "name")
+            if name in self._entries or name in (MODEL, "world"):
+                raise document.error(
+                    element, f"the name {clipped(name)} is taken; links, joints and frames share names"
+                )
+            inside = {child.tag: child for child in element[::-1]}  # the first of each tag
+            placed = inside.get("pose")
+            to, carrier = MODEL, None
+            if element.tag == "joint":
+                to = carrier = (inside["child"].text or "").strip() if "child" in inside else ""
+            elif element.tag == "frame":
+                to = self._attached[name] = element.get("attached_to") or MODEL
+            given = placed.get("relative_to") if placed is not None else None
+            self._entries[name] = element, given or to, read_pose(document, placed)
+            if carrier is not None:
+                self._attached[name] = carrier
+        self.canonical = model.get("canonical_link") or (self.links[0] if self.links else "")
+
+    def pose(self, name: str, user: Element) -> Pose:
+        """The pose of a link, joint or frame in the model's frame.
+
+        Args:
+            name: Its name.
+            user: The element that refers to it, for messages.
+        """
+        chain: dict[str, None] = {}
+        while name not in self._resolved:
+            if name not in self._entries:
+                known = ", ".join(clipped(each, 30) for each in list(self._entries)[:10]) or "none"
+                raise self._document.error(
+                    user,
+                    f"{clipped(name)} is not a link, joint or frame of the model; correct the name. There are: {known}",
+                )
+            if name in chain:
+                raise self._document.error(user, f"poses are relative to each other in a circle, at {clipped(name)}")
+            chain[name] = None
+            name = self._entries[name][1]
+        for each in reversed(chain):
+            _, to, local = self._entries[each]
+            self._resolved[each] = composed(self._resolved[to], local)
+        return self._resolved[next(iter(chain), name)]
+
+    def body(self, name: str, user: Element) -> str:
+        """The link that a link, joint, frame or the model is fixed to.
+
+        Args:
+            name: Its name.
+            user: The element that refers to it, for messages.
+        """
+        seen: set[str] = set()
+        while name in self._attached or name == MODEL:
+            if name in seen:
+                raise self._document.error(user, f"frames are attached to each other in a circle, at {clipped(name)}")
+            seen.add(name)
+            name = self.canonical if name == MODEL else self._attached[name]
+        if self._entries.get(name, (None,))[0] is None or self._entries[name][0].tag != "link":
+            raise self._document.error(user, f"{clipped(name)} is not a link of the model; correct the name")
+        return name
+
+
+#: Supported joint types, and Kinetree's kinds.
+TYPES = {
+    "revolute": "revolute",
+    "continuous": "revolute",
+    "prismatic": "prismatic",
+    "fixed": "fixed",
+    "ball": "spherical",
+    "universal": "universal",
+}
+
+_MOST = 6_000
+_NO_LIMIT = 1e15
+
+_MODEL_PARTS = frozenset(("link", "joint", "frame", "pose", "static", "model", "include"))
+_LINK_PARTS = frozenset(("pose", "inertial", "gravity"))
+_JOINT_PARTS = frozenset(("parent", "child", "pose", "axis", "axis2"))
+_AXIS_PARTS = frozenset(("xyz", "limit", "dynamics", "mimic", "use_parent_model_frame"))
+_MOMENTS = frozenset(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"))
+_LIMITS = frozenset(("lower", "upper", "velocity", "effort"))
+_UNIT: tuple[float, ...] = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)  # inertia
+_LOSSES = frozenset(("damping", "friction", "spring_reference", "spring_stiffness"))
+_PASSED_OVER = {
+    "world": frozenset(
+        (
+            "model", "light", "physics", "scene", "plugin", "gui", "atmosphere", "wind", "magnetic_field", "frame",
+            "spherical_coordinates", "audio", "road", "population", "actor", "state",
+        )
+    ),
+    "model": frozenset(
+        ("plugin", "gripper", "self_collide", "allow_auto_disable", "enable_wind", "experimental_params")
+    ),
+    "link": frozenset(
+        (
+            "collision", "visual", "sensor", "projector", "audio_source", "audio_sink", "battery", "light",
+            "particle_emitter", "enable_wind", "kinematic", "self_collide", "velocity_decay", "must_be_base_link",
+        )
+    ),
+    "joint": frozenset(("physics", "sensor")),
+    "axis": frozenset(("initial_position",)),
+    "limit": frozenset(("stiffness", "dissipation")),
+}  # fmt: skip
+_FLATTEN = "write it out with: gz sdf -p"
+
+
+def load_sdf(source: Source, options: Options, diagnostics: Diagnostics) -> Model:
+    """Load an SDF file, which must contain exactly one model.
+
+    Args:
+        source: The file.
+        options: The options of `load`.
+        diagnostics: Collects warnings.
+    """
+    document = Document(source, diagnostics, {}, options.snap_angles)
+    model, gravity = _only_model(document)
+    if gravity is not None and options.gravity is None:
+        options = options._replace(gravity=gravity)
+    document.parts(model, (), _PASSED_OVER["model"] | _MODEL_PARTS)
+    for nested in model.iterchildren("model", "include"):
+        raise document.error(nested, f"<{nested.tag}> in <model> is not read; {_FLATTEN}")
+    if (model.findtext("static") or "").strip() in ("true", "1"):
+        diagnostics.add("not read", "<static>: joints of the model move", model.sourceline)
+    frames = SdfFrames(document, model)
+    if len(frames.links) > _MOST:
+        raise document.error(model, f"has more than {_MOST} links; split the file")
+    links = {link.get("name"): _link(document, link) for link in model.iterchildren("link")}
+    joints: dict[str, JointSpec] = {}
+    for element in model.iterchildren("joint"):
+        _add_joint(document, element, frames, links, joints)
+    for frame in model.iterchildren("frame"):
+        _add_frame(document, frame, frames, links, joints)
+    _place_roots(document, model, frames, links, joints, options)
+    report_snapped(document)
+    return build(model.get("name") or "robot", links, joints, options, diagnostics)
+
+
+def _only_model(document: Document) -> tuple[Element, tuple[float, ...] | None]:
+    """The <model> of a file, and the gravity of its world, if specified."""
+    root = document.root
+    worlds = list(root.iterchildren("world"))
+    holders = [root, *worlds]
+    included = [element for holder in holders for element in holder.iterchildren("include")]
+    if included:
+        raise document.error(included[0], f"<include> is not followed: nothing is fetched; {_FLATTEN}")
+    models = [model for holder in holders for model in holder.iterchildren("model")]
+    if len(models) != 1:
+        names = ", ".join(clipped(model.get("name", ""), 30) for model in models[:10]) or "none"
+        raise document.error(root, f"has {len(models)} models ({names}); keep one in the file")
+    for world in worlds:
+        document.parts(world, ("gravity",), _PASSED_OVER["world"])
+    down = worlds[0].find("gravity") if worlds else None
+    return models[0], None if down is None else document.numbers_inside(down, 3)
+
+
+def _link(document: Document, element: Element) -> BodySpec:
+    name = document.text(element, "name")
+    parts = document.parts(element, _LINK_PARTS, _PASSED_OVER["link"])
+    if "gravity" in parts and (parts["gravity"].text or "").strip() in ("false", "0"):
+        document.diagnostics.add("not read", f"<gravity>: gravity acts on link {name!r}", parts["gravity"].sourceline)
+    inertial = parts.get("inertial")
+    if inertial is None:
+        document.diagnostics.add(
+            "links without <inertial>, with 1 kg and unit inertia as the specification says", f"link {name!r}",
+            element.sourceline,
+        )  # fmt: skip
+        return BodySpec(name, 1.0, inertia=_UNIT, line=element.sourceline)
+    if inertial.get("auto") in ("true", "1"):
+        raise document.error(inertial, f"<inertial auto=…> of link {clipped(name)} is not computed; write its numbers")
+    inside = document.parts(inertial, ("pose", "mass", "inertia"), ("density",))
+    at, tensor = read_pose(document, inside.get("pose")), _UNIT
+    if "inertia" in inside:
+        moments = document.parts(inside["inertia"], _MOMENTS)
+        xx, yy, zz = [document.number_inside(moments.get(key), 1.0) for key in ("ixx", "iyy", "izz")]
+        xy, xz, yz = [document.number_inside(moments.get(key), 0.0) for key in ("ixy", "ixz", "iyz")]
+        tensor = xx, xy, xz, xy, yy, yz, xz, yz, zz
+    mass = document.number_inside(inside.get("mass"), 1.0)
+    return BodySpec(name, mass, at[3::4], turned_inertia(at, tensor), inertial.sourceline)
+
+
+def _add_joint(
+    document: Document, element: Element, frames: SdfFrames, links: dict[str, BodySpec], joints: dict[str, JointSpec]
+) -> None:
+    """Add a joint. If it is not at the child's origin, it moves a massless link to which the child is fixed."""
+    name, given = document.text(element, "name"), document.text(element, "type")
+    if given not in TYPES:
+        raise document.error(
+            element, f"joint {clipped(name)} is of type {clipped(given)}; Kinetree reads {', '.join(TYPES)}"
+        )
+    kind = TYPES[given]
+    parts = document.parts(element, _JOINT_PARTS, _PASSED_OVER["joint"])
+    ends = []
+    for end in ("parent", "child"):
+        if end not in parts or not (parts[end].text or "").strip():
+            raise document.error(element, f"joint {clipped(name)} has no <{end}>; add it")
+        ends.append(parts[end].text.strip())
+    if ends[1] == WORLD_NAME:
+        raise document.error(element, f"the child of joint {clipped(name)} is the world; swap parent and child")
+    child = frames.body(ends[1], element)
+    parent = ends[0] if ends[0] == WORLD_NAME else frames.body(ends[0], element)
+    above = HERE if parent == WORLD_NAME else frames.pose(parent, element)
+    here, below = frames.pose(name, element), frames.pose(child, element)
+    off = composed(inverted(here), below)
+    chosen = [parts[tag] for tag in ("axis", "axis2")[: KINDS[kind].axes] if tag in parts]
+    if len(chosen) < KINDS[kind].axes:
+        raise document.error(element, f"joint {clipped(name)} has too few axes for its type; add <axis>")
+    axes = [_axis(document, axis, frames, below) for axis in chosen]
+    limits, damping, friction = _bounds(document, chosen, given, name)
+    mimic = _mimic(document, chosen[0]) if chosen and KINDS[kind].nv == 1 else None
+    centred = kind in ("fixed", "prismatic") or not any(off[3::4])
+    line, nv = element.sourceline, KINDS[kind].nv
+    losses = constant(damping, nv), constant(friction, nv), constant(0.0, nv)
+    joint = JointSpec(name, kind, parent, child, HERE, axes, limits, *losses, mimic=mimic, line=line)
+    if centred:
+        joints[name] = joint._replace(placement=composed(inverted(above), below))
+        return
+    carrier = _free(f"{child} ({name})", links)
+    links[carrier] = BodySpec(carrier, line=line)
+    # a frame at the joint with the child's axes
+    at = (*below[:3], here[3], *below[4:7], here[7], *below[8:11], here[11])
+    joints[name] = joint._replace(child=carrier, placement=composed(inverted(above), at))
+    _fix(joints, f"{child}_joint", line, carrier, child, composed(inverted(at), below))
+
+
+def _fix(joints: dict[str, JointSpec], name: str, line: int | None, parent: str, child: str, pose: Pose) -> None:
+    name = _free(name, joints)
+    joints[name] = JointSpec.fixed(name, parent, child, pose, line)
+
+
+def _axis(document: Document, axis: Element, frames: SdfFrames, child: Pose) -> tuple[float, ...]:
+    """A unit axis in the child's frame."""
+    parts = document.parts(axis, _AXIS_PARTS, _PASSED_OVER["axis"])
+    xyz = parts.get("xyz")
+    direction = document.numbers_inside(xyz, 3) if xyz is not None else (0.0, 0.0, 1.0)
+    scale = max(map(abs, direction))
+    if scale == 0.0:
+        raise document.error(axis, "the axis is zero; give a direction, such as 0 0 1")
+    frame = axis.getparent().get("name")
+    if xyz is not None and xyz.get("expressed_in"):
+        frame = xyz.get("expressed_in")
+    elif "use_parent_model_frame" in parts and (parts["use_parent_model_frame"].text or "").strip() in ("true", "1"):
+        frame = MODEL
+    x, y, z = turned(inverted(child), turned(frames.pose(frame, axis), [part / scale for part in direction]))
+    length = math.sqrt(x * x + y * y + z * z)
+    return x / length, y / length, z / length
+
+
+def _bounds(document: Document, axes: list[Element], given: str, name: str) -> tuple[Limits, float, float]:
+    """Limits, damping and dry friction of a joint."""
+    kind = KINDS[TYPES[given]]
+    if not axes:
+        return unlimited(kind.name), 0.0, 0.0
+    bounds: dict[str, list[float]] = {key: [] for key in ("lower", "upper", "velocity", "effort")}
+    losses: dict[str, set[float]] = {"damping": set(), "friction": set()}
+    for axis in axes:
+        inside = {child.tag: child for child in axis}
+        limit, dynamics = inside.get("limit"), inside.get("dynamics")
+        ends = {} if limit is None else document.parts(limit, _LIMITS, _PASSED_OVER["limit"])
+        lost = {} if dynamics is None else document.parts(dynamics, _LOSSES)
+        lower = _unbounded(document.number_inside(ends.get("lower"), -math.inf, True))
+        upper = _unbounded(document.number_inside(ends.get("upper"), math.inf, True))
+        if given == "continuous":
+            lower, upper = -math.inf, math.inf
+        if lower > upper:
+            raise document.error(limit, f"lower {lower:g} is above upper {upper:g}; swap them")
+        bounds["lower"].append(lower)
+        bounds["upper"].append(upper)
+        for key in ("velocity", "effort"):
+            value = document.number_inside(ends.get(key), math.inf, True)
+            bounds[key].append(_unbounded(value) if value >= 0.0 else math.inf)  # [SDF]: negative is none
+        for key, values in losses.items():
+            value = document.number_inside(lost.get(key), 0.0)
+            if value < 0.0:
+                raise document.error(dynamics, f"<{key}> is negative; write its magnitude")
+            values.add(value)
+        if dynamics is not None and document.number_inside(lost.get("spring_stiffness"), 0.0) != 0.0:
+            document.diagnostics.add("Kinetree does not model", f"the spring of joint {name!r}", dynamics.sourceline)
+    for key, values in losses.items():
+        if len(values) > 1:
+            document.diagnostics.add(
+                "not read", f"<{key}> of joint {name!r}, which differs between axes", axes[0].sourceline
+            )
+            values.clear()
+    damping, friction = (values.pop() if values else 0.0 for values in losses.values())
+    return Limits.trusted(tuple(chain.from_iterable(bounds.values()))), damping, friction
+
+
+def _unbounded(value: float) -> float:
+    return value if abs(value) < _NO_LIMIT else math.copysign(math.inf, value)
+
+
+def _mimic(document: Document, axis: Element) -> Mimic | None:
+    element = axis.find("mimic")
+    if element is None:
+        return None
+    parts = document.parts(element, ("multiplier", "offset", "reference"))
+    multiplier = document.number_inside(parts.get("multiplier"), 1.0)
+    offset = document.number_inside(parts.get("offset"), 0.0)
+    offset -= multiplier * document.number_inside(parts.get("reference"), 0.0)
+    return Mimic(document.text(element, "joint"), multiplier, offset)
+
+
+def _add_frame(
+    document: Document, element: Element, frames: SdfFrames, links: dict[str, BodySpec], joints: dict[str, JointSpec]
+) -> None:
+    """Add a frame, as a link without mass."""
+    name = element.get("name")
+    document.parts(element, ("pose",))
+    body = frames.body(name, element)
+    placement = composed(inverted(frames.pose(body, element)), frames.pose(name, element))
+    links[name] = BodySpec(name, line=element.sourceline)
+    _fix(joints, f"{name}_joint", element.sourceline, body, name, placement)
+
+
+def _place_roots(
+    document: Document,
+    model: Element,
+    frames: SdfFrames,
+    links: dict[str, BodySpec],
+    joints: dict[str, JointSpec],
+    options: Options,
+) -> None:
+    """Fix links without a parent at their pose in the file, unless they float or another link is the root."""
+    held = {joint.child for joint in joints.values()}
+    roots = [link for link in frames.links if link not in held]
+    attached = [joint for joint in joints.values() if joint.parent == WORLD_NAME]
+    if options.floating_base and options.root is None:
+        if attached:
+            raise LoadError(
+                f"joint {clipped(attached[0].name)} holds the model to the world, so it cannot float; load it without "
+                "floating_base=True",
+                document.file,
+                attached[0].line,
+            )
+        return
+    if options.root is not None and not attached:
+        return
+    placed = model.find("pose")
+    at = read_pose(document, placed)
+    if model.get("placement_frame"):
+        at = composed(at, inverted(frames.pose(model.get("placement_frame"), model)))
+    links[WORLD_NAME] = BodySpec(WORLD_NAME, line=model.sourceline)
+    for name, joint in list(joints.items()):
+        if joint.parent == WORLD_NAME:
+            joints[name] = joint._replace(placement=composed(at, joint.placement))
+    for root in roots:
+        name = "root_joint" if len(roots) == 1 else f"{root}_root_joint"
+        _fix(joints, name, links[root].line, WORLD_NAME, root, composed(at, frames.pose(root, model)))
+
+
+def _free(name: str, taken: dict[str, BodySpec] | dict[str, JointSpec]) -> str:
+    while name in taken:
+        name += "_"
+    return name

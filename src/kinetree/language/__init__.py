@@ -1,0 +1,1 @@
+"""The tree language: loops as data, roles, node kinds, the rules."""

@@ -1,0 +1,327 @@
+"""Forward-mode differentiation of an algorithm: the same loops, run on dual numbers.
+
+A `Dual` carries a value and its rate of change. Each field of the algorithm becomes two fields of the node, one for the
+value and one for the rate. Configurations change along a tangent: as q moves with dq, the weight X of a joint changes
+with the motion H dq, whatever the joint's coordinates, because H is constant in the node's own frame. So joints need no
+derivatives of their own, and any engine can run the result.
+
+Applies to algorithms that use only `scatter`, `gather`, `frames`, the columns that move a node or a frame, those of
+descendants, and arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from kinetree.errors import ContractError
+from kinetree.language.algorithm import Algorithm, Argument
+from kinetree.language.contract import Increment, addable, components, describe, rebuild
+from kinetree.language.roles import SUPPLIED, ColumnRole, FrameRole, NodeRole
+from kinetree.language.tree import Indexed, Tree
+from kinetree.spatial.dual import Dual
+from kinetree.spatial.screw import dot
+from kinetree.spatial.value import Array, Value
+
+
+def directional_derivative(
+    algorithm: Algorithm,
+    name: str,
+    tangent: str,
+    directions: Mapping[str, str],
+    outputs: tuple[str, ...],
+    level: int = 0,
+) -> Algorithm:
+    """Differentiate an algorithm along directions of some of its inputs; the others are constant.
+
+    Args:
+        algorithm: The algorithm; it must take the configuration as `q`.
+        name: Name of the derivative.
+        tangent: Name of the direction of q, a tangent vector.
+        directions: Names of the further directions, each with the input it belongs to.
+        outputs: Names of the rates of change of the outputs.
+        level: Level of its dual numbers. A derivative of a derivative takes a lower one than the latter.
+
+    Returns:
+        An algorithm with the same inputs, followed by the directions; inputs indexed by frames come last.
+
+    Raises:
+        ContractError: The algorithm takes no configuration `q`.
+    """
+    own = algorithm.inputs
+    if Argument("q", ("q",)) not in own:
+        raise ContractError(f'{algorithm.name!r} takes no configuration: name the input with dimensions ("q",) q')
+    sizes = {argument.name: argument.dimensions for argument in own}
+    given = (Argument(tangent, ("v",)), *(Argument(d, sizes[of]) for d, of in directions.items()))
+    first = next((i for i, argument in enumerate(own) if "frames" in argument.dimensions), len(own))
+    inputs = (*own[:first], *given, *own[first:])
+    results = tuple(
+        Argument(new, old.dimensions, old.symmetric, old.sparse)
+        for new, old in zip(outputs, algorithm.outputs, strict=True)
+    )
+
+    def run(tree: Tree, *arguments: Indexed) -> None:
+        arrays = {argument.name: array for argument, array in zip((*inputs, *results), arguments, strict=True)}
+        moved: dict[str, Any] = {of: _Moving(arrays[of], arrays[d], level) for d, of in directions.items()}
+        moved["q"] = _Configurations(arrays["q"], arrays[tangent], level)
+        taken = [moved.get(a.name, arrays[a.name]) for a in own]
+        filled = [_Rates(arrays[r.name], level) for r in results]
+        algorithm.run(_Tree(tree, arrays[tangent], level), *taken, *filled)
+
+    return Algorithm(name, run, inputs, results, algorithm.rigid)
+
+
+def coordinate_derivative(
+    algorithm: Algorithm, name: str, directions: Mapping[str, str], outputs: tuple[str, ...]
+) -> Algorithm:
+    """Differentiate an algorithm along changes of the components of q, four for a quaternion, and of other inputs.
+
+    Applies to algorithms that use nothing of a node but its manifold.
+
+    Args:
+        algorithm: The algorithm.
+        name: Name of the derivative.
+        directions: Names of the directions, each with the input it belongs to; the other inputs are constant.
+        outputs: Names of the rates of change of the outputs.
+
+    Returns:
+        An algorithm with the same inputs, followed by the directions.
+    """
+    own = algorithm.inputs
+    sizes = {argument.name: argument.dimensions for argument in own}
+    inputs = (*own, *(Argument(d, sizes[of]) for d, of in directions.items()))
+    results = tuple(
+        Argument(new, old.dimensions, old.symmetric, old.sparse)
+        for new, old in zip(outputs, algorithm.outputs, strict=True)
+    )
+
+    def run(tree: Tree, *arguments: Indexed) -> None:
+        arrays = {argument.name: array for argument, array in zip((*inputs, *results), arguments, strict=True)}
+        rates = {of: arrays[d] for d, of in directions.items()}
+        taken = [_Moving(arrays[a.name], rates[a.name]) if a.name in rates else arrays[a.name] for a in own]
+        algorithm.run(tree, *taken, *(_Rates(arrays[r.name]) for r in results))
+
+    return Algorithm(name, run, inputs, results, algorithm.rigid)
+
+
+def gradients(formula: Callable[..., Array], arrays: Sequence[Array], weights: Array) -> list[Array]:
+    """Gradients of a weighted sum of the components of `formula(*arrays)` with respect to each array.
+
+    Meant for the few components of one node: differentiates along each of them. Arrays may be dual themselves.
+    """
+    sizes = [len(array) for array in arrays]
+    found = []
+    for unit in np.eye(sum(sizes)):
+        directions = np.split(unit, np.cumsum(sizes)[:-1])
+        moved = formula(*(joined(x, dx, level=1) for x, dx in zip(arrays, directions, strict=True)))
+        rates = np.array([x.rate if isinstance(x, Dual) and x.level == 1 else 0.0 for x in moved])
+        found.append(dot(weights, rates))
+    return np.split(np.array(found), np.cumsum(sizes)[:-1])
+
+
+class _Tree:
+    """A tree whose nodes store a rate of change with each field."""
+
+    def __init__(self, tree: Tree, tangent: Indexed, level: int) -> None:
+        self._tree, self._given = tree, (tangent, level)
+        self.world, self.gravity = _Node(tree.world, *self._given), tree.gravity
+        self.rigid_bodies, self.rigid_multibody = tree.rigid_bodies, tree.rigid_multibody
+
+    def scatter(self) -> Iterator[tuple[_Node, _Node]]:
+        for k, parent in self._tree.scatter():
+            yield _Node(k, *self._given), _Node(parent, *self._given)
+
+    def gather(self) -> Iterator[tuple[_Node, _Node]]:
+        for k, parent in self._tree.gather():
+            yield _Node(k, *self._given), _Node(parent, *self._given)
+
+    def frames(self) -> Iterator[tuple[FrameRole, _Node]]:
+        for frame, carrier in self._tree.frames():
+            yield frame, _Node(carrier, *self._given)
+
+    def ancestors(self, k: _Node) -> Iterator[ColumnRole]:
+        return self._tree.ancestors(k._role)
+
+    def descendants(self, k: _Node) -> Iterator[ColumnRole]:
+        return self._tree.descendants(k._role)
+
+    def path(self, frame: FrameRole) -> Iterator[ColumnRole]:
+        return self._tree.path(frame)
+
+    def array(self, *over: str, like: str = "") -> _Array:
+        return self._dual(lambda: self._tree.array(*over, like=like))
+
+    def inward(self, over: str, like: str = "") -> _Array:
+        return self._dual(lambda: self._tree.inward(over, like))
+
+    def travelling(self, over: str, like: str = "") -> _Array:
+        return self._dual(lambda: self._tree.travelling(over, like))
+
+    def seen(self, reference: str, frame: FrameRole, carrier: _Node) -> Any:
+        return Tree.seen(cast("Tree", self), reference, frame, cast("NodeRole", carrier))
+
+    def _dual(self, make: Callable[[], Indexed]) -> _Array:
+        return _Array(make(), make(), self._given[1])
+
+
+class _Array:
+    """An array of the tree that stores a rate of change with each entry."""
+
+    def __init__(self, values: Indexed, rates: Indexed, level: int) -> None:
+        self._values, self._rates, self._level = values, rates, level
+
+    def __getitem__(self, keys: tuple[Any, ...]) -> Any:
+        keys = _roles(keys)
+        return joined(self._values[keys], self._rates[keys], self._level)
+
+    def __setitem__(self, keys: tuple[Any, ...], value: Any) -> None:
+        keys = _roles(keys)
+        self._values[keys], self._rates[keys] = parts(value, self._level)
+
+
+def _roles(keys: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(key._role if isinstance(key, _Node) else key for key in keys)
+
+
+class _Node:
+    """A role with dual fields: the algorithm's field `f` is stored as `f` and `f'` on the node.
+
+    The role may itself be such a node, for the derivative of a derivative.
+    """
+
+    __slots__ = ("_level", "_role", "_tangent")
+
+    def __init__(self, role: Any, tangent: Indexed, level: int) -> None:
+        object.__setattr__(self, "_role", role)
+        object.__setattr__(self, "_tangent", tangent)
+        object.__setattr__(self, "_level", level)
+
+    def weight(self, q: Array) -> Any:
+        X, (kind, parameters) = self._role.weight(parts(q, self._level)[0]), self._role.formulas()
+        if not kind.moving:
+            return self._joined(X, X.rate(self._role.H @ self._tangent[self._role]))
+        own = {"q": q, "H": kind.joint_map(parameters, q), "M": kind.inertia(parameters, q)}
+        for name, value in own.items():
+            self._role.keep(self._rate_of(name), parts(value, self._level)[1])
+        return kind.weight(parameters, q)
+
+    def keep(self, name: str, value: Any) -> None:
+        """Store a quantity that depends on q, and its rate, in hidden fields."""
+        for field, part in zip((name, self._rate_of(name)), parts(value, self._level), strict=True):
+            self._role.keep(field, part)
+
+    def kept(self, name: str) -> Any:
+        """The quantity stored by `keep`."""
+        return self._joined(self._role.kept(name), self._role.kept(self._rate_of(name)))
+
+    def _rate_of(self, name: str) -> str:
+        return name + ("'" if self._level == 0 else f"'{-self._level}")
+
+    def _joined(self, value: Any, rate: Any) -> Any:
+        return joined(value, rate, self._level)
+
+    # Formulas that depend on q are evaluated on dual numbers.
+
+    @property
+    def H(self) -> Any:
+        return self._configured("H", self._role.H)
+
+    @property
+    def subspace(self) -> Any:
+        return self.H
+
+    @property
+    def M(self) -> Any:
+        return self._configured("M", self._role.M)
+
+    def _configured(self, name: str, value: Any) -> Any:
+        kind, _ = self._role.formulas()
+        return self._joined(value, self._role.kept(self._rate_of(name))) if kind.moving else value
+
+    def coriolis(self, velocity: Any, v: Any, carrier: Any = None) -> Any:
+        kind, parameters = self._role.formulas()
+        if not kind.moving:
+            return self._role.coriolis(velocity, v, carrier)
+        return kind.coriolis(parameters, self._configured("q", self._role.kept("q")), v, velocity, carrier)
+
+    def gyroscopic(self, velocity: Any, v: Any) -> Any:
+        kind, parameters = self._role.formulas()
+        if not kind.moving:
+            return self._role.gyroscopic(velocity, v)
+        return kind.gyroscopic(parameters, self._configured("q", self._role.kept("q")), v, velocity)
+
+    def coupling(self, q: Array) -> Any:
+        kind, parameters = self._role.formulas()
+        return kind.coupling(parameters, q)
+
+    def resistance(self, q: Array, v: Any) -> Any:
+        kind, parameters = self._role.formulas()
+        return kind.resistance(parameters, q, v)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._role, name)
+        if name in SUPPLIED:
+            return value
+        dual = self._joined(value, getattr(self._role, self._rate_of(name)))
+        owner = getattr(value, "owner", None)  # the field that += adds to, if the role may add
+        return dual if owner is None else addable(dual, owner)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        adding = isinstance(value, Increment)
+        split = parts(value.amount if adding else value, self._level)
+        for field, part in zip((name, self._rate_of(name)), split, strict=True):
+            if adding:
+                current = getattr(self._role, field)
+                current += part
+                part = current
+            setattr(self._role, field, part)
+
+
+class _Configurations:
+    """The configuration: its components change as the joint's coordinates do along the tangent."""
+
+    def __init__(self, values: Indexed, tangent: Indexed, level: int) -> None:
+        self._values, self._tangent, self._level = values, tangent, level
+
+    def __getitem__(self, k: _Node) -> Any:
+        (role,) = _roles((k,))
+        q = self._values[role]
+        return joined(q, role.manifold.rates(q, self._tangent[role]), self._level)
+
+
+class _Moving:
+    """An input with a direction."""
+
+    def __init__(self, values: Indexed, rates: Indexed, level: int = 0) -> None:
+        self._values, self._rates, self._level = values, rates, level
+
+    def __getitem__(self, keys: Any) -> Any:
+        return joined(self._values[keys], self._rates[keys], self._level)
+
+
+class _Rates:
+    """An output that stores the rates of the values assigned to it."""
+
+    def __init__(self, output: Indexed, level: int = 0) -> None:
+        self._output, self._level = output, level
+
+    def __setitem__(self, keys: Any, value: Any) -> None:
+        self._output[keys] = parts(value, self._level)[1]
+
+
+def joined(value: Any, rate: Any, level: int = 0) -> Any:
+    """A dual value from a plain value and its rate."""
+    pairs = [Dual(x, dx, level) for x, dx in zip(components(value), components(rate), strict=True)]
+    scalars = np.empty(len(pairs), dtype=object)
+    scalars[:] = pairs
+    return rebuild(describe(value), scalars)
+
+
+def parts(value: Any, level: int) -> tuple[Any, Any]:
+    """The value and the rate of a value that may be dual; constants have rate zero."""
+    value = value if isinstance(value, Value) else np.asarray(value)
+    pairs = [(x.value, x.rate) if isinstance(x, Dual) and x.level == level else (x, 0.0) for x in components(value)]
+    values, rates = (np.array([pair[i] for pair in pairs]) for i in range(2))
+    return rebuild(describe(value), values), rebuild(describe(value), rates)

@@ -1,0 +1,343 @@
+"""Assembles nodes from bodies and joints: merges fixed bodies, aligns axes with z, splits joints into stages.
+
+Bodies whose joints are coupled become one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from kinetree.errors import ModelError
+from kinetree.language.mechanism import WORLD, Mechanism, Site
+from kinetree.language.node import NodeKind
+from kinetree.model.assembly.cluster_assembly import Built, InnerStage
+from kinetree.model.assembly.frames import Reframed, distinct, reframe
+from kinetree.model.assembly.node_constants import (
+    NONE,
+    NodeDraft,
+    constants_of,
+    inertias_of,
+    jointed_kind,
+    stacked,
+    transforms,
+)
+from kinetree.model.assembly.stages import merged_poses, stages_of
+from kinetree.model.body import Body, Frame
+from kinetree.model.joint import Joint
+from kinetree.model.loops.aggregation import Cluster
+from kinetree.model.loops.cluster_kind import ClusterKind
+from kinetree.model.loops.loop import Loop
+from kinetree.model.loops.outlet_node import SlotKind
+from kinetree.model.nodes.general import ExitKind, GeneralKind, Node, size
+from kinetree.model.nodes.rigid import JointedBody
+from kinetree.runtime.bound import ieee_default
+from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.reproducible import product
+from kinetree.spatial.transform import IDENTITY, composed
+from kinetree.spatial.value import Array
+
+
+class Assembled(NamedTuple):
+    """A model as recursions see it.
+
+    Attributes:
+        mechanism: Its nodes.
+        sites: Computes its frames: the world's, each body's, then the extra ones.
+    """
+
+    mechanism: Mechanism
+    sites: Callable[[], tuple[Site, ...]]
+
+
+def assemble(
+    bodies: Sequence[Body],
+    joints: Mapping[str, Joint],
+    frames: Sequence[Frame],
+    gravity: Array,
+    clusters: Clusters | None = None,
+    reframed: bool = True,
+) -> Assembled:
+    """The nodes of a model and its frames.
+
+    Args:
+        bodies: Depth first.
+        joints: The joint of each body, fixed ones included, by the body's name.
+        frames: Extra frames.
+        gravity: (3,) [m/s²].
+        clusters: Bodies that form clusters, if there are any. Frames then refer to `Mechanism.reaching`.
+        reframed: Whether nodes get frames in which placements take few steps, instead of their joints' own frames.
+    """
+    if clusters is None:
+        rigid = _Assembly(bodies, joints, {}, [(body.name,) for body in bodies], reframed=reframed)
+        return Assembled(rigid.mechanism(gravity), partial(rigid.sites, frames))
+    # bodies inside a cluster need a twist of their own only if they carry something, or a frame of theirs is used
+    members = {cluster.bodies[0]: cluster for cluster in clusters.clusters}
+    lean = _Assembly(bodies, joints, members, clusters.order, reframed=reframed)
+
+    @cache
+    def full() -> _Assembly:
+        return _Assembly(bodies, joints, members, clusters.order, every=True, reframed=reframed)
+
+    @cache
+    @ieee_default
+    def reaching() -> Mechanism:
+        return full().mechanism(gravity)
+
+    mechanism = replace(lean.mechanism(gravity), with_every_frame=reaching)
+    return Assembled(mechanism, lambda: full().sites(frames))
+
+
+def clusters_of(
+    bodies: Sequence[Body], joints: Mapping[str, Joint], clusters: Clusters
+) -> dict[str, tuple[ClusterKind, Array]]:
+    """Formulas and constants of each cluster, by its first body; independent rates need not be known yet."""
+    members = {cluster.bodies[0]: cluster for cluster in clusters.clusters}
+    return _Assembly(bodies, joints, members, clusters.order).clusters()
+
+
+class Clusters(NamedTuple):
+    """The clusters of a model.
+
+    Attributes:
+        clusters: Each with its bodies.
+        order: Bodies in the order of nodes; those of a cluster together, with the bodies that are fixed to them.
+    """
+
+    clusters: Sequence[Cluster]
+    order: Sequence[tuple[str, ...]]
+
+
+class _Assembly:
+    """Nodes under construction.
+
+    Args:
+        bodies: Depth first.
+        joints: The joint of each body, by the body's name.
+        clusters: Clusters by their first body.
+        order: Bodies in the order of nodes.
+        every: Whether all bodies of clusters get exits.
+        reframed: Whether nodes get frames in which their placements take few steps.
+    """
+
+    def __init__(
+        self,
+        bodies: Sequence[Body],
+        joints: Mapping[str, Joint],
+        clusters: Mapping[str, Cluster],
+        order: Sequence[tuple[str, ...]],
+        every: bool = False,
+        reframed: bool = True,
+    ) -> None:
+        self._bodies, self._joints = bodies, joints
+        self._by_name = {body.name: body for body in bodies}
+        self._merged = merged_poses(bodies, joints)
+        self._nodes: list[NodeDraft] = []
+        # factors of the pose of each node in its parent, which are multiplied for all nodes at once
+        self._factors: list[tuple[Array, Array, Array]] = []
+        # the node that carries each body, and the pose of the body's link frame in it
+        self._carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, IDENTITY)}
+        # the same in the frames that are chosen for nodes, for all bodies at once, until one of them is needed
+        self._carried: tuple[list[int], Array] | None = None
+        self._general: dict[str, Node] = {}
+        self._clusters: list[Built] = []
+        # the place of each body that is inside a cluster
+        self._inside: dict[str, tuple[Built, int, Array]] = {}
+        for group in order:
+            if group[0] in clusters:
+                self._add_cluster(clusters[group[0]], group, every)
+            else:
+                for name in group:
+                    self._add(self._by_name[name], joints[name])
+        self._placed = self._frames(reframed)
+
+    def _add(self, body: Body, joint: Joint) -> None:
+        """Add a body that is not part of a cluster."""
+        general = self._general
+        if joint.parent in general:
+            start = _outlet(body.name, joint, general[joint.parent])
+            way_out = ExitKind(start, size(general[joint.parent]))
+            node = self._append(NodeDraft(body.name, self._carriers[joint.parent][0], way_out, NONE, NONE))
+            self._carriers[body.name] = node, IDENTITY
+            return
+        carrier, at = self._carrier(joint.parent)
+        if joint.kind == "fixed":
+            self._carriers[body.name] = carrier, self._merged[body.name]
+            return
+        placement, own = joint.placement, joint.own
+        if joint.node is not None:
+            if body.mass:
+                raise ModelError(f"{body.name!r} is a general node, and takes no mass: give it to a body on an outlet")
+            draft = NodeDraft(body.name, carrier, joint.node.kind, joint.armature, own)
+            self._carriers[body.name] = self._append(draft, at, placement), IDENTITY
+            general[body.name] = joint.node
+            return
+        for name, stage, turn, back, armature in stages_of(body.name, joint):
+            kind = jointed_kind(stage, any(armature.tolist()))
+            carrier = self._append(NodeDraft(name, carrier, kind, armature, own), at, placement, turn)
+            at, placement = back, IDENTITY
+        self._carriers[body.name] = carrier, at
+
+    def _append(
+        self, node: NodeDraft, at: Array = IDENTITY, placement: Array = IDENTITY, turn: Array = IDENTITY
+    ) -> int:
+        """Add a node whose pose in its parent is a product of three; returns its number."""
+        self._nodes.append(node)
+        self._factors.append((at, placement, turn))
+        return len(self._nodes) - 1
+
+    def _carrier(self, name: str) -> tuple[int, Array]:
+        """The node that carries a body, and the pose of its link frame there; an exit for bodies inside clusters."""
+        if name not in self._inside:
+            return self._carriers[name]
+        built, index, at = self._inside[name]
+        if index not in built.exits:
+            built.exits[index] = self._append(NodeDraft(built.stages[index].name, built.node, None, NONE, NONE))
+        return built.exits[index], at
+
+    def _add_cluster(self, cluster: Cluster, group: Sequence[str], every: bool) -> None:
+        """Add a cluster, with the bodies that are fixed to its bodies."""
+        parent, _ = self._carrier(cluster.carrier)
+        shown = ", ".join(cluster.bodies[:4]) + (", …" if len(cluster.bodies) > 4 else "")
+        built = Built(cluster, self._append(NodeDraft(f"cluster of {shown}", parent, None, NONE, NONE)))
+        self._clusters.append(built)
+        for name in group:
+            joint = self._joints[name]
+            if joint.parent in self._inside and self._inside[joint.parent][0] is built:
+                _, index, at = self._inside[joint.parent]
+            else:
+                index, (_, at) = -1, self._carrier(joint.parent)
+            at = composed(at, joint.placement)
+            for stage_name, stage, turn, back, armature in stages_of(name, joint):
+                place = composed(at, turn)
+                built.stages.append(InnerStage(stage_name, joint, index, stage, place, armature))
+                index, at = len(built.stages) - 1, back
+            self._inside[name] = built, index, at
+            built.placed[name] = index, at
+        for constraint in cluster.constraints:
+            for body in constraint.bodies if isinstance(constraint, Loop) else ():
+                if body not in built.placed:
+                    built.placed[body] = -1, self._carrier(body)[1]
+        if every:
+            carrying = {self._joints[body.name].parent for body in self._bodies if body.name not in group}
+            for name in cluster.bodies:
+                index = self._inside[name][1]
+                fixed = [each for each in group if self._inside[each][1] == index]
+                if not carrying.intersection(fixed):  # others get their exit with what they carry
+                    self._carrier(name)
+
+    def _frames(self, reframed: bool) -> Reframed:
+        """The frames of nodes; bodies that they carry get poses in these."""
+        # bodies of large robots are alike, and so are their poses
+        factors = self._factors
+        placed, first = distinct([(id(at), placement.tobytes(), id(turn)) for at, placement, turn in factors])
+        before, between, behind = ([factors[k][i] for k in first] for i in range(3))
+        poses = stacked(between)
+        if any(at is not IDENTITY for at in before):
+            poses = product(stacked(before), poses)
+        if any(turn is not IDENTITY for turn in behind):
+            poses = product(poses, stacked(behind))
+        if not reframed:
+            return Reframed(poses[placed], np.zeros((len(placed), 9)), np.tile(IDENTITY, (len(placed) + 1, 1, 1)))
+        found = reframe(self._nodes, placed, poses, {self._nodes[built.node].parent for built in self._clusters})
+        nodes = [node for node, _ in self._carriers.values()]
+        self._carried = nodes, product(found.here[nodes], stacked([at for _, at in self._carriers.values()]))
+        return found
+
+    def _settle(self) -> None:
+        """Give all bodies their poses in the frames that were chosen, one by one."""
+        carried = self._carried
+        if carried is not None:  # two threads that come here at once find the same
+            self._carriers = dict(zip(self._carriers, zip(*carried)))
+            self._carried = None
+
+    def _held(self, first: Mapping[Built, int]) -> tuple[Array, Array]:
+        """What carries each body, nodes or places inside clusters, and the poses of their link frames there."""
+        if self._carried is not None and not self._inside:  # the world, then all bodies in order
+            nodes, carried = self._carried
+            return np.array(nodes[1:], dtype=int), carried[1:]
+        self._settle()
+        holders = {name: (first[built] + index, at) for name, (built, index, at) in self._inside.items()}
+        holders = self._carriers | holders
+        carriers, at = zip(*(holders[body.name] for body in self._bodies), strict=True) if self._bodies else ((), ())
+        return np.array(carriers, dtype=int), stacked(at)
+
+    def clusters(self) -> dict[str, tuple[ClusterKind, Array]]:
+        """Formulas and constants of each cluster, without inertias, by its first body."""
+        found = {}
+        for built in self._clusters:
+            found[built.cluster.bodies[0]] = built.finished(np.zeros((len(built.stages), RigidInertia.size)))
+        return found
+
+    def mechanism(self, gravity: Array) -> Mechanism:
+        """The mechanism."""
+        nodes = self._nodes
+        # inertias belong to nodes, or to bodies inside clusters, which are numbered after the nodes
+        firsts = accumulate((len(built.stages) for built in self._clusters), initial=len(nodes))
+        first = dict(zip(self._clusters, firsts, strict=False))
+        count = len(nodes) + sum(len(built.stages) for built in self._clusters)
+        inertias = inertias_of(count, self._bodies, *self._held(first))
+        for node, inertia in zip(nodes, inertias, strict=False) if self._general else ():
+            if isinstance(node.kind, ExitKind) and inertia.any():  # bodies are fixed to an outlet
+                node.kind = replace(node.kind, loaded=True)
+        constants: dict[int, Array] = {}
+        alike: dict[ClusterKind, list[Built]] = {}
+        for built in self._clusters:
+            own = inertias[first[built] : first[built] + len(built.stages)]
+            general, constants[built.node] = built.finished(own)
+            alike.setdefault(general, []).append(built)
+        kinds: dict[Built, ClusterKind] = {}
+        for general, group in alike.items():
+            patterns = general.patterns([constants[built.node] for built in group])
+            kinds |= {built: replace(general, known=known) for built, known in zip(group, patterns, strict=True)}
+        for built, kind in kinds.items():
+            nodes[built.node].kind = kind
+            for slot, index in enumerate(kind.outlets):
+                k = built.exits[index]
+                nodes[k].kind = SlotKind(slot, len(kind.outlets), kind.nv)
+                constants[k] = np.zeros(0)
+        return Mechanism(
+            parents=tuple(node.parent for node in nodes),
+            kinds=tuple(_known(node.kind) for node in nodes),
+            parameters=constants_of(nodes, self._placed.at, self._placed.steps, inertias, constants),
+            names=tuple(node.name for node in nodes),
+            gravity=gravity,
+        )
+
+    def sites(self, frames: Sequence[Frame]) -> tuple[Site, ...]:
+        """The frames of the world and of all bodies, then the extra ones."""
+        self._settle()
+        solid = [body.name for body in self._bodies if body.name not in self._general]
+        named = [("world", *self._carriers["world"]), *((name, *self._carrier(name)) for name in solid)]
+        for frame in frames:
+            if frame.body in self._general:
+                raise ModelError(f"frame {frame.name!r}: {_no_body(frame.body, self._general[frame.body])}")
+            carrier, at = self._carrier(frame.body)
+            named.append((frame.name, carrier, composed(at, frame.placement)))
+        rows = transforms(stacked([at for _, _, at in named]))
+        return tuple(Site(name, node, row) for (name, node, _), row in zip(named, rows))
+
+
+def _known(kind: JointedBody | GeneralKind | ExitKind | ClusterKind | SlotKind | None) -> NodeKind:
+    if kind is None:
+        raise RuntimeError("a cluster was not finished")
+    return kind
+
+
+def _outlet(body: str, joint: Joint, node: Node) -> int:
+    """Where the twist of an outlet starts in its node's velocity."""
+    name = body.removeprefix(f"{joint.parent}/")
+    if joint.kind != "fixed" or name == body or name not in node.outlets:
+        raise ModelError(f"body {body!r}: {_no_body(joint.parent, node)}")
+    return node.outlets[name]
+
+
+def _no_body(name: str, node: Node) -> str:
+    outlets = ", ".join(repr(f"{name}/{outlet}") for outlet in node.outlets)
+    fix = f"hang it on one of its outlets: {outlets}" if outlets else "it has no outlets that could carry anything"
+    return f"{name!r} is a general node, not a body; {fix}"

@@ -1,0 +1,486 @@
+"""What can be constrained: frames welded to the world or to each other, task rows, distances, couplings and loops.
+
+Constrained rows of all kinds, recorded in a sequence of compiled functions.
+
+Each set of rows gives J with φ̇ = J v, its drift J̇v, and the error φ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, cast
+
+import numpy as np
+
+from kinetree.algorithms.kinematics.frame_kinematics import poses
+from kinetree.errors import InputError, UnknownNameError
+from kinetree.kernels.constraint_rows import constants_of, distance_row, formula_row, formula_value, hinge_error
+from kinetree.model.loops.coupling import (
+    Coupling,
+    Follower,
+    FunctionCoupling,
+    LinearCoupling,
+    LinearFollower,
+    PolynomialCoupling,
+)
+from kinetree.model.loops.loop import Loop
+from kinetree.runtime import sequence as native
+from kinetree.runtime.function import compiled
+from kinetree.runtime.kernels import bind
+from kinetree.runtime.matrix_products import product, times
+from kinetree.runtime.sequence import MemorySpan
+from kinetree.spatial.rotation import alignment
+from kinetree.spatial.transform import pose
+from kinetree.spatial.value import Array
+from kinetree.tasks.recursions import Recursions
+from kinetree.tasks.task_types import CenterOfMassTask, LoopTask, RelativeTask, Task, chosen_rows
+from kinetree.tasks.tasks import Tasks
+
+_AXES = "local_world_aligned"
+
+
+class RowLayout(NamedTuple):
+    """Where the numbers of c rows are.
+
+    Attributes:
+        J: (c, nv).
+        drift: J̇v, (c,).
+        error: φ, (c,) [rad or m].
+    """
+
+    J: MemorySpan
+    drift: MemorySpan
+    error: MemorySpan
+
+
+class RowSet(Protocol):
+    """Some rows of a robot."""
+
+    count: int
+
+    @property
+    def scale(self) -> tuple[Array, Array]:
+        """For each row, the number of its group and its reach, as `kinetree.tasks.singular` has them."""
+
+    def record(self, steps: native.KernelSequence, q: MemorySpan, v: MemorySpan) -> RowLayout:
+        """Record the computation of the rows at a state."""
+
+
+class TaskRows:
+    """The rows of tasks.
+
+    Args:
+        tasks: The tasks, in world axes.
+        targets: Poses that are held, as targets of the law, (m, 4, 4).
+    """
+
+    def __init__(self, tasks: Tasks, targets: Array) -> None:
+        self._recursions, self._targets, self.count = tasks.core.recursions, targets, tasks.rows
+
+    @property
+    def scale(self) -> tuple[Array, Array]:
+        """See `RowSet`."""
+        return self._recursions.groups, self._recursions.reach
+
+    def record(self, steps: native.KernelSequence, q: MemorySpan, v: MemorySpan) -> RowLayout:
+        """See `RowSet`."""
+        of = self._recursions
+        J, drift = _motion(steps, of, q, v)
+        still, rest = np.zeros(of.robot.mechanism.nv), np.zeros((self.count, 2))
+        loose = np.tile([-1.0, 0.0], (self.count, 1))  # gains for which the residual at rest is φ
+        error, _ = steps.call(of.residual.bound(), q, still, self._targets, rest, loose)
+        return RowLayout(J, drift, error)
+
+
+@dataclass(frozen=True)
+class _Equation:
+    """The error of a coupling as a formula of the coordinates of its joints, each of which counts once.
+
+    Attributes:
+        formula: The sum that is zero, or what the first joint follows.
+        explicit: Whether the error is the first coordinate minus the formula.
+        order: For each joint of the coupling, its number among the coordinates.
+    """
+
+    formula: Follower
+    explicit: bool
+    order: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.formula.name}{'_explicit' * self.explicit}_{'_'.join(map(str, self.order))}"
+
+    @property
+    def constants(self) -> int:
+        return self.formula.constants
+
+    def value(self, c: Array, x: Array) -> Any:
+        first, given = self._split(x)
+        return first - self.formula.value(c, given) if self.explicit else self.formula.value(c, given)
+
+    def slopes(self, c: Array, x: Array) -> Array:
+        found: list[Any] = list(self.formula.slopes(c, self._split(x)[1]))
+        each = [1.0, *(-slope for slope in found)] if self.explicit else found
+        return np.array([sum(one for one, i in zip(each, self.order, strict=True) if i == j) for j in range(len(x))])
+
+    def curvature(self, c: Array, x: Array, rate: Array) -> Any:
+        found = self.formula.curvature(c, self._split(x)[1], self._split(rate)[1])
+        return -found if self.explicit else found
+
+    def _split(self, x: Array) -> tuple[Any, Array]:
+        each = x[list(self.order)]
+        return (each[0], each[1:]) if self.explicit else (0.0, each)
+
+
+class CouplingRow:
+    """The row of a coupling: Σ cᵢ qᵢ − offset, or the joint minus the function that it follows.
+
+    Args:
+        robot: The model.
+        coupling: Joints have one coordinate each.
+    """
+
+    count = 1
+
+    def __init__(self, robot: Any, coupling: Coupling) -> None:
+        self._robot = robot
+        joints = {joint.name: joint for joint in robot.joints}
+        for name in coupling.joints:
+            if name not in joints:
+                raise UnknownNameError(f"moving joint (needed for the coupling {coupling})", name, tuple(joints))
+            if joints[name].type.nq != 1:
+                raise InputError(
+                    f"{coupling}: joint {name!r} is {joints[name].kind}; couple joints with one coordinate"
+                )
+        starts = np.cumsum([0, *(joint.type.nv for joint in robot.joints)]).tolist()
+        places, self._rates = dict(zip(joints, starts, strict=False)), starts[-1]
+        self._names = tuple(dict.fromkeys(coupling.joints))
+        self._at = [places[name] for name in self._names]
+        order = tuple(map(self._names.index, coupling.joints))
+        if isinstance(coupling, LinearCoupling):
+            self._equation = _Equation(LinearFollower(len(order)), False, order)
+            self._constants: Sequence[float] = (-coupling.offset, *coupling.coefficients.tolist())
+        else:
+            self._equation, self._constants = _Equation(coupling.follower, True, order), coupling.constants.tolist()
+
+    @property
+    def scale(self) -> tuple[Array, Array]:
+        """See `RowSet`; the joints' mobilities add up."""
+        # one by one, by functions that the rows need anyway
+        robot, row = self._robot, compiled(formula_row(self._equation, len(self._names)))
+        found = []
+        for q in robot._generic_configurations():
+            positions = robot.q_to_dict(q)
+            x = np.array([positions[name].item() for name in self._names])
+            slopes, _, _ = row(x, np.zeros(len(x)), np.zeros(len(x)), self._numbers)
+            for slope, at in zip(slopes.tolist(), self._at, strict=True):
+                G = robot.joint_forces(q, np.eye(self._rates)[at])
+                found.append(slope * slope * float((G * robot.mass_matrix_solve(q, G)).sum()))
+        return np.zeros(1, dtype=int), np.array([sum(found) / 3.0])
+
+    def record(self, steps: native.KernelSequence, q: MemorySpan, v: MemorySpan) -> RowLayout:
+        """See `RowSet`."""
+        robot = self._robot
+        x = _gathered(steps, [self._coordinate(steps, q, name) for name in self._names])
+        rates = steps.call(robot.joint_rates.bound(), q, v)
+        follow = steps.call(robot.joint_accelerations.bound(), q, v, np.zeros(robot.nv))
+        moving = (_gathered(steps, [every.part(i, 1) for i in self._at]) for every in (rates, follow))
+        row = compiled(formula_row(self._equation, x.size))
+        slopes, drift, error = steps.call(row, x, *moving, self._numbers)
+        # J = Gᵀ slopes, as joint forces act
+        of_all = steps.variable(steps.constant(np.zeros(rates.size)))
+        for number, i in enumerate(self._at):
+            steps.copy(slopes.part(number, 1), of_all.part(i, 1))
+        return RowLayout(steps.call(robot.joint_forces.bound(), q, of_all), drift, error)
+
+    @property
+    def _numbers(self) -> Array:
+        return _padded(self._equation, self._constants)
+
+    def _coordinate(self, steps: native.KernelSequence, q: MemorySpan, name: str) -> MemorySpan:
+        """The coordinate of a joint, from those of its leaders if it has none of its own."""
+        how = self._robot._coordinates.follows.get(name)
+        if how is None:
+            return q.part(self._robot.joint(name).q_slice.start, 1)
+        x = _gathered(steps, [self._coordinate(steps, q, leader) for leader in how.leaders])
+        found: MemorySpan = steps.call(
+            compiled(formula_value(how.formula, x.size)), x, _padded(how.formula, how.constants)
+        )
+        return found
+
+
+class DistanceRow:
+    """The row |p_b − p_a| − length of two points.
+
+    Args:
+        robot: The model.
+        frames: The frames or bodies that carry the points.
+        points: The points there, (3,) each.
+        length: Their distance [m].
+        name: For messages.
+    """
+
+    count = 1
+
+    def __init__(
+        self, robot: Any, frames: tuple[str, str], points: tuple[Array, Array], length: float, name: str
+    ) -> None:
+        if not 0.0 < length < np.inf:
+            raise InputError(
+                f"{name}: a distance is held along the line between its points, so it is positive; got {length:g}"
+            )
+        self._length = length
+        tasks = [
+            Task(frame, "position", tuple(point.tolist())) for frame, point in zip(frames, points, strict=True)
+        ]  # fmt: skip
+        self._tasks = robot.tasks(tasks, reference=_AXES)
+
+    @property
+    def scale(self) -> tuple[Array, Array]:
+        """See `RowSet`; mobilities of the points add up."""
+        return np.zeros(1, dtype=int), self._tasks.core.recursions.reach[[0, 3]].sum(keepdims=True)
+
+    def record(self, steps: native.KernelSequence, q: MemorySpan, v: MemorySpan) -> RowLayout:
+        """See `RowSet`."""
+        of = self._tasks.core.recursions
+        J, drift = _motion(steps, of, q, v)
+        row = compiled(distance_row, n=of.robot.mechanism.nv)
+        found = steps.call(row, v, J, drift, _frames(steps, of, q), self._length)
+        return RowLayout(*found[:3])
+
+
+class HingeRows:
+    """The rows of a hinge: the frames' origins and z axes coincide.
+
+    Args:
+        robot: The model.
+        loop: The hinge.
+    """
+
+    count = 5
+
+    def __init__(self, robot: Any, loop: Loop) -> None:
+        turn = pose(alignment(loop.axis), np.zeros(3))
+        ends = loop.first @ turn, loop.second @ turn
+        self._tasks = robot.tasks([loop_task(loop, (0, 1, 3, 4, 5), *ends)], reference=_AXES)
+
+    @property
+    def scale(self) -> tuple[Array, Array]:
+        """See `RowSet`."""
+        recursions = self._tasks.core.recursions
+        return recursions.groups, recursions.reach
+
+    def record(self, steps: native.KernelSequence, q: MemorySpan, v: MemorySpan) -> RowLayout:
+        """See `RowSet`."""
+        of = self._tasks.core.recursions
+        J, drift = _motion(steps, of, q, v)
+        return RowLayout(J, drift, steps.call(compiled(hinge_error), _frames(steps, of, q)))
+
+
+def loop_task(loop: Loop, rows: Sequence[int], first: Array, second: Array) -> LoopTask:
+    """The motion of a loop's second frame relative to its first, given their poses on its bodies."""
+    poses = (tuple(T[:3].ravel().tolist()) for T in (first, second))
+    return LoopTask(*loop.bodies, tuple(rows), loop.name, *poses)
+
+
+def _gathered(steps: native.KernelSequence, places: Iterable[MemorySpan]) -> MemorySpan:
+    """Numbers from several places, one after another."""
+    sources = list(places)
+    found = steps.space(sum(source.size for source in sources))
+    start = 0
+    for source in sources:
+        steps.copy(source, found.part(start, source.size))
+        start += source.size
+    return found
+
+
+def row_set(robot: Any, one: Any) -> RowSet | None:
+    """The rows of a loop or coupling, unless they are those of a task."""
+    if isinstance(one, Loop):
+        return _OF_LOOPS[one.kind](robot, one) if one.kind in _OF_LOOPS else None
+    return CouplingRow(robot, one)
+
+
+def _distance(robot: Any, loop: Loop) -> DistanceRow:
+    return DistanceRow(robot, loop.bodies, (loop.first[:3, 3], loop.second[:3, 3]), loop.length, str(loop))
+
+
+_OF_LOOPS: dict[str, Any] = {"distance": _distance, "hinge": HingeRows}
+
+
+def _motion(
+    steps: native.KernelSequence, of: Recursions, q: MemorySpan, v: MemorySpan
+) -> tuple[MemorySpan, MemorySpan]:
+    """J and J̇v of tasks."""
+    return steps.call(of.jacobian.bound(), q), steps.call(of.jacobian_dot_v.bound(), q, v)
+
+
+def _frames(steps: native.KernelSequence, of: Recursions, q: MemorySpan) -> MemorySpan:
+    """Poses of the frames of tasks."""
+    found: MemorySpan = steps.call(bind(poses, of.robot.mechanism, of.sites, "constraints"), q)
+    return found
+
+
+def _padded(formula: Any, constants: Sequence[float]) -> Array:
+    """The constants of a formula; a zero if it has none."""
+    found = np.zeros(constants_of(formula))
+    found[: len(constants)] = constants
+    return found
+
+
+@dataclass(frozen=True)
+class Weld:
+    """A frame fixed relative to another one: a grasp, a foot on the ground, a closed loop.
+
+    Attributes:
+        frame: Name of the frame. The constraint's force acts on it, in the axes of `other`.
+        other: Name of the frame that it is fixed to, on which the reaction force acts.
+        rows: "all", "position", "orientation", or indices of components in the axes of `other`: 0–2 rotate about x, y
+            and z, 3–5 translate along them.
+    """
+
+    frame: str
+    other: str = "world"
+    rows: str | tuple[int, ...] = "all"
+
+    def __post_init__(self) -> None:
+        for name in (self.frame, self.other):
+            if not isinstance(name, str):
+                raise InputError(f"a Weld takes names of frames, got {type(name).__name__}")
+        if self.frame == self.other:
+            raise InputError(f"{self}: a frame cannot be welded to itself")
+        object.__setattr__(self, "rows", chosen_rows(self, self.rows))
+
+    def __str__(self) -> str:
+        return f"weld of frame {self.frame!r} to {self.other!r}"
+
+    @property
+    def task(self) -> Task | RelativeTask:
+        """The rows that it constrains."""
+        if self.other == "world":
+            return Task(self.frame, self.rows)
+        return RelativeTask(self.other, self.frame, self.rows)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """The distance between the origins of two frames: a rod without mass, a taut rope.
+
+    Attributes:
+        frame: Name of the first frame.
+        other: Name of the second one.
+        length: Their distance [m]; None for that at the configuration `at` of the constraints.
+    """
+
+    frame: str
+    other: str
+    length: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in (self.frame, self.other):
+            if not isinstance(name, str):
+                raise InputError(f"a Distance takes names of frames, got {type(name).__name__}")
+        if self.length is not None and not (isinstance(self.length, (int, float)) and 0.0 < self.length < np.inf):
+            raise InputError(f"{self}: length is positive [m]; got {self.length!r}")
+
+    def __str__(self) -> str:
+        return f"distance between frames {self.frame!r} and {self.other!r}"
+
+
+#: Constraints that are no rows of tasks, and say themselves what they hold.
+_Own = Loop | LinearCoupling | PolynomialCoupling | FunctionCoupling
+_OWN = (Loop, LinearCoupling, PolynomialCoupling, FunctionCoupling)
+ReadConstraint = Weld | Task | RelativeTask | Distance | _Own
+#: Anything accepted as a constraint. A frame name means a weld to the world.
+AnyConstraint = str | ReadConstraint
+
+
+def read_constraints(given: Any) -> tuple[ReadConstraint, ...]:
+    """Normalise the user's constraints."""
+    if isinstance(given, (str, Weld, Task, RelativeTask, Distance, *_OWN)) or not isinstance(given, Iterable):
+        raise InputError("constraints is a sequence of Weld, names of frames and tasks; for one of them write [it]")
+    if isinstance(given, (set, frozenset)):
+        raise InputError("constraints is a set, which has no order, but rows have one; pass a list")
+    found = tuple(Weld(one) if isinstance(one, str) else one for one in given)
+    if not found:
+        raise InputError("constraints is empty; use forward_dynamics")
+    for one in found:
+        if isinstance(one, CenterOfMassTask) or not isinstance(one, (Weld, Task, RelativeTask, Distance, *_OWN)):
+            raise InputError(
+                "constraints holds Weld, Distance, Task, RelativeTask, couplings, loops and names of frames; got "
+                f"{type(one).__name__}"
+            )
+    return found
+
+
+def names_of(constraints: Sequence[ReadConstraint]) -> tuple[str, ...]:
+    """The welded frame or the loop's name, if that distinguishes the constraints; otherwise a full description."""
+    short = [_short(one) for one in constraints]
+    return tuple(name if short.count(name) == 1 else str(one) for name, one in zip(short, constraints, strict=True))
+
+
+def _short(one: ReadConstraint) -> str:
+    if isinstance(one, RelativeTask):
+        return one.frame_b
+    if isinstance(one, Loop):
+        return one.name
+    return one.frame if isinstance(one, (Weld, Task)) else str(one)
+
+
+def _ends(task: Task | RelativeTask) -> tuple[str, str, Array]:
+    """The constrained frame, the one that it is fixed to, and the constrained point in the first."""
+    offset = np.eye(4)
+    if isinstance(task, RelativeTask):
+        return task.frame_b, task.frame_a, offset
+    offset[:3, 3] = task.offset
+    return task.frame, "world", offset
+
+
+def _inverse(pose: Array) -> Array:
+    result = np.zeros_like(pose)
+    R = np.swapaxes(pose[..., :3, :3], -1, -2)
+    result[..., :3, :3] = R
+    result[..., :3, 3] = -times(R, pose[..., :3, 3])
+    result[..., 3, 3] = 1.0
+    return result
+
+
+def held_poses(robot: Any, tasks: Sequence[Task | RelativeTask], q: Array | None) -> Array:
+    """The poses that are held, as targets of the law, (m, 4, 4); identities if they are unknown."""
+    found = []
+    for task in tasks:
+        frame, other, offset = _ends(task)
+        T = np.eye(4)
+        if q is not None and not isinstance(task, LoopTask):
+            T = product(robot.pose(q, frame), offset)
+            if other != "world":
+                T = product(_inverse(robot.pose(q, other)), T)
+        if isinstance(task, RelativeTask):
+            found.append(np.eye(4))
+        found.append(T)
+    return np.array(found)
+
+
+def task_of(one: Any) -> Task | RelativeTask:
+    """The rows of a constraint between frames."""
+    if isinstance(one, Weld):
+        return one.task
+    if isinstance(one, Loop):
+        rows = (3, 4, 5) if one.kind == "connect" else (0, 1, 2, 3, 4, 5)
+        return loop_task(one, rows, one.first, one.second)
+    return cast(Task | RelativeTask, one)
+
+
+def row_set_of(robot: Any, one: Any, at: Array | None) -> RowSet | None:
+    """The rows of a constraint, unless they are those of a task."""
+    if isinstance(one, Distance):
+        length, zero = one.length, np.zeros(3)
+        if length is None and at is None:
+            raise InputError(f"{one}: give its length, or the configuration whose distance is held, at=q")
+        if length is None:
+            apart = robot.pose(at, one.other)[:3, 3] - robot.pose(at, one.frame)[:3, 3]
+            length = math.sqrt(sum(x * x for x in apart.tolist()))
+        return DistanceRow(robot, (one.frame, one.other), (zero, zero), length, str(one))
+    return row_set(robot, one) if isinstance(one, _OWN) else None

@@ -1,0 +1,1 @@
+"""Closed loops and coupled joints: clusters of bodies that are one node."""

@@ -1,0 +1,183 @@
+"""The node kind of a cluster: bodies whose joints depend on each other, as one node in the form of `spatial.cluster`.
+
+Everything inside is expressed about the origin of the carrier, the body that the cluster hangs on, in its axes or in
+others fixed to it, chosen such that as many constants as possible are zero (`model.cluster_kinematics`). The motion of
+the carrier itself enters through V_c × V_i only.
+
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+[J12] A. Jain, "Multibody graph transformations and analysis, part II: closed-chain constraint embedding", Nonlinear
+      Dynamics 67, 2012.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from kinetree.language.node import NodeManifold
+from kinetree.model.joints.protocol import PlainCoordinates, Series
+from kinetree.model.loops import cluster_kinematics as kinematics
+from kinetree.model.loops.closure import Inside
+from kinetree.model.loops.cluster_kinematics import columns, plain
+from kinetree.model.loops.cluster_structure import ClusterStructure, InnerConstants
+from kinetree.model.loops.loop_manifold import LoopManifold
+from kinetree.spatial.cluster import ClusterInertia, ClusterMap, ClusterWeight
+from kinetree.spatial.inertia import CoriolisInertia, RigidInertia
+from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.rotation import stack
+from kinetree.spatial.value import Array
+
+
+@dataclass(frozen=True)
+class ClusterKind(ClusterStructure):
+    """All clusters with the same structure; a `language.node.NodeKind`."""
+
+    moving: ClassVar[bool] = True
+    rigid: ClassVar[bool] = False
+    rigid_multibody: ClassVar[bool] = True
+
+    @property
+    def port(self) -> str:
+        return f"cluster_{len(self.outlets)}_{self.nv}"
+
+    @property
+    def twists(self) -> tuple[int, ...]:
+        return tuple(range(0, 6 * len(self.outlets) + 6, 6))
+
+    @property
+    def dimension(self) -> int:
+        return 6 * len(self.outlets) + 6 + self.nv
+
+    def manifold(self, parameters: Array) -> NodeManifold:
+        if self.closures:
+            return LoopManifold(self, parameters)
+        free = tuple(each.stage for each in self.inner if each.follower is None)
+        return PlainCoordinates() if all(stage.nq == 1 for stage in free) else Series(free)
+
+    def weight(self, parameters: Array, q: Array) -> ClusterWeight:
+        posed = kinematics.posed(self, parameters, q)
+        up = [posed.inside.up[i].data for i in self.outlets]
+        return ClusterWeight(stack(*up, self.turn(parameters)), len(self.outlets), self.nv)
+
+    def joint_map(self, parameters: Array, q: Array | None = None) -> ClusterMap:
+        posed, constants = kinematics.posed(self, parameters, q), self.constants(parameters)
+        blocks = []
+        for i in self.outlets:
+            if self.inner[i].parent < 0:  # in its own coordinates, most entries are constants
+                blocks.append(self._own_map(i, constants) @ posed.G[i])
+            else:
+                blocks.append(columns([(posed.inside.up[i] @ Motion(posed.T[i][:, c])).data for c in range(self.nv)]))
+        return ClusterMap(stack(np.zeros(0), *blocks), len(self.outlets), self.nv)
+
+    def _own_map(self, i: int, constants: list[InnerConstants]) -> Array:
+        """Joint motions of an inner body in its own coordinates, (6, stage.nv)."""
+        stage = self.inner[i].stage
+        H = stage.joint_map(constants[i].own)
+        return columns([H.column(c).data for c in range(stage.nv)])
+
+    def inertia(self, parameters: Array, q: Array | None = None) -> ClusterInertia:
+        posed, constants = kinematics.posed(self, parameters, q), self.constants(parameters)
+        R, Q, N = RigidInertia.zero(), np.zeros((6, self.nv)), np.zeros((self.nv, self.nv))
+        for i, own in enumerate(constants):
+            M = posed.inertia[i]
+            if M is not None:
+                U = np.stack([(M @ Motion(posed.T[i][:, c])).data for c in range(self.nv)], axis=1)
+                R, Q, N = R + M, Q + U, N + posed.T[i].T @ U
+            if own.armature is not None:
+                N = N + posed.G[i].T @ (own.armature[:, None] * posed.G[i])
+        outlets = [(constants[i].inertia or RigidInertia.zero()).articulated() for i in self.outlets]
+        return ClusterInertia.of(outlets, R, Q, N)
+
+    def armature(self, _parameters: Array) -> Array:
+        return np.zeros(self.nv)  # part of N: that of a coupled joint acts on all rates that it follows
+
+    def coriolis(self, parameters: Array, q: Array | None, v: Array, velocity: Array, _carrier: Motion) -> Array:
+        posed, constants = kinematics.posed(self, parameters, q), self.constants(parameters)
+        rates = kinematics.rates(self, parameters, posed, v)
+        o = len(self.outlets)
+        carrier = Motion(velocity[6 * o : 6 * o + 6])
+        pushed = []
+        for slot, i in enumerate(self.outlets):
+            if self.inner[i].parent < 0:
+                S, V = self._own_map(i, constants), Motion(velocity[6 * slot : 6 * slot + 6])
+                own = V.cross(Motion(S @ (posed.G[i] @ v))) + Motion(S @ rates.g[i])
+            else:
+                own = posed.inside.up[i] @ (rates.a[i] + carrier.cross(rates.V[i]))
+            pushed.append(own.data)
+        return stack(*pushed, np.zeros(6 + self.nv))
+
+    def gyroscopic(self, parameters: Array, q: Array | None, v: Array, velocity: Array) -> Array:
+        posed, constants = kinematics.posed(self, parameters, q), self.constants(parameters)
+        rates = kinematics.rates(self, parameters, posed, v)
+        outlets = []
+        for slot, i in enumerate(self.outlets):
+            V = Motion(velocity[6 * slot : 6 * slot + 6])
+            outlets.append(V.cross((constants[i].inertia or RigidInertia.zero()) @ V).data)
+        o = len(self.outlets)
+        carrier = Motion(velocity[6 * o : 6 * o + 6])
+        total, along = Force.zero(), np.zeros(self.nv)
+        for i, own in enumerate(constants):
+            M = posed.inertia[i]
+            if M is not None:
+                V = carrier + rates.V[i]
+                f = M @ (rates.a[i] + carrier.cross(rates.V[i])) + V.cross(M @ V)
+                total, along = total + f, along + posed.T[i].T @ f.data
+            if own.armature is not None:
+                along = along + posed.G[i].T @ (own.armature * rates.g[i])
+        return stack(*outlets, total.data, along)
+
+    def coriolis_inertia(self, parameters: Array, q: Array, v: Array, velocity: Array) -> Array:
+        posed, constants = kinematics.posed(self, parameters, q), self.constants(parameters)
+        rates, o = kinematics.rates(self, parameters, posed, v), len(self.outlets)
+        found = np.zeros((self.dimension, self.dimension), dtype=object)
+        found[...] = 0.0
+        for slot, i in enumerate(self.outlets):
+            own, at = constants[i].inertia, 6 * slot
+            if own is not None:
+                B = CoriolisInertia.of(own, Motion(velocity[at : at + 6]))
+                found[at : at + 6, at : at + 3] = B.angular_columns() * 2.0
+        carrier, at = Motion(velocity[6 * o : 6 * o + 6]), 6 * o
+        for i, M in enumerate(posed.inertia):
+            if M is not None:
+                B_i = CoriolisInertia.of(M, carrier + rates.V[i]).angular_columns() * 2.0
+                found[at : at + 6, at : at + 3] = found[at : at + 6, at : at + 3] + B_i
+                found[at + 6 :, at : at + 3] = found[at + 6 :, at : at + 3] + posed.T[i].T @ B_i
+        return plain(found)
+
+    def resistance(self, _parameters: Array, _q: Array, _v: Array) -> Array:
+        return np.zeros(self.nv)
+
+    def potential(self, _parameters: Array, _q: Array) -> float:
+        return 0.0
+
+    # -- joints inside ------------------------------------------------------------------------------------------------
+
+    def brackets(self, parameters: Array, q: Array, v: Array) -> Array:
+        if not self.closures:
+            return self.manifold(parameters).bracket(v)
+        G = self.coupling(parameters, q)
+        among_all: Array = self.series.bracket(G @ v) @ G
+        return among_all[list(self.independent)]
+
+    def coupling(self, parameters: Array, q: Array) -> Array:
+        return np.concatenate(kinematics.posed(self, parameters, q).G)
+
+    def coupling_drift(self, parameters: Array, q: Array, v: Array) -> Array:
+        return np.concatenate(kinematics.rates(self, parameters, kinematics.posed(self, parameters, q), v).g)
+
+    def loops(self, parameters: Array, q: Array) -> tuple[Array, Array]:
+        if not self.closures:
+            return np.zeros(0), np.zeros((0, self.joint_rates))
+        return kinematics.loops(self, parameters, self.inside(parameters, q))
+
+    def inside(self, parameters: Array, q: Array) -> Inside:
+        """Where the bodies are, relative to the carrier."""
+        return kinematics.located(self, parameters, q)
+
+    def moved(self, parameters: Array, q: Array, step: Array) -> Array:
+        if self.closures:
+            return self.series.integrate(q, step)
+        free = [step[self.firsts[i] : self.firsts[i + 1]] for i, each in enumerate(self.inner) if not each.leaders]
+        return self.manifold(parameters).integrate(q, np.concatenate(free))

@@ -1,0 +1,1 @@
+"""Kinds of nodes: rigid, flexible, and with formulas of the user."""

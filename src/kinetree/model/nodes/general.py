@@ -1,0 +1,391 @@
+"""Nodes that are not rigid bodies: the class that users derive from, and its node kind in the tree.
+
+A node's velocity V has `dimension` components. For a parent of velocity V_p (the twist of the node's root frame, which
+the parent carries), weight W, joint map H and inertia M, [J11] writes the equations of motion as
+
+    V = W V_p + H v        α = W α_p + H v̇ + a        F = M α + b        f = F + forces of what it carries
+                                                       τ = Hᵀ f + springs and dampers
+
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from kinetree.compiler.programs import Traced
+from kinetree.errors import ModelError
+from kinetree.language.node import WORLD_PORT, Unconstrained
+from kinetree.model.joints.protocol import PlainCoordinates
+from kinetree.model.nodes.formulas import Formula, digest
+from kinetree.spatial.dense import DenseInertia, DenseMap, Outlet, RootWeight
+from kinetree.spatial.dual import IN_NODE, Dual
+from kinetree.spatial.hinge import MotionColumns
+from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.motion import Force, Motion
+from kinetree.spatial.transform import Transform
+from kinetree.spatial.value import Array
+
+#: Derivatives inside a node's formulas, which may themselves be differentiated.
+_LEVEL = IN_NODE
+
+
+class Node(ABC):
+    """A part of a robot with formulas of its own: subclass it, and attach it to a body with `Builder.add_node`.
+
+    The simplest node only defines `inertia`. Its velocity is then V = [V_p; v], the twist of its root frame followed by
+    its joint velocities, and everything else follows from the kinetic energy ½ VᵀMV. A node with another velocity, such
+    as one that carries bodies, also defines `weight`, `joint_map` and `gyroscopic`, and names its `outlets`.
+
+    Formulas take `c`, the node's constants, so that all nodes of a class share compiled code. They are arithmetic on
+    scalars (`+ - * /`, `np.sin`, `np.cos`, `np.sqrt`, `@`) without branches on values: they run on numbers, on complex
+    and dual numbers, and on symbols. Coordinates are plain numbers: nq = nv.
+
+    Attributes:
+        nv: Degrees of freedom.
+        dimension: Components of V; 6 + nv by default.
+        outlets: Body twists contained in V, by name: the index of the first of their six components. Bodies and frames
+            attach to the outlet "end" of a node "tether" by `parent="tether/end"`.
+        constants: Numbers that formulas read as `c`.
+    """
+
+    nv: int = 1
+    dimension: int | None = None
+    outlets: Mapping[str, int] = MappingProxyType({})
+    constants: Sequence[float] = ()
+
+    @abstractmethod
+    def inertia(self, c: Array, q: Array) -> Any:
+        """M(q), symmetric, (dimension, dimension)."""
+
+    def weight(self, c: Array, q: Array) -> Any:
+        """W(q), (dimension, 6): the node's velocity per unit velocity of its root frame, joints locked."""
+        return np.eye(size(self), 6)
+
+    def joint_map(self, c: Array, q: Array) -> Any:
+        """H(q), (dimension, nv): the node's velocity per unit joint velocity."""
+        return np.eye(size(self), self.nv, -6)
+
+    def coriolis(self, c: Array, q: Array, v: Array, V: Array, V_p: Array) -> Any:
+        """a = Ẇ V_p + Ḣ v, (dimension,). By default from `weight` and `joint_map`, by dual numbers."""
+        moving = _along(q, v)
+        return _rates(self.weight(c, moving)) @ V_p + _rates(self.joint_map(c, moving)) @ v
+
+    def gyroscopic(self, c: Array, q: Array, v: Array, V: Array) -> Any:
+        """b, (dimension,): the inertial force at zero acceleration. Quadratic in velocities, so zero at rest.
+
+        By default Lagrange's equations of ½ VᵀMV, which hold for V = [V_p; v] only.
+        """
+        if size(self) != 6 + self.nv or _overrides(self, "weight") or _overrides(self, "joint_map"):
+            raise NotImplementedError("its velocity is not [V_p; v], so it must write `gyroscopic`")
+        return lagrange(self.inertia, c, q, v, V)
+
+    def potential(self, c: Array, q: Array) -> Any:
+        """Energy of the node's springs [J]."""
+        return 0.0
+
+    def rayleigh(self, c: Array, q: Array, v: Array) -> Any:
+        """Half the power lost in the node's linear dampers, ½ vᵀCv [W]."""
+        return 0.0
+
+    # Value semantics: nodes with the same formulas and constants are equal.
+
+    @cached_property
+    def kind(self) -> GeneralKind:
+        """Internal: its formulas as a kind of node of the tree."""
+        return GeneralKind(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and self.kind == other.kind and tuple(self.constants) == tuple(other.constants)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, tuple(self.constants)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "kind"}
+
+
+def lagrange(inertia: Callable[[Array, Array], Any], c: Array, q: Array, v: Array, V: Array) -> Array:
+    """b of a node with velocity V = [V_p; v] and kinetic energy ½ VᵀMV: Lagrange's equations in v, Euler's in V_p."""
+    momentum = np.asarray(inertia(c, q)) @ V
+    partials = [_rates(inertia(c, _along(q, unit))) for unit in np.eye(len(v))]
+    turning = Motion(V[:6]).cross(Force(momentum[:6])).data
+    pull = [0.5 * (V @ (partial @ V)) for partial in partials]
+    b: Array = np.concatenate([turning, -np.array(pull)])
+    for i, partial in enumerate(partials):
+        b = b + (partial @ V) * v[i]
+    return b
+
+
+def size(node: Node) -> int:
+    """Components of a node's velocity."""
+    return 6 + node.nv if node.dimension is None else node.dimension
+
+
+def resistance(node: Node, c: Array, q: Array, v: Array) -> Array:
+    """∂potential/∂q + ∂rayleigh/∂v, (nv,)."""
+    forces = []
+    for unit in np.eye(node.nv):
+        spring = _rates(node.potential(c, _along(q, unit))).item()
+        damper = _rates(node.rayleigh(c, q, _along(v, unit))).item()
+        forces.append(spring + damper)
+    total: Array = np.array(forces)
+    return total
+
+
+def node_mass(node: Node) -> float:
+    """Total mass of a node [kg]: its inertia against translation with all joints locked."""
+    c, q = np.asarray(node.constants, dtype=float), np.zeros(node.nv)
+    column = np.asarray(node.weight(c, q), dtype=float)[:, 5]
+    return float(column @ np.asarray(node.inertia(c, q), dtype=float) @ column)
+
+
+def rigid_error(X: Array) -> float:
+    """How far a 6×6 matrix is from a rigid motion transform."""
+    seen = Transform.from_matrix(X)
+    return float(max(np.abs(seen.E @ seen.E.T - np.eye(3)).max(), np.abs(seen.matrix() - X).max()))
+
+
+def _overrides(node: Node, formula: str) -> bool:
+    return getattr(type(node), formula) is not getattr(Node, formula)
+
+
+def _along(x: Array, direction: Array) -> Array:
+    moving = np.empty(len(x), dtype=object)
+    moving[:] = [Dual(value, rate, _LEVEL) for value, rate in zip(x, direction, strict=True)]
+    return moving
+
+
+def _rates(values: Any) -> Array:
+    """The rates of values that may be dual numbers; constants have rate zero."""
+    values = np.asarray(values)
+    rates = [x.rate if isinstance(x, Dual) and x.level == _LEVEL else 0.0 for x in values.reshape(-1)]
+    shaped: Array = np.array(rates).reshape(values.shape)
+    return shaped
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralKind(Traced, Unconstrained):
+    """All nodes with the formulas of one user-defined class; a `language.node.NodeKind`.
+
+    A node's constants are the 12 numbers of its placement, the armature of each degree of freedom, and its own. Kinds
+    with equal formulas are equal, whatever the names of their classes: the kind's name holds a digest of the traced
+    formulas.
+
+    Args:
+        node: A node of the class.
+    """
+
+    node: Node
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        node, n, m = self.node, self.node.nv, size(self.node)
+
+        def formulas(c: Array, q: Array, v: Array, V: Array, V_p: Array) -> dict[str, Formula]:
+            return {
+                "weight": (lambda: node.weight(c, q), (m, 6)),
+                "joint_map": (lambda: node.joint_map(c, q), (m, n)),
+                "inertia": (lambda: node.inertia(c, q), (m, m)),
+                "coriolis": (lambda: node.coriolis(c, q, v, V, V_p), (m,)),
+                "gyroscopic": (lambda: node.gyroscopic(c, q, v, V), (m,)),
+                "potential": (lambda: node.potential(c, q), ()),
+                "rayleigh": (lambda: node.rayleigh(c, q, v), ()),
+                "potential and rayleigh": (lambda: resistance(node, c, q, v), (n,)),
+            }
+
+        name = type(node).__name__
+        traced = digest(f"node {name}", (len(node.constants), n, n, m, 6), formulas)
+        # where body twists are decides how derivatives are expressed
+        object.__setattr__(self, "name", "_".join([name, traced, *map(str, self.twists)]))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GeneralKind) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @property
+    def port(self) -> str:
+        return f"dense_{size(self.node)}"
+
+    @cached_property
+    def twists(self) -> tuple[int, ...]:  # type: ignore[override]
+        return tuple(sorted(set(self.node.outlets.values())))
+
+    @property
+    def nq(self) -> int:
+        return self.node.nv
+
+    @property
+    def nv(self) -> int:
+        return self.node.nv
+
+    @property
+    def dimension(self) -> int:
+        return size(self.node)
+
+    @property
+    def parameter_count(self) -> int:
+        return self._own_start + len(self.node.constants)
+
+    @property
+    def _own_start(self) -> int:
+        return Transform.size + self.nv
+
+    @property
+    def moving(self) -> bool:
+        return True
+
+    @property
+    def rigid(self) -> bool:
+        return False
+
+    def manifold(self, _parameters: Array) -> PlainCoordinates:
+        return PlainCoordinates()
+
+    def parameters(self, placement: Transform, _inertia: RigidInertia, armature: Array, own: Array) -> Array:
+        """Lay out the constants of one node."""
+        return np.concatenate([placement.data, armature, own]).astype(float)
+
+    def _own(self, parameters: Array) -> Array:
+        return parameters[self._own_start :]
+
+    def weight(self, parameters: Array, q: Array) -> RootWeight:
+        W = np.asarray(self.node.weight(self._own(parameters), q))
+        placed: RootWeight = RootWeight.of(W @ Transform(parameters[:12]).matrix())
+        return placed
+
+    def joint_map(self, parameters: Array, q: Array | None = None) -> DenseMap:
+        H: DenseMap = DenseMap.of(self.node.joint_map(self._own(parameters), _known(q)))
+        return H
+
+    def inertia(self, parameters: Array, q: Array | None = None) -> DenseInertia:
+        return DenseInertia.of(self.node.inertia(self._own(parameters), _known(q)))
+
+    def armature(self, parameters: Array) -> Array:
+        return parameters[12 : self._own_start]
+
+    def coriolis(self, parameters: Array, q: Array | None, v: Array, velocity: Array, carrier: Motion) -> Array:
+        root = (Transform(parameters[:12]) @ carrier).data
+        return np.asarray(self.node.coriolis(self._own(parameters), _known(q), v, velocity, root))
+
+    def gyroscopic(self, parameters: Array, q: Array | None, v: Array, velocity: Array) -> Array:
+        return np.asarray(self.node.gyroscopic(self._own(parameters), _known(q), v, velocity))
+
+    def resistance(self, parameters: Array, q: Array, v: Array) -> Array:
+        return resistance(self.node, self._own(parameters), q, v)
+
+    def potential(self, parameters: Array, q: Array) -> Any:
+        return self.node.potential(self._own(parameters), q)
+
+
+def _known(q: Array | None) -> Array:
+    if q is None:
+        raise TypeError("the formulas of a general node depend on q")
+    return q
+
+
+@dataclass(frozen=True)
+class ExitKind(Unconstrained):
+    """A node without degrees of freedom that moves with an outlet of a general node, and carries bodies there.
+
+    Its constants are the rigid inertia of the bodies fixed to the outlet, if any.
+
+    Args:
+        start: Index of the outlet's twist in the node's velocity.
+        of: Dimension of the node's velocity.
+        loaded: Whether bodies are fixed to it.
+    """
+
+    start: int
+    of: int
+    loaded: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"exit_{self.start}_of_{self.of}{'_loaded' if self.loaded else ''}"
+
+    @property
+    def parameter_count(self) -> int:
+        return RigidInertia.size if self.loaded else 0
+
+    port: ClassVar[str] = WORLD_PORT
+    dimension: ClassVar[int] = 6
+    nq: ClassVar[int] = 0
+    nv: ClassVar[int] = 0
+    moving: ClassVar[bool] = False
+    rigid: ClassVar[bool] = False
+
+    def manifold(self, _parameters: Array) -> PlainCoordinates:
+        return PlainCoordinates()
+
+    def parameters(self, _placement: Transform, inertia: RigidInertia, _armature: Array, _own: Array) -> Array:
+        """Lay out the constants of one node."""
+        return inertia.data if self.loaded else np.zeros(0)
+
+    def weight(self, _parameters: Array, _q: Array) -> Outlet:
+        return Outlet(self.start, self.of)
+
+    def joint_map(self, _parameters: Array, _q: Array | None = None) -> MotionColumns:
+        return MotionColumns(np.zeros(0), 0)
+
+    def inertia(self, parameters: Array, _q: Array | None = None) -> RigidInertia:
+        return RigidInertia(parameters) if self.loaded else RigidInertia.zero()
+
+    def armature(self, _parameters: Array) -> Array:
+        return np.zeros(0)
+
+    def coriolis(self, _parameters: Array, _q: Any, _v: Array, _velocity: Motion, _carrier: Array) -> Motion:
+        return Motion.zero()
+
+    def gyroscopic(self, parameters: Array, _q: Any, _v: Array, velocity: Motion) -> Force:
+        return velocity.cross(self.inertia(parameters) @ velocity)
+
+    def resistance(self, _parameters: Array, _q: Array, _v: Array) -> Array:
+        return np.zeros(0)
+
+    def potential(self, _parameters: Array, _q: Array) -> float:
+        return 0.0
+
+
+def checked(owner: str, node: object) -> Node:
+    """A node whose declarations are consistent.
+
+    Raises:
+        ModelError: If one is not; names it.
+    """
+    if not isinstance(node, Node):
+        raise ModelError(f"{owner}: pass a kinetree.Node, an object of a class with formulas; got {node!r}")
+    name = f"{owner} ({type(node).__name__})"
+    if not isinstance(node.nv, int) or node.nv < 0:
+        raise ModelError(f"{name}: nv is a number of degrees of freedom, 0 or more; got {node.nv!r}")
+    try:
+        constants = np.asarray(node.constants, dtype=float)
+    except (TypeError, ValueError):
+        constants = np.full(1, np.nan)
+    if constants.ndim != 1 or not np.isfinite(constants).all():
+        raise ModelError(f"{name}: constants are finite numbers in one list; got {node.constants!r}")
+    for outlet, start in node.outlets.items():
+        if not isinstance(start, int) or not 0 <= start <= size(node) - 6:
+            raise ModelError(
+                f"{name}: outlet {outlet!r} starts at {start!r}; its six components must lie within the "
+                f"{size(node)} of the node's velocity"
+            )
+    _ = node.kind  # traces the formulas, and checks their shapes
+    W = np.asarray(node.weight(constants, np.zeros(node.nv)), dtype=float)
+    for outlet, start in node.outlets.items():
+        X = W[start : start + 6]
+        if not rigid_error(X) < 1e-9:
+            raise ModelError(
+                f"{name}: outlet {outlet!r} is no body twist: with joints locked it must move with the root frame as "
+                "one rigid body, so that its rows of the weight are a motion transform [[E, 0], [−E r×, E]]"
+            )
+    return node

@@ -1,0 +1,244 @@
+"""Decorators that turn a method's signature and docstring, together with a recursion, into a `Function` attribute.
+
+    class Robot:
+        @quantity(mass_matrix)
+        def mass_matrix(self, q: ArrayLike, *, out: Array | None = None) -> Array:
+            ``Joint-space inertia, (…, nv, nv).``
+
+`robot.mass_matrix` is then a `Function` with that signature and docstring, for users, editors and type checkers alike.
+It is created on first access and kept. Its owner must have a `mechanism` and, for functions of frames, `site` and
+`frames`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+
+from kinetree.language.algorithm import Algorithm
+from kinetree.language.common_frame import View, in_view
+from kinetree.language.mechanism import Mechanism
+from kinetree.runtime.function import AnalyticFunction, ForcedFunction, FrameFunction, Function
+from kinetree.spatial.value import Array
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound="Function[..., Any]", covariant=True)
+
+#: A method without a body, which supplies the signature and the docstring.
+Declared = Callable[Concatenate[Any, P], R]
+Guard = Callable[[Mechanism], None]
+
+
+class Quantity(Generic[F]):
+    """A descriptor for a function, created once per instance even if several threads access it at once.
+
+    Args:
+        make: Makes the function for an owner.
+        name: The attribute's name.
+        doc: Its docstring.
+    """
+
+    def __init__(self, make: Callable[[Any], F], name: str, doc: str | None) -> None:
+        self._make, self._name, self.__doc__ = make, name, doc
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> F: ...
+    def __get__(self, instance: object | None, owner: type) -> F | Self:
+        if instance is None:
+            return self
+        made = self._make(instance)
+        made.belong(instance, self._name)
+        kept: F = instance.__dict__.setdefault(self._name, made)
+        return kept
+
+
+def quantity(
+    algorithm: Algorithm,
+    *,
+    guard: Guard | None = None,
+    bundle: type[tuple[Any, ...]] = tuple,
+    view: View = "own",
+) -> Callable[[Declared[P, R]], Quantity[Function[P, R]]]:
+    """Declare a function of arrays; see `Function` for the arguments.
+
+    Args:
+        algorithm: The recursion.
+        guard: Refuses mechanisms.
+        bundle: What several results come in.
+        view: In which coordinates the recursion runs.
+    """
+
+    def declare(declared: Declared[P, R]) -> Quantity[Function[P, R]]:
+        def make(o: Any) -> Function[P, R]:
+            chosen = in_view(algorithm, o.mechanism, view)
+            return Function(declared.__name__, o.mechanism, chosen, guard=guard, bundle=bundle, **_described(declared))
+
+        return _quantity(declared, make)
+
+    return declare
+
+
+def analytic_quantity(algorithm: Algorithm) -> Callable[[Declared[P, R]], Quantity[AnalyticFunction[P, R]]]:
+    """Declare a function of arrays that takes complex numbers as well."""
+
+    def declare(declared: Declared[P, R]) -> Quantity[AnalyticFunction[P, R]]:
+        def make(o: Any) -> AnalyticFunction[P, R]:
+            return AnalyticFunction(declared.__name__, o.mechanism, algorithm, **_described(declared))
+
+        return _quantity(declared, make)
+
+    return declare
+
+
+def forced_quantity(
+    algorithm: Algorithm,
+    *,
+    guard: Guard | None = None,
+    bundle: type[tuple[Any, ...]] = tuple,
+    kind: Callable[..., ForcedFunction[..., Any]] = ForcedFunction,
+    view: View = "own",
+) -> Callable[[Declared[P, R]], Quantity[ForcedFunction[P, R]]]:
+    """Declare a function with external wrenches.
+
+    Args:
+        algorithm: The recursion.
+        guard: Refuses mechanisms.
+        bundle: Named tuple for several results.
+        kind: Class of the function.
+        view: In which coordinates the recursion runs.
+    """
+
+    def declare(declared: Declared[P, R]) -> Quantity[ForcedFunction[P, R]]:
+        def make(o: Any) -> ForcedFunction[P, R]:
+            chosen = in_view(algorithm, o.mechanism, view)
+            given = {"site": o.site, "guard": guard, "bundle": bundle, **_described(declared)}
+            made: Any = kind(declared.__name__, o.mechanism, chosen, **given)
+            return cast("ForcedFunction[P, R]", made)
+
+        return _quantity(declared, make)
+
+    return declare
+
+
+def differentiable_quantity(
+    algorithm: Algorithm,
+    derivatives: Mapping[str, Algorithm],
+    gradients: type[tuple[Any, ...]],
+    *,
+    guard: Guard | None = None,
+) -> Callable[[Declared[P, R]], Quantity[DifferentiableFunction[P, R]]]:
+    """Declare a function with external wrenches and derivatives; see `DifferentiableFunction` for the arguments."""
+
+    def declare(declared: Declared[P, R]) -> Quantity[DifferentiableFunction[P, R]]:
+        def make(o: Any) -> DifferentiableFunction[P, R]:
+            given = {"site": o.site, "guard": guard, "derivatives": derivatives, "gradients": gradients}
+            return DifferentiableFunction(declared.__name__, o.mechanism, algorithm, **given, **_described(declared))
+
+        return _quantity(declared, make)
+
+    return declare
+
+
+def frame_quantity(
+    algorithms: Algorithm | Mapping[str, Algorithm],
+    frames: Callable[[Any], tuple[str, ...]] | None = None,
+    *,
+    classical: Mapping[str, Algorithm] = MappingProxyType({}),
+    view: View | Mapping[str, View] = "own",
+) -> Callable[[Declared[P, R]], Quantity[FrameFunction[P, R]]]:
+    """Declare a function of frames.
+
+    Args:
+        algorithms: The recursion, or one for each reference.
+        frames: Gives the owner's default frames, used when none are named; by default all.
+        classical: The recursions used with `classical=True`.
+        view: In which coordinates the recursions run; it may depend on the reference.
+    """
+    by_reference = {"local": algorithms} if isinstance(algorithms, Algorithm) else algorithms
+
+    def declare(declared: Declared[P, R]) -> Quantity[FrameFunction[P, R]]:
+        def make(o: Any) -> FrameFunction[P, R]:
+            names = o.frames if frames is None else frames(o)
+            given = {"site": o.site, "frames": names, **_described(declared)}
+            views = view if isinstance(view, Mapping) else dict.fromkeys(by_reference, view)
+            seen, of_points = (
+                {r: in_view(a, o.mechanism, views[r]) for r, a in texts.items()} for texts in (by_reference, classical)
+            )
+            return FrameFunction(declared.__name__, o.mechanism, seen, classical=of_points, **given)
+
+        return _quantity(declared, make)
+
+    return declare
+
+
+def _quantity(declared: Any, make: Callable[[Any], F]) -> Quantity[F]:
+    return Quantity(make, declared.__name__, declared.__doc__)
+
+
+@cache
+def _described(declared: Callable[..., Any]) -> dict[str, Any]:
+    signature = inspect.signature(declared)
+    _, *parameters = signature.parameters.values()
+    return {"signature": signature.replace(parameters=parameters), "doc": inspect.getdoc(declared)}
+
+
+def _derivative(declared: Callable[[Any], F]) -> Quantity[F]:
+    return _quantity(declared, declared)
+
+
+class DifferentiableFunction(ForcedFunction[P, R]):
+    """A function with external wrenches and directional derivatives.
+
+    Args:
+        derivatives: The recursions of `jvp`, `vjp` and `hvp`.
+        gradients: Named tuple for the results of `vjp` and `hvp`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        mechanism: Mechanism,
+        algorithm: Algorithm,
+        *,
+        derivatives: Mapping[str, Algorithm],
+        gradients: type[tuple[Any, ...]],
+        **options: Any,
+    ) -> None:
+        super().__init__(name, mechanism, algorithm, **options)
+        self._derivatives, self._gradients = dict(derivatives), gradients
+
+    @_derivative
+    def jvp(self) -> ForcedFunction[..., Array]:
+        """Directional derivative of the result, (…, nv); takes the inputs, then a direction for each."""
+        return self._derived("jvp", tuple)
+
+    @_derivative
+    def vjp(self) -> ForcedFunction[..., Any]:
+        """Gradients of the weighted sum of the result, (…, nv) each; takes the inputs, then the weights."""
+        return self._derived("vjp", self._gradients)
+
+    @_derivative
+    def hvp(self) -> ForcedFunction[..., Any]:
+        """Directional derivatives of the gradients, (…, nv) each; takes the arguments of `vjp`, then a direction."""
+        return self._derived("hvp", self._gradients)
+
+    def _derived(self, which: str, bundle: type[tuple[Any, ...]]) -> ForcedFunction[..., Any]:
+        derived: ForcedFunction[..., Any] = ForcedFunction(
+            f"{self.name}.{which}",
+            self.mechanism,
+            self._derivatives[which],
+            site=self._site,
+            guard=self._guard,
+            bundle=bundle,
+            doc=vars(DifferentiableFunction)[which].__doc__,
+        )
+        return derived.engine(self._engine)

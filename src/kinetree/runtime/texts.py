@@ -1,0 +1,165 @@
+"""Texts of several functions in a row, written once: recorded into a `Sequence`, or executed on arrays.
+
+    def text(run, q, tau):
+        a = run(forward_dynamics, q, np.zeros(7), tau)      a function, on values and constants
+        return a, [q, run.taken(a, [2, 0])]                 results: values, or lists of values that are joined
+
+Values are the inputs, and what `run` returns: places in memory, or samples of a batch. Texts pass them on, and take,
+place and join their elements:
+
+    run.taken(x, numbers)               elements of x, counted in row-major order, in the shape of `numbers`
+    run.placed(x, numbers, shape)       zeros of a shape, with the elements of x in these places
+    run.joined(x, y, …)                 arrays one after another along their first axis; numbers become arrays of one
+
+`recorded` makes one compiled function of a text. `executed` runs it in Python, with each of its functions on the engine
+of the user's choice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinetree.runtime.bound import Compiled
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.sequence import KernelSequence as NativeSequence
+from kinetree.runtime.sequence import MemorySpan
+from kinetree.spatial.value import Array
+
+#: Takes what runs functions, and the inputs; returns the results.
+Text = Callable[..., Sequence[Any]]
+
+
+def recorded(name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], text: Text) -> Compiled:
+    """A text as one compiled function.
+
+    Args:
+        name: Its name, for messages.
+        inputs: Its inputs.
+        outputs: Its outputs: the results of the text.
+        text: The text.
+    """
+    sequence = NativeSequence(name, inputs, outputs)
+    results = text(Recording(sequence), *sequence.inputs)
+    for result, place in zip(results, sequence.outputs, strict=True):
+        start = 0
+        for part in result if isinstance(result, list) else [result]:
+            value = part if isinstance(part, MemorySpan) else sequence.constant(part)
+            sequence.copy(value, place.part(start, value.size))
+            start += value.size
+    return sequence.finish()
+
+
+def executed(inputs: Sequence[Operand], text: Text, engine: str = "reference") -> Callable[..., tuple[Array, ...]]:
+    """A text as a function of arrays with leading batch axes, which broadcast.
+
+    Args:
+        inputs: Its inputs.
+        text: The text.
+        engine: The engine of its functions.
+    """
+
+    def run(*arrays: Any) -> tuple[Array, ...]:
+        given = list(zip(map(np.asarray, arrays), inputs, strict=True))
+        batch = np.broadcast_shapes(*(x.shape[: x.ndim - len(operand.shape)] for x, operand in given))
+        execution = Execution(batch, engine)
+        found = text(execution, *(Samples(np.broadcast_to(x, (*batch, *operand.shape))) for x, operand in given))
+        joined = (execution.joined(*x) if isinstance(x, list) else x for x in found)
+        return tuple(np.array(execution.array(x)) for x in joined)
+
+    return run
+
+
+class Recording:
+    """Records what a text runs; values are places in memory."""
+
+    def __init__(self, sequence: NativeSequence) -> None:
+        self._sequence = sequence
+
+    def __call__(self, function: Any, *inputs: Any) -> Any:
+        return self._sequence.call(function, *inputs)
+
+    def taken(self, x: MemorySpan, numbers: Any) -> MemorySpan:
+        """See the module's docstring."""
+        numbers = np.ravel(numbers)
+        if len(numbers) and (np.diff(numbers) == 1).all():
+            return x.part(int(numbers[0]), len(numbers))
+        place = self._sequence.space(len(numbers))
+        for at, start, size in _runs(numbers):
+            self._sequence.copy(x.part(start, size), place.part(at, size))
+        return place
+
+    def placed(self, x: MemorySpan, numbers: Any, shape: tuple[int, ...]) -> MemorySpan:
+        """See the module's docstring."""
+        place = self._sequence.variable(self._sequence.constant(np.zeros(math.prod(shape))))
+        for at, start, size in _runs(np.ravel(numbers)):
+            self._sequence.copy(x.part(at, size), place.part(start, size))
+        return place
+
+    def joined(self, *parts: Any) -> MemorySpan:
+        """See the module's docstring."""
+        some = [x if isinstance(x, MemorySpan) else self._sequence.constant(x) for x in parts if _size(x)]
+        if len(some) == 1:
+            return some[0]
+        place, start = self._sequence.space(sum(x.size for x in some)), 0
+        for x in some:
+            self._sequence.copy(x, place.part(start, x.size))
+            start += x.size
+        return place
+
+
+class Samples(NamedTuple):
+    """A value for each sample of a batch, which a constant is not.
+
+    Attributes:
+        array: With the leading axes of the batch.
+    """
+
+    array: Array
+
+
+class Execution:
+    """Executes what a text runs; values are `Samples`."""
+
+    def __init__(self, batch: tuple[int, ...], engine: str) -> None:
+        self._batch, self._engine = batch, engine
+
+    def __call__(self, function: Any, *inputs: Any) -> Any:
+        found = function.engine(self._engine)(*(x.array if isinstance(x, Samples) else x for x in inputs))
+        return [Samples(x) for x in found] if isinstance(found, tuple) else Samples(found)
+
+    def array(self, x: Any) -> Array:
+        """A value, or a constant for each sample."""
+        return x.array if isinstance(x, Samples) else np.broadcast_to(x, (*self._batch, *np.shape(x)))
+
+    def taken(self, x: Samples, numbers: Any) -> Samples:
+        """See the module's docstring."""
+        return Samples(self._flat(x)[..., np.asarray(numbers, dtype=int)])
+
+    def placed(self, x: Samples, numbers: Any, shape: tuple[int, ...]) -> Samples:
+        """See the module's docstring."""
+        place = np.zeros((*self._batch, math.prod(shape)))
+        place[..., np.ravel(np.asarray(numbers, dtype=int))] = self._flat(x)
+        return Samples(place.reshape(*self._batch, *shape))
+
+    def joined(self, *parts: Any) -> Samples:
+        """See the module's docstring."""
+        axis, arrays = len(self._batch), [self.array(x) for x in parts]
+        return Samples(np.concatenate([x if x.ndim > axis else x[..., None] for x in arrays], axis=axis))
+
+    def _flat(self, x: Samples) -> Array:
+        return x.array.reshape(*self._batch, math.prod(x.array.shape[len(self._batch) :]))
+
+
+def _size(x: Any) -> int:
+    return x.size if isinstance(x, MemorySpan) else int(np.size(x))
+
+
+def _runs(numbers: Array) -> list[tuple[int, int, int]]:
+    """Consecutive numbers: where they are, the first one, and how many."""
+    starts = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist()] if len(numbers) else []
+    stops = [*starts[1:], len(numbers)]
+    return [(start, int(numbers[start]), stop - start) for start, stop in zip(starts, stops, strict=True)]

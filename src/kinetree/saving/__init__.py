@@ -1,1 +1,0 @@
-"""Export of robots to the file formats of other programs."""

@@ -1,0 +1,1 @@
+"""Motions, forces, transforms and inertias, generic in the scalar."""
