@@ -463,6 +463,13 @@ def test_what_lies_beyond_a_point_mass() -> None:
         assert _refused(builder.build()) == (not carried)
 
 
+def test_the_message_names_the_joint_as_the_user_does() -> None:
+    arm = kt.zoo.arm7()
+    huge = arm.inertial_parameters * 1e300
+    with pytest.raises(SingularMechanismError, match=r"no inertia resists its revolute joint beyond"):
+        arm.with_inertial_parameters(huge).forward_dynamics(np.zeros(7), np.zeros(7), np.zeros(7))
+
+
 def test_what_lies_beyond_solid_bodies_is_not_examined(monkeypatch: pytest.MonkeyPatch) -> None:
     """It cannot matter, and a long chain would take its time."""
     examined: list[int] = []

@@ -194,7 +194,8 @@ _OF_NUMBERS = np.array([RigidInertia(unit).matrix() for unit in np.eye(RigidIner
 
 def _message(mechanism: Mechanism, node: int) -> str:
     kind, name = mechanism.kinds[node], mechanism.names[node]
-    what = f"body {name!r}: no inertia resists its {kind.name} joint" if kind.rigid else f"no inertia resists {name!r}"
+    joint = kind.name.partition("_")[0]  # without what its formulas are specialised to
+    what = f"body {name!r}: no inertia resists its {joint} joint" if kind.rigid else f"no inertia resists {name!r}"
     return (
         f"{what} beyond rounding error, so the mass matrix has no usable inverse. Give the body a mass and an inertia, "
         "or the joint an armature, or lock the joint with reduced(). Inverse dynamics and the mass matrix work "
