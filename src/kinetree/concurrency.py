@@ -1,4 +1,6 @@
-"""Pauses Python's garbage collector during compilation.
+"""What threads and forks need: locks that are safe across `fork`, and a garbage collector that pauses.
+
+Pauses Python's garbage collector during compilation.
 
 A program consists of tens of thousands of small objects. As their number grows, the collector traverses all of them
 again and again, and takes as long as tracing and simplifying together.

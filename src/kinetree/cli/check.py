@@ -1,4 +1,6 @@
-"""Forward against inverse dynamics: each undoes the other, by algorithms with little in common.
+"""`kinetree check`: laws of mechanics on a robot file, and comparison with Pinocchio and MuJoCo.
+
+Forward against inverse dynamics: each undoes the other, by algorithms with little in common.
 
 Laws of mechanics that the functions of any robot must obey.
 

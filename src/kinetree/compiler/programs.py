@@ -1,4 +1,6 @@
-"""The identity of an algorithm in the names of compiled code, with that of everything it wraps.
+"""From an algorithm to a lowered program: stages, identity, and the cache of programs.
+
+The identity of an algorithm in the names of compiled code, with that of everything it wraps.
 
 A change of the package's own sources changes every name in the cache. Whatever else takes part in an algorithm may
 change unnoticed: a user's recursion that was differentiated, or given its constants as an input, a user's joint. Such

@@ -1,4 +1,6 @@
-"""Cuts a straight-line program into parts that compilers can handle.
+"""Specialization: straight-line code for one robot, unrolled, cut into segments, and used where it pays.
+
+Cuts a straight-line program into parts that compilers can handle.
 
 The time that a compiler takes for a function grows faster than its length, and beyond some thousand operations its
 choice of registers suffers too. So long programs become several functions. Cuts are made where few values are needed

@@ -1,4 +1,6 @@
-"""Adds the bodies and joints of a MuJoCo model to a builder.
+"""MuJoCo's models: conversion to a robot, and of coordinates in both directions.
+
+Adds the bodies and joints of a MuJoCo model to a builder.
 
 Names of a MuJoCo model's bodies, joints and sites.
 

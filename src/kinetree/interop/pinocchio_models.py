@@ -1,4 +1,6 @@
-"""Conversion to and from Pinocchio's coordinates.
+"""Pinocchio's models: conversion to a robot, and of coordinates in both directions.
+
+Conversion to and from Pinocchio's coordinates.
 
 Unique names for a Pinocchio model's bodies and frames.
 

@@ -1,4 +1,6 @@
-"""Writes the bodies of an MJCF file, without elements irrelevant to the dynamics.
+"""Reduces an MJCF file to what the dynamics need, before MuJoCo compiles it.
+
+Writes the bodies of an MJCF file, without elements irrelevant to the dynamics.
 
 Default classes of MJCF, as far as they decide which shapes and joints are kept.
 

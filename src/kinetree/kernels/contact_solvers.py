@@ -1,4 +1,6 @@
-"""Frictional contacts by the alternating direction method of multipliers, for problems on which sweeps converge slowly.
+"""Solvers of frictional contacts: exact contacts in sweeps, and ADMM.
+
+Frictional contacts by the alternating direction method of multipliers, for problems on which sweeps converge slowly.
 
 With G = Vᵀ diag(d) V, a round solves the unconstrained problem, projects on the friction cones and updates the duals y:
 

@@ -1,4 +1,6 @@
-"""Copies single samples between user arrays and contiguous scratch memory, as LLVM assembly.
+"""Moves samples between user arrays, scratch memory and lanes, as LLVM assembly.
+
+Copies single samples between user arrays and contiguous scratch memory, as LLVM assembly.
 
     take      user array -> numbers
     put       numbers -> user array, unless they are there already

@@ -1,4 +1,6 @@
-"""Where gates find things: in CPython's and NumPy's structures, and in the descriptions of gates and bound kernels.
+"""Memory of fast calls: structures that they read, results that they make, and the writer of their code.
+
+Where gates find things: in CPython's and NumPy's structures, and in the descriptions of gates and bound kernels.
 
 What all parts of the machine code of gates need: see `kinetree.runtime.fastcall_code`.
 

@@ -1,4 +1,6 @@
-"""Natural logarithm from additions, multiplications, divisions and selections: bitwise identical on every machine.
+"""Logarithm and arctangent from basic operations, bitwise identical on every machine.
+
+Natural logarithm from additions, multiplications, divisions and selections: bitwise identical on every machine.
 
 The argument is scaled by powers of two, found by bisection, to a mantissa m between √½ and √2. Then, with
 s = (m − 1)/(m + 1), ln m = 2 (s + s³/3 + s⁵/5 + …). Accurate to 2 ulp.

@@ -1,4 +1,6 @@
-"""Visuals of an MJCF file, by way of MuJoCo's own compiler.
+"""Visuals of robots: from URDF and MJCF files, or stand-ins made from the bodies.
+
+Visuals of an MJCF file, by way of MuJoCo's own compiler.
 
 Shapes for bodies without visuals: capsules along the links, boxes and ellipsoids of equal inertia.
 

@@ -1,4 +1,6 @@
-"""Shapes for drawing robots: triangle meshes, and their placement on bodies.
+"""Triangle meshes: shapes, and readers of STL, OBJ and COLLADA files within limits.
+
+Shapes for drawing robots: triangle meshes, and their placement on bodies.
 
 Readers of mesh files, one per format: from the bytes of a file to meshes. Malformed files raise `LoadError`.
 

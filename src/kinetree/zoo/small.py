@@ -1,4 +1,6 @@
-"""An arm with seven joints.
+"""Small robots: an arm, pendulums, chains, a rod, a box, random trees.
+
+An arm with seven joints.
 
 A solid box that moves freely: something to carry.
 

@@ -1,4 +1,6 @@
-"""Directional derivative of the joint accelerations: δa = ∂a/∂q dq + ∂a/∂v dv + M⁻¹ dτ. Cost O(n).
+"""Directional derivatives of forward and inverse dynamics (jvp), each in O(n).
+
+Directional derivative of the joint accelerations: δa = ∂a/∂q dq + ∂a/∂v dv + M⁻¹ dτ. Cost O(n).
 
     pass           loop       computes                                                       source
     motion         scatter    V, Coriolis acceleration, gyroscopic force                       [J11] Alg. 6.1

@@ -1,4 +1,6 @@
-"""Gradients of wᵀa for the joint accelerations a: wᵀ ∂a/∂q, wᵀ ∂a/∂v and wᵀ M⁻¹. Cost O(n).
+"""Gradients (vjp) and Hessian-vector products (hvp) of forward and inverse dynamics, each in O(n).
+
+Gradients of wᵀa for the joint accelerations a: wᵀ ∂a/∂q, wᵀ ∂a/∂v and wᵀ M⁻¹. Cost O(n).
 
     pass           loop       computes                                                 source
     motion         scatter    V, Coriolis acceleration, gyroscopic force                 [J11] Alg. 6.1

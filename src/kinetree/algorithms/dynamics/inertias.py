@@ -1,4 +1,6 @@
-"""Articulated-body inertias: the Riccati recursion shared by forward dynamics, M⁻¹ and operational space. Cost O(n).
+"""Articulated and composite inertias: the recursions that most algorithms share.
+
+Articulated-body inertias: the Riccati recursion shared by forward dynamics, M⁻¹ and operational space. Cost O(n).
 
 `H` is the transpose of the paper's, `X` its A*(p, k). The armature of a joint (its reflected rotor inertia) adds to D
 only.

@@ -1,4 +1,6 @@
-"""The mass matrix by composite inertias. Cost O(n·d).
+"""M, M⁻¹, M x, M⁻¹ x and the determinant of M.
+
+The mass matrix by composite inertias. Cost O(n·d).
 
     pass        loop               computes                                              source
     place       scatter            weight and inertia R of each node

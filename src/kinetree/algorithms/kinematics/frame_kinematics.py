@@ -1,4 +1,6 @@
-"""Rates of Jacobians, J̇, and derivatives of twists with respect to q, ∂(J v)/∂q. Cost O(n·d), in the common frame O(d).
+"""Motion of frames: poses, twists, accelerations, Jacobians, and their rates and derivatives.
+
+Rates of Jacobians, J̇, and derivatives of twists with respect to q, ∂(J v)/∂q. Cost O(n·d), in the common frame O(d).
 
 Seen from the world, a joint's motion rotates with its own node, S° = V × S, and is passed on by weights like S itself
 (`language.variation` says what other nodes than rigid bodies add). In a view that moves with the twist U, its rate of

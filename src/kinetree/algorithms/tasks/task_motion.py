@@ -1,4 +1,6 @@
-"""Accelerations of the task rows: J̇v at zero joint accelerations, or J a + J̇v. Cost O(n). See `motion.py`.
+"""Motion of task rows: their velocities, drift and accelerations.
+
+Accelerations of the task rows: J̇v at zero joint accelerations, or J a + J̇v. Cost O(n).
 
 Motions of nodes, and the errors, velocities and accelerations of task rows. Cost O(n).
 

@@ -1,4 +1,6 @@
-"""Groups of nodes that a single sample computes at once, one node per lane.
+"""Node lanes: which nodes of one sample are computed at once, in which rounds, and their tables.
+
+Groups of nodes that a single sample computes at once, one node per lane.
 
 Nodes of a group share a variant, so that one loop body serves them all. Groups are ordered: a node's group comes after
 that of its parent, and not before that of an earlier sibling. Visited backwards, siblings therefore add to their parent

@@ -1,4 +1,6 @@
-"""Rules that replace an operation by a cheaper one, or by a number.
+"""Constant folding, common subexpressions and dead-code elimination.
+
+Rules that replace an operation by a cheaper one, or by a number.
 
 They are applied when an operation is recorded, and again when more constants are known. x·0 is folded to 0 even if x
 may not be finite; NaN in a sample still reaches every result that depends on it numerically.

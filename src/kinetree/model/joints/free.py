@@ -1,4 +1,6 @@
-"""Fixed joint. Its body is merged into the parent when the model is built.
+"""Joints of several degrees of freedom, and of none.
+
+Fixed joint. Its body is merged into the parent when the model is built.
 
 Floating joint: six degrees of freedom.
 

@@ -1,4 +1,6 @@
-"""Cylindrical joint: rotation about z and translation along it.
+"""Joints about or along one axis.
+
+Cylindrical joint: rotation about z and translation along it.
 
 Helical joint: a screw about z.
 
