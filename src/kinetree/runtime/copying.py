@@ -20,7 +20,7 @@ Dimensions and strides of a sample in a user's array, in LLVM assembly.
 
 Copies samples between user arrays and lane-interleaved scratch memory, as LLVM assembly.
 
-    take, put                    contiguous samples -> lanes and back, by transposes in registers
+    interleave, deinterleave     contiguous samples -> lanes and back, by transposes in registers
     take_strided, put_strided    samples of any strides -> lanes and back
     fetch                        tells the processor which lines of a user array will be needed soon
 
