@@ -46,7 +46,12 @@ MANYLINUX = ("manylinux2014_aarch64", *(f"manylinux_2_{minor}_aarch64" for minor
 STAGES = {
     "bits": ("tools.bits", "compare", "/record/bits.npz"),
     # compilers do not run under proot: exported C has a stage of its own
-    "parity": ("pytest", "tests/unit/test_signs_of_zero.py", "tests/parity", "--ignore=tests/parity/test_c99.py"),
+    "parity": (
+        "pytest",
+        "tests/unit/compiler/test_signs_of_zero.py",
+        "tests/parity",
+        "--ignore=tests/parity/test_c99.py",
+    ),
     "laws": ("pytest", "tests/laws", "-k", "not reference"),
     "reference": ("pytest", "tests/laws", "-k", "reference"),
 }

@@ -90,7 +90,7 @@ def read(path: Path, _: object) -> object:
 
 def main() -> int:
     """Run, and tell how many files did what."""
-    from tests.unit.test_usd import SEED
+    from tests.unit.io.test_usd import SEED
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)

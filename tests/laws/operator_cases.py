@@ -20,8 +20,8 @@ from kinetree.model.singularity import require_invertible
 from kinetree.operators import Operator, Operators
 from kinetree.spatial.motion import Force, Motion
 from tests.mechanisms import built
-from tests.unit.dense_nodes import abstract_model
-from tests.unit.test_general_nodes import on_a_track
+from tests.unit.algorithms.dense_nodes import abstract_model
+from tests.unit.model.test_general_nodes import on_a_track
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

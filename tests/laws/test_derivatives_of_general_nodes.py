@@ -12,8 +12,8 @@ from kinetree.runtime.fastcall_results import SMALLEST_BATCH
 from tests.laws.test_tasks_with_loops import robot
 from tests.mechanisms import gripper
 from tests.tolerance import assert_close, bound, condition
-from tests.unit.test_closed_loops import suspended
-from tests.unit.test_general_nodes import with_a_bead
+from tests.unit.model.test_closed_loops import suspended
+from tests.unit.model.test_general_nodes import with_a_bead
 
 STEP = 1e-30
 

@@ -17,8 +17,8 @@ from kinetree.runtime.reference import run
 from tests.mechanisms import NEAR, built, four_bar, gripper, whip
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import mixed, random_mechanism
-from tests.unit.test_closed_loops import suspended
-from tests.unit.test_couplings import hand
+from tests.unit.model.test_closed_loops import suspended
+from tests.unit.model.test_couplings import hand
 
 LWA = "local_world_aligned"
 

@@ -1,1 +1,1 @@
-"""Dense kernels."""
+"""Tests of `kinetree.kernels`."""

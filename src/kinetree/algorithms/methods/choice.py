@@ -15,8 +15,8 @@ from column to column.
 The candidates differ only in the rows that pass through the joints and in the work at accumulation nodes, so only that
 is counted, by closed formulas. Tracing the programs instead would take a hundred times as long as loading the compiled
 kernel. The formulas are those that `accumulation.py` applies to individual nodes. They deviate from the count engine by
-at most 4 % of all operations (`tests/unit/test_count.py`). `pv_osim_r` must save a share of what it counts, since its
-products at accumulation nodes take longer in batches.
+at most 4 % of all operations (`tests/unit/compiler/test_count.py`). `pv_osim_r` must save a share of what it counts,
+since its products at accumulation nodes take longer in batches.
 """
 
 from __future__ import annotations

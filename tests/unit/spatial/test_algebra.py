@@ -12,7 +12,7 @@ from kinetree.spatial.inertia import ArticulatedCoriolis, ArticulatedInertia, Co
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.rotation import cross, rotation_of_quaternion, skew
 from kinetree.spatial.transform import Transform
-from tests.unit.scalars import SCALARS, Array, Scalars
+from tests.unit.spatial.scalars import SCALARS, Array, Scalars
 
 scalar_types = pytest.mark.parametrize("scalars", SCALARS, ids=lambda scalars: scalars.name)
 

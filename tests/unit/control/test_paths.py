@@ -12,7 +12,7 @@ from kinetree import control
 from kinetree.control import paths
 from kinetree.errors import InputError, UnknownNameError
 from tests.tolerance import assert_close, bound
-from tests.unit.test_control_poses import ONE, random_poses
+from tests.unit.control.test_poses import ONE, random_poses
 
 T = 2.5
 

@@ -16,7 +16,7 @@ from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Motion
 from kinetree.spatial.rotation import exp_matrix
 from kinetree.spatial.transform import Transform
-from tests.unit.scalars import SCALARS, Array, Scalars
+from tests.unit.spatial.scalars import SCALARS, Array, Scalars
 
 STAGES = [kind for kind in KINDS.values() if isinstance(kind, Stage)]
 MOVING = [kind for kind in KINDS.values() if kind.nv]

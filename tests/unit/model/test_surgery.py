@@ -13,7 +13,7 @@ from kinetree.model import Builder, Model
 from kinetree.spatial.rotation import exp_matrix
 from kinetree.spatial.transform import pose
 from tests.tolerance import assert_close, bound
-from tests.unit.scalars import Array
+from tests.unit.spatial.scalars import Array
 
 SOLID: dict[str, Any] = {"mass": 2.0, "com": (0.1, 0.0, 0.05), "inertia": np.diag([0.1, 0.12, 0.14])}
 MOUNT = pose(exp_matrix(np.array([0.3, -0.5, 0.9])), np.array([0.1, 0.2, 0.3]))

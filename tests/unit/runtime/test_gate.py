@@ -28,7 +28,7 @@ from kinetree.runtime.bound import Compiled
 from kinetree.runtime.fastcall import Gate
 from kinetree.runtime.operands import Binding, Operand
 from kinetree.runtime.tiered import Library
-from tests.unit.toys import toy, toy_kernel
+from tests.unit.runtime.toys import toy, toy_kernel
 
 native = pytest.mark.skipif(not fastcall.NATIVE, reason="gates are switched off or not possible here")
 
@@ -826,14 +826,14 @@ def test_switched_off() -> None:
     script = (
         "import numpy as np\n"
         "from kinetree.runtime import fastcall\n"
-        "from tests.unit.toys import toy\n"
+        "from tests.unit.runtime.toys import toy\n"
         "assert not fastcall.NATIVE\n"
         "f = toy(3); f.compile()\n"
         "assert not f.is_open\n"
         "print(*(part.tobytes().hex() for part in f(np.ones(3), np.full(3, 0.3), np.array(0.7))))\n"
     )
     source = Path(cache.__file__).parents[2]
-    path = os.pathsep.join([str(source), str(Path(__file__).parents[2])])
+    path = os.pathsep.join([str(source), str(Path(__file__).parents[3])])
     environment = {**os.environ, "PYTHONPATH": path, "KINETREE_NO_GATE": "1"}
     run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     ours = toy(3)(np.ones(3), np.full(3, 0.3), np.array(0.7))

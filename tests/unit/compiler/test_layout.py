@@ -23,7 +23,7 @@ from kinetree.compiler.programs import lowered, simplified, variants_of
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.common_frame import in_common_frame
 from kinetree.language.setup import WORLD_CLASS
-from tests.unit.test_general_nodes import with_a_bead
+from tests.unit.model.test_general_nodes import with_a_bead
 
 ROBOTS = {"chain": lambda: kt.zoo.chain(3), "every kind": lambda: kt.zoo.random_tree(40)}
 

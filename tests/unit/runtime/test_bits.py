@@ -13,7 +13,7 @@ from kinetree.runtime import threads
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.operands import Binding, Operand
 from kinetree.runtime.tiered import Library
-from tests.unit.toys import toy, toy_kernel, values
+from tests.unit.runtime.toys import toy, toy_kernel, values
 
 SIZES = (1, 2, 3, 7, 8, 9, 17, 38)
 

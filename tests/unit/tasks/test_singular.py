@@ -208,7 +208,7 @@ def digest() -> str:
 
 @pytest.mark.parametrize("kernel", ["Prescott", "Haswell"])
 def test_bits_do_not_depend_on_the_processor_that_blas_sees(kernel: str) -> None:
-    run = [sys.executable, "-c", "from tests.unit.test_singular_tasks import digest; print(digest())"]
+    run = [sys.executable, "-c", "from tests.unit.tasks.test_singular import digest; print(digest())"]
     environment = {**os.environ, "OPENBLAS_CORETYPE": kernel}
     told = subprocess.run(run, env=environment, capture_output=True, text=True, check=True)
     assert told.stdout.strip() == digest()

@@ -18,7 +18,7 @@ from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Motion
 from kinetree.spatial.transform import Transform
 from tests.tolerance import assert_close, bound
-from tests.unit.dense_nodes import abstract_model
+from tests.unit.algorithms.dense_nodes import abstract_model
 
 RIGID = kt.zoo.random_tree(4, kinds=("revolute", "prismatic", "spherical"), seed=5).mechanism
 

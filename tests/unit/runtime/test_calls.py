@@ -21,7 +21,7 @@ from kinetree.runtime import threads
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.operands import Binding, Operand
 from kinetree.runtime.tiered import Library
-from tests.unit.toys import toy, toy_text
+from tests.unit.runtime.toys import toy, toy_text
 
 
 @pytest.fixture(scope="module")

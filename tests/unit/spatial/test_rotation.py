@@ -8,7 +8,7 @@ import sympy
 
 from kinetree.spatial import rotation, screw
 from kinetree.spatial.rotation import skew
-from tests.unit.scalars import Array
+from tests.unit.spatial.scalars import Array
 
 EPS = np.finfo(float).eps
 #: Rotation angles where series, closed forms and branches meet.

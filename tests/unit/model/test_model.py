@@ -18,7 +18,7 @@ from kinetree.model.joints import KINDS
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.rotation import exp_matrix
 from kinetree.spatial.transform import Transform
-from tests.unit.scalars import Array
+from tests.unit.spatial.scalars import Array
 
 SOLID: dict[str, Any] = {"mass": 1.0, "com": (0.1, 0, 0), "inertia": np.diag([0.1, 0.1, 0.1])}
 

@@ -7,7 +7,7 @@ import pytest
 
 from kinetree.compiler.lower.node_schedule import LANES, Parents, grouped, rounds_of
 from kinetree.language.mechanism import WORLD
-from tests.unit.test_groups import random_topology
+from tests.unit.compiler.test_groups import random_topology
 
 
 @pytest.mark.parametrize("seed", range(40))

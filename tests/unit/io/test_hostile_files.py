@@ -20,7 +20,7 @@ from kinetree.errors import InputError, LoadError
 from tests.fuzz.mutations import ROBOT, mutated
 from tests.fuzz.run import fault_of
 from tests.fuzz.urdf import options_of
-from tests.unit.test_urdf import INERTIAL, joint, link, quiet, robot
+from tests.unit.io.test_urdf import INERTIAL, joint, link, quiet, robot
 
 NUMBERS = st.one_of(
     st.floats().map(repr),
