@@ -1,4 +1,4 @@
-"""What docs/architecture.md says about the first call of a function is what happens."""
+"""What the pages about the architecture say: the way of a first call, and the files that they name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "architecture.md"
+SOURCES = DOCS.parent / "src" / "kinetree"
 TRACED = """
 import os, sys
 import numpy as np
@@ -42,3 +44,11 @@ def test_the_walk_of_a_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(told) > 20
     assert told == [file for file in first if file in told]
     assert not later  # machine code only
+
+
+@pytest.mark.parametrize("page", [PAGE, *sorted((DOCS / "architecture").glob("*.md"))], ids=lambda page: page.stem)
+def test_files_named_on_the_pages_exist(page: Path) -> None:
+    named = set(re.findall(r"`((?:\w+/)*\w+(?:\.py|/))`", page.read_text(encoding="utf-8")))
+    assert named
+    missing = {name for name in named if not any((root / name).exists() for root in (SOURCES, DOCS.parent))}
+    assert not missing
