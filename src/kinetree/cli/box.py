@@ -2,13 +2,11 @@
 
 Its right foot is fixed to the world; the left one is welded to the world where it stands, or free. Both hands hold the
 box, which closes kinematic loops. The box follows a cubic spline, the posture is controlled in the null space, and the
-waist reaches its limit on the way. Figure 5 of the paper shows the motion, Figure 6 the position of the augmented
-object.
+waist reaches its limit on the way. The picture has Figure 5 of the paper, the motion, and Figure 6, the position of the
+augmented object.
 
 [CK01] K.-S. Chang, O. Khatib, "Efficient recursive algorithm for the operational space inertia matrix of branching
        mechanisms", Advanced Robotics 14, 2001.
-
-Figures 5 and 6 of the box experiment in a single image.
 """
 
 from __future__ import annotations
@@ -48,15 +46,7 @@ _SHOWN = ("right_knee", "left_knee", "waist_pitch", "right_hip_pitch", "left_sho
 def draw(
     path: Path, robot: kt.Model, way: control.Path, film: simulation.Film, size: tuple[float, float, float]
 ) -> None:
-    """Write the image.
-
-    Args:
-        path: Path of the file.
-        robot: Humanoid and box.
-        way: Path of the box.
-        film: The motion.
-        size: Edge lengths of the box [m].
-    """
+    """Draw the figures for humanoid and box, whose edges have lengths `size` [m], into a file."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -146,50 +136,28 @@ POSTURE = {
 
 @dataclass(frozen=True)
 class Figures:
-    """Results of the experiment.
+    """Results of the experiment."""
 
-    Attributes:
-        tracking: Largest distance of the box from the spline [mm].
-        final_error: Distance at the end [mm].
-        posture_leak: Largest acceleration of box and hands caused by the posture, relative to the joints'.
-        waist_overshoot: How far the waist exceeds its limit [rad].
-        limited: Fraction of the time in which a joint is at a limit.
-        grip_gap: Largest error of the grasps and of the left foot [m or rad].
-        squeeze: Least and largest force between the hands [N].
-        largest_torque: Largest joint torque [N m].
-        largest_torque_joint: The joint at which it occurs.
-        servo_rate: Rate at which the controller could run on this machine [Hz]; the paper's ran at 300.
-    """
-
-    tracking: float
-    final_error: float
-    posture_leak: float
-    waist_overshoot: float
-    limited: float
-    grip_gap: float
-    squeeze: tuple[float, float]
-    largest_torque: float
-    largest_torque_joint: str
-    servo_rate: float
+    tracking: float  # largest distance of the box from the spline [mm]
+    final_error: float  # distance at the end [mm]
+    posture_leak: float  # largest acceleration of box and hands caused by the posture, relative to the joints'
+    waist_overshoot: float  # how far the waist exceeds its limit [rad]
+    limited: float  # fraction of the time in which a joint is at a limit
+    grip_gap: float  # largest error of the grasps and of the left foot [m or rad]
+    squeeze: tuple[float, float]  # least and largest force between the hands [N]
+    largest_torque: float  # largest joint torque [N m]
+    largest_torque_joint: str  # the joint at which it occurs
+    servo_rate: float  # rate at which the controller could run on this machine [Hz]; the paper's ran at 300
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """The scene, the controller and the simulator.
+    """The scene, the controller and the simulator."""
 
-    Attributes:
-        robot: Humanoid and box.
-        start: Initial configuration, (31,).
-        way: Path of the box.
-        held: Grasps, and the left foot unless it is free.
-        controller: Operational-space controller of the box.
-        world: Simulator.
-    """
-
-    robot: kt.Model
-    start: Array
-    way: control.Path
-    held: tuple[kt.Weld, ...]
+    robot: kt.Model  # humanoid and box
+    start: Array  # initial configuration, (31,)
+    way: control.Path  # path of the box
+    held: tuple[kt.Weld, ...]  # grasps, and the left foot unless it is free
     controller: control.OperationalSpace
     world: simulation.Simulator
 

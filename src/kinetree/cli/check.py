@@ -1,10 +1,6 @@
-"""`kinetree check`: laws of mechanics on a robot file, and comparison with Pinocchio and MuJoCo.
+"""`kinetree check`: laws of mechanics that the functions of any robot must obey, and comparison with other libraries.
 
-Forward against inverse dynamics: each undoes the other, by algorithms with little in common.
-
-Laws of mechanics that the functions of any robot must obey.
-
-Comparison with another library on the same file: URDF with Pinocchio, MJCF with MuJoCo.
+URDF is compared with Pinocchio, MJCF with MuJoCo, each on the same file.
 """
 
 from __future__ import annotations
@@ -31,15 +27,10 @@ SLACK = 16.0
 
 @dataclass(frozen=True)
 class Check:
-    """An error and its bound.
+    """An error and its bound."""
 
-    Attributes:
-        residual: Worst relative error; NaN if a result is NaN.
-        tolerance: Error that rounding can explain.
-    """
-
-    residual: float
-    tolerance: float
+    residual: float  # worst relative error; NaN if a result is NaN
+    tolerance: float  # error that rounding can explain
 
     @property
     def passed(self) -> bool:
@@ -57,14 +48,7 @@ class Check:
 
 
 def forward_against_inverse(robot: Model, q: Array, v: Array, tau: Array) -> Check:
-    """Map joint forces to accelerations and back; errors are relative to the largest force of each sample.
-
-    Args:
-        robot: The mechanism.
-        q: Configurations, (batch, nq).
-        v: Velocities, (batch, nv).
-        tau: Joint forces, (batch, nv).
-    """
+    """Map joint forces to accelerations and back; errors are relative to the largest force of each sample."""
     returned = robot.inverse_dynamics(q, v, robot.forward_dynamics(q, v, tau))
     scale = np.maximum(_peaks(tau), _peaks(robot.bias_forces(q, v)))
     residual = float((_peaks(returned - tau) / scale).max())
@@ -94,13 +78,7 @@ class States:
 
     @classmethod
     def random(cls, robot: Model, seed: int, count: int) -> States:
-        """States drawn within the limits.
-
-        Args:
-            robot: The mechanism.
-            seed: Seed of the random numbers.
-            count: Number of states.
-        """
+        """States drawn within the limits."""
         rng = np.random.default_rng(seed)
         v, a = rng.uniform(-1.0, 1.0, (2, count, robot.nv))
         return cls(robot, robot.random_configuration(rng, count), v, a)
@@ -217,17 +195,7 @@ Outcome = Check | str
 
 
 def compared(path: Path, states: States, floating_base: bool, notes: dict[str, None]) -> Iterator[tuple[str, Outcome]]:
-    """Compare a robot with the results of another library on the same file.
-
-    Args:
-        path: URDF or MJCF.
-        states: States of the robot as loaded by Kinetree.
-        floating_base: Whether it was loaded with a floating base.
-        notes: Collects notes for the user about the comparison, without duplicates.
-
-    Yields:
-        What was compared, and the result.
-    """
+    """Compare a robot with another library on the same file; yields what, and the result. `notes` are for the user."""
     if usd_file(path) is not None:
         yield "comparison with another library", "neither Pinocchio nor MuJoCo reads USD"
         return

@@ -1,9 +1,4 @@
-"""The commands and their options.
-
-Description of a robot, human-readable or as JSON.
-
-Show a robot in a browser, or write a film that moves each of its joints.
-"""
+"""The commands and their options, descriptions of robots, and motions for films of them."""
 
 from __future__ import annotations
 
@@ -163,11 +158,7 @@ def show_in_browser(robot: kt.Model, visuals: Path | None, package_roots: Sequen
 
 
 def sweep(robot: kt.Model) -> tuple[Array, Array]:
-    """A motion in which each coordinate moves to its upper limit, to its lower limit, and back.
-
-    Returns:
-        Configurations, (T, nq), and times, (T,) [s].
-    """
+    """A motion of each coordinate to its upper limit, its lower limit, and back: q, (T, nq), and times, (T,) [s]."""
     start = robot.neutral()
     free = [joint for joint in robot.joints if joint.nv]
     moved = [joint for joint in free if not (joint.kind == "floating" and joint.parent == "world")]

@@ -28,15 +28,7 @@ Runner = Callable[[ComputeJob, list[int]], Iterator[int]]
 
 
 def run(job: ComputeJob, robot: kt.Model, workers: int | None, scheduler: str | None, memory_limit: str) -> None:
-    """Compute what is missing of a job.
-
-    Args:
-        job: The job.
-        robot: Its robot.
-        workers: Number of processes of a local cluster; None computes in this process.
-        scheduler: Address of a Dask scheduler.
-        memory_limit: Memory of each process of a local cluster, as Dask understands it.
-    """
+    """Compute what is missing of a job: in this process, or in `workers` processes or at the address of a scheduler."""
     output = ComputeOutput(job, robot)
     if output.complete:
         typer.echo(f"{job.out} is complete: {job.blocks} block{'s'[: job.blocks != 1]}")

@@ -1,8 +1,7 @@
 """The demo: a robot's tree, a check of its dynamics, and the cost of each function.
 
-Timing of a robot's functions: the least time over short blocks, which interruptions cannot distort.
-
-The demo's second part: the headline result of [CK01], Λ of the humanoid's two hands, by every algorithm.
+Times are the least over short blocks of calls, which interruptions cannot distort. Of the built-in humanoid it also
+shows the headline result of [CK01], Λ of both hands, by every algorithm.
 
 [CK01] K.-S. Chang, O. Khatib, "Efficient recursive algorithm for the operational space inertia matrix of branching
        mechanisms", Advanced Robotics 14, 2001.
@@ -47,34 +46,19 @@ TIME_STEP = 1e-3
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a function.
-
-    Attributes:
-        name: Name of the function.
-        operations: Additions, multiplications, divisions and square roots per sample.
-        call: Time of a call with a single sample [s].
-        batch: Samples in the batch, as many of those given as `LARGEST` allows.
-        sample: Time per sample of that batch, on one thread [s].
-        spread_sample: Time per sample of that batch, on all threads [s]; equal to `sample` if there is only one thread.
-    """
+    """The cost of a function."""
 
     name: str
-    operations: int
-    call: float
-    batch: int
-    sample: float
+    operations: int  # additions, multiplications, divisions and square roots per sample
+    call: float  # time of a call with a single sample [s]
+    batch: int  # samples in the batch, as many of those given as `LARGEST` allows
+    sample: float  # time per sample of that batch, on one thread [s]
+    # time per sample of that batch, on all threads [s]; equal to `sample` if there is only one thread
     spread_sample: float
 
 
 def cost(robot: kt.Model, name: str, states: dict[str, Array], frame: str) -> Cost:
-    """Measure a function.
-
-    Args:
-        robot: The mechanism.
-        name: The function.
-        states: Arrays under the keys "q" and "v", of shape (batch, nq) and (batch, nv).
-        frame: The frame for functions of a single frame.
-    """
+    """Measure a function of states "q", (batch, nq), and "v", (batch, nv), and of one frame if it takes frames."""
     function = getattr(robot, name)
     one_frame = isinstance(function, FrameFunction) and function.needs_frames
     inputs = [argument for argument in function.algorithm.inputs if "frames" not in argument.dimensions]
@@ -154,16 +138,7 @@ class MethodRow:
 
 
 def show_operational_space(console: Console, robot: kt.Model, q: Array) -> bool:
-    """Compute Λ of both hands by every algorithm, and print agreement, operations and times.
-
-    Args:
-        console: Where to print.
-        robot: The built-in humanoid.
-        q: Configurations, (batch, nq).
-
-    Returns:
-        Whether all algorithms agree.
-    """
+    """Print agreement, operations and times of all algorithms for Λ of both hands; returns whether they agree."""
     q = q[:MOST]
     space = robot.tasks(HANDS, method="definition").at(q)
     regular = space.rank == len(HANDS) * 6
@@ -219,17 +194,7 @@ DEFAULT_BATCH = 1024
 
 
 def run(console: Console, seed: int, batch: int, robot: kt.Model | None = None) -> bool:
-    """Run the demo.
-
-    Args:
-        console: Where to print.
-        seed: Seed of the random states.
-        batch: Samples in a batch.
-        robot: The robot; by default the built-in humanoid.
-
-    Returns:
-        Whether forward and inverse dynamics agree, as well as all algorithms for Λ.
-    """
+    """Run the demo, by default on the built-in humanoid; returns whether all algorithms agree."""
     built_in = robot is None
     robot, frame = (kt.zoo.humanoid24(), "left_hand") if robot is None else (robot, robot.frames[-1])
     if not robot.nv:

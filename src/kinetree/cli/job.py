@@ -5,12 +5,9 @@ blocks that are complete. A block enters it only after all of its chunks have be
 half-way is computed again, with the same bits. The journal names the output by a random number: that of an output that
 has been deleted means nothing to its successor.
 
-Workers of a cluster import this module; it needs no terminal.
-
-The chunks of a Zarr array in a directory: which files they are, which of them are missing or damaged.
-
 Zarr reads a chunk without a file as the fill value, because it need not write those that hold nothing else. Whether a
-file was lost or never written cannot be told.
+file was lost or never written cannot be determined, so such chunks are reported. Workers of a cluster import this
+module; it needs no terminal.
 """
 
 from __future__ import annotations
@@ -48,13 +45,7 @@ class StoredChunk(NamedTuple):
 
 
 def chunks_of(folder: Path, shape: tuple[int, ...], extent: slice | None = None) -> Iterator[StoredChunk]:
-    """The chunks of an array, as its metadata state them; those of a sharded array are its shards.
-
-    Args:
-        folder: Directory of the array.
-        shape: Shape of the array.
-        extent: Only chunks with samples along the first axis in this range.
-    """
+    """The chunks of an array, or of some samples, as its metadata state them; of a sharded array, its shards."""
     new = (folder / "zarr.json").exists()
     stated: dict[str, Any] = json.loads((folder / ("zarr.json" if new else ".zarray")).read_text(encoding="utf-8"))
     lengths = stated["chunk_grid"]["configuration"]["chunk_shape"] if new else stated["chunks"]
@@ -72,14 +63,7 @@ def chunks_of(folder: Path, shape: tuple[int, ...], extent: slice | None = None)
 
 
 def missing(data: Path, group: Any, path: str, batched: bool) -> str | None:
-    """What is said of an array with chunks that have no file; None if there are none.
-
-    Args:
-        data: Directory of the group.
-        group: The group.
-        path: Name of the array in it.
-        batched: Whether its first axis is that of samples.
-    """
+    """What is said of an array of the data with chunks that have no file; None if there are none."""
     array = group[path]
     chunks = list(chunks_of(data / path, array.shape))
     gone = [chunk for chunk in chunks if not (data / path / chunk.key).is_file()]
@@ -93,11 +77,7 @@ def missing(data: Path, group: Any, path: str, batched: bool) -> str | None:
 
 
 def read(data: Path, group: Any, path: str, extent: slice | None) -> np.ndarray[Any, np.dtype[Any]]:
-    """An array of the data, or some samples of it.
-
-    Raises:
-        InputError: If a chunk is damaged; names it.
-    """
+    """An array of the data, or some samples of it; errors name the chunks that are damaged."""
     try:
         return np.asarray(group[path][... if extent is None else extent])
     except MemoryError:
@@ -131,15 +111,10 @@ _KEY = "kinetree"
 
 @dataclass(frozen=True)
 class ComputeSource:
-    """An argument that is an array of the data.
+    """An argument that is an array of the data."""
 
-    Attributes:
-        path: Name of the array in the group.
-        batched: Whether it has a value for each sample; otherwise one for all.
-    """
-
-    path: str
-    batched: bool
+    path: str  # name of the array in the group
+    batched: bool  # whether it has a value for each sample; otherwise one for all
 
 
 @dataclass(frozen=True)
@@ -152,25 +127,15 @@ class Result:
 
 @dataclass(frozen=True)
 class ComputeJob(Once):
-    """What is to be computed, from where to where. Can be pickled.
+    """What is to be computed, from where to where. Can be pickled."""
 
-    Attributes:
-        blocks_of: The function of arrays.
-        data: Directory of the input group.
-        out: Directory of the output group.
-        sources: The arguments.
-        results: The arrays of the output.
-        batch: Shape of the leading axes; blocks are cut along the first.
-        length: Samples along the first axis in one block.
-    """
-
-    blocks_of: Blocks
-    data: Path
-    out: Path
+    blocks_of: Blocks  # the function of arrays
+    data: Path  # directory of the input group
+    out: Path  # directory of the output group
     sources: tuple[ComputeSource, ...]
     results: tuple[Result, ...]
-    batch: tuple[int, ...]
-    length: int
+    batch: tuple[int, ...]  # shape of the leading axes; blocks are cut along the first
+    length: int  # samples along the first axis in one block
 
     @property
     def name(self) -> str:

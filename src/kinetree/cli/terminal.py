@@ -1,12 +1,7 @@
-"""Output streams of any encoding, and strings that are safe to print whatever a robot file contains.
+"""Loading and output of the commands: safe strings in any encoding, progress bars, tables, the report of `check`.
 
-Loading of robots for the commands: warnings are collected, errors printed without a traceback.
-
-Progress of commands that take long: a bar on standard error if that is a terminal, erased at the end.
-
-Report of the laws and comparisons for a robot.
-
-Tables without rules, as wide as their content: narrow terminals wrap lines but never truncate a number.
+Strings are safe to print whatever a robot file contains. Tables are as wide as their content: narrow terminals wrap
+lines but never truncate a number. Progress is shown only on a terminal, and erased at the end.
 """
 
 from __future__ import annotations
@@ -53,11 +48,7 @@ def safe(text: object) -> str:
 
 
 def line(*parts: str | tuple[str, str]) -> Text:
-    """A styled line without control characters.
-
-    Args:
-        parts: Strings, or pairs of a string and a style.
-    """
+    """A line of strings, or pairs of a string and a style, without control characters."""
     return Text.assemble(*(safe(part) if isinstance(part, str) else (safe(part[0]), part[1]) for part in parts))
 
 
@@ -91,16 +82,7 @@ def _spell(error: UnicodeError) -> tuple[str, int]:
 
 
 def load(path: Path, floating_base: bool, mimic: str = "couple") -> tuple[kt.Model, list[str]]:
-    """Load a robot; returns it with the warnings about its file.
-
-    Args:
-        path: URDF or MJCF.
-        floating_base: Whether its root floats.
-        mimic: What becomes of mimic joints; see `kinetree.load`.
-
-    Raises:
-        typer.Exit: With the code `UNUSABLE`, after printing the error.
-    """
+    """Load a robot; returns it with the warnings about its file. Prints errors, and exits with the code `UNUSABLE`."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ModelWarning)
         try:
@@ -113,13 +95,7 @@ def load(path: Path, floating_base: bool, mimic: str = "couple") -> tuple[kt.Mod
 
 @contextmanager
 def bar(what: str, total: float, console: Console | None = None) -> Iterator[Callable[[float], None]]:
-    """A bar, and the function that says how much is done.
-
-    Args:
-        what: Description.
-        total: What there is to do.
-        console: Where to show it; standard error by default.
-    """
+    """A progress bar, by default on standard error, and the function that sets how much of the total is done."""
     console = console or Console(stderr=True, markup=False, emoji=False)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -132,19 +108,7 @@ _LARGEST = 2**27
 
 
 def run(console: Console, path: Path, robot: kt.Model, floating_base: bool, seed: int, samples: int) -> bool:
-    """Check a robot.
-
-    Args:
-        console: Where to print.
-        path: The file from which it was loaded.
-        robot: The robot.
-        floating_base: Whether it was loaded with a floating base.
-        seed: Seed of the random states.
-        samples: Number of states.
-
-    Returns:
-        Whether nothing failed; skipped checks do not count as failures.
-    """
+    """Check a robot that was loaded from a file; returns whether nothing failed, skipped checks not counted."""
     console.print(safe(f"{robot!r}, {samples} random state{'s' if samples > 1 else ''}"))
     if not robot.nv:
         console.print("Nothing moves: there is nothing to check.")
@@ -195,13 +159,7 @@ _GAP = "  "
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Text:
-    """Aligned columns under bold headers.
-
-    Args:
-        headers: One for each column, with one or two lines.
-        rows: Cells.
-        left: Number of left-aligned columns; the others hold numbers and are right-aligned.
-    """
+    """Aligned columns under bold headers of one or two lines; numbers, after the first `left` columns, to the right."""
     split = [header.split("\n") for header in headers]
     depth = max(len(lines) for lines in split)
     head = [[lines[i] if i < len(lines) else "" for lines in split] for i in range(depth)]

@@ -42,19 +42,12 @@ class BaseParameters:
 
 @dataclass(frozen=True)
 class SplitFactor:
-    """A triangular factor, split into independent and dependent columns.
+    """A triangular factor, split into independent and dependent columns."""
 
-    Attributes:
-        matrix: Maps all parameters to base parameters, (b, p).
-        triangle: R₁ for the base parameters, (b, b).
-        right: The right-hand side in its basis, (b,).
-        rest: Squared norm of the part of the right-hand side that no parameters explain.
-    """
-
-    matrix: Array
-    triangle: Array
-    right: Array
-    rest: float
+    matrix: Array  # maps all parameters to base parameters, (b, p)
+    triangle: Array  # R₁ for the base parameters, (b, b)
+    right: Array  # the right-hand side in its basis, (b,)
+    rest: float  # squared norm of the part of the right-hand side that no parameters explain
 
     @property
     def values(self) -> Array:
@@ -63,12 +56,9 @@ class SplitFactor:
 
 
 def factored(R: Array, z: Array, tolerance: float) -> SplitFactor:
-    """Find the rank of the columns of R, scaled to unit length.
+    """Split R, (k, p), and the right-hand side z, (k,).
 
-    Args:
-        R: (k, p).
-        z: Right-hand side, (k,).
-        tolerance: Columns whose part that is independent of the others is smaller than this are dependent.
+    Columns, scaled to unit length, are dependent if less than `tolerance` of them is independent of the others.
     """
     p = R.shape[1]
     lengths = np.linalg.norm(R, axis=0)

@@ -1,8 +1,7 @@
-"""Fits a robot's inertial parameters and friction to measurements.
+"""Fits a robot's inertial parameters and friction to measurements, by least squares.
 
-Physically consistent parameters: least squares with positive definite pseudo-inertias [W18], as a convex program.
-
-A body's ten parameters are those of a mass distribution exactly if its pseudo-inertia is positive definite,
+Physical consistency is a convex constraint [W18]: a body's ten parameters are those of a mass distribution exactly if
+its pseudo-inertia is positive definite,
 
     J = [Σ h; hᵀ m]    Σ = ½ tr(I) 1 − I
 
@@ -54,14 +53,7 @@ def pseudo_inertia(theta: Array) -> Array:
 
 
 def solve(parameters: Parameters, A: Array, z: Array, W: Array) -> Array:
-    """The physically consistent parameters that minimise ½ ‖A θ − z‖² + ½ ‖W (θ − prior)‖², (p,).
-
-    Args:
-        parameters: The unknowns.
-        A: (k, p).
-        z: (k,).
-        W: (l, p).
-    """
+    """The physically consistent parameters that minimise ½ ‖A θ − z‖² + ½ ‖W (θ − prior)‖², (p,)."""
     try:
         import clarabel
         from scipy import sparse

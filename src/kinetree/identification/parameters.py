@@ -28,17 +28,11 @@ _INERTIAL = ("m", "mx", "my", "mz", "Ixx", "Ixy", "Ixz", "Iyy", "Iyz", "Izz")
 
 @dataclass(frozen=True)
 class Parameters(Once):
-    """The unknowns for one robot.
+    """The unknowns for one robot."""
 
-    Attributes:
-        robot: The model before identification.
-        bodies: Bodies whose inertial parameters are unknown.
-        friction: Terms of `FRICTION` that are unknown, for all joints with one degree of freedom.
-    """
-
-    robot: Model
-    bodies: tuple[str, ...]
-    friction: tuple[str, ...]
+    robot: Model  # the model before identification
+    bodies: tuple[str, ...]  # bodies whose inertial parameters are unknown
+    friction: tuple[str, ...]  # terms of `FRICTION` that are unknown, for all joints with one degree of freedom
 
     @staticmethod
     def of(robot: Any, bodies: Iterable[str] | None, friction: Iterable[str]) -> Parameters:

@@ -131,16 +131,9 @@ class Regression:
 
 
 def factor(parameters: Parameters, weights: Array, q: Array, v: Array, a: Array, tau: Array, first: int = 0) -> Array:
-    """The triangular factor of the rows [Y τ] of some samples, (≤ p + 1, p + 1).
+    """The triangular factor of the rows [Y τ] of n samples, (≤ p + 1, p + 1).
 
-    Args:
-        parameters: The unknowns.
-        weights: Of the rows of each sample, (nv,).
-        q: (n, nq).
-        v: (n, nv).
-        a: (n, nv).
-        tau: (n, nv).
-        first: Number of rows before these, for messages.
+    Rows of each sample are multiplied by `weights`, (nv,); `first` rows come before these, for messages.
     """
     R = np.zeros((0, len(parameters.names) + 1))
     step = parameters.samples_per_slice(_SLICE)

@@ -1,10 +1,6 @@
 """Conversion of a robot's coordinates, vectors and matrices to and from another library.
 
-Representation of a joint's coordinates in another library.
-
-A robot as other libraries have it: as a tree in which every joint has coordinates of its own.
-
-Recognises objects of other libraries without importing these libraries.
+Other libraries have a tree in which every joint has coordinates of its own. Neither library is imported here.
 """
 
 from __future__ import annotations
@@ -29,18 +25,12 @@ from kinetree.spatial.value import Array
 
 @dataclass(frozen=True)
 class Codec:
-    """A joint whose coordinates differ from the other library's only in their order.
+    """A joint whose coordinates differ from the other library's only in their order."""
 
-    Attributes:
-        kind: Kinetree's kind of joint.
-        columns: For each of the other library's velocities, the index of the same one in Kinetree.
-        order: For each of the other library's coordinates, the index of the same one in Kinetree.
-        world_linear: Whether the other library's first three velocities are linear in world axes instead of body axes.
-    """
-
-    kind: str
-    columns: tuple[int, ...]
-    order: tuple[int, ...]
+    kind: str  # Kinetree's kind of joint
+    columns: tuple[int, ...]  # for each of the other library's velocities, the index of the same one in Kinetree
+    order: tuple[int, ...]  # for each of the other library's coordinates, the index of the same one in Kinetree
+    # whether the other library's first three velocities are linear in world axes instead of body axes
     world_linear: bool = False
 
     @property
@@ -82,12 +72,7 @@ def same(kind: str, nv: int) -> Codec:
 
 
 class OpenTree:
-    """Coordinates of a robot's spanning tree, in that tree's order; those of the robot if no joint depends on others.
-
-    Attributes:
-        robot: The robot.
-        tree: Its spanning tree.
-    """
+    """Coordinates of a robot's spanning tree, in its order; those of the robot if no joint depends on others."""
 
     def __init__(self, robot: Model) -> None:
         self._same = not robot.joint_constraints
@@ -153,11 +138,7 @@ class OpenTree:
         return product(rows, G)
 
     def require_same(self, what: str) -> None:
-        """Raise if joints depend on others.
-
-        Raises:
-            UnsupportedError: They do; the error says how to convert instead.
-        """
+        """Raise if joints depend on others."""
         if not self._same:
             raise UnsupportedError(
                 f"{what} of {self.robot.name!r} do not determine those of all its joints, of which some depend on "
@@ -401,11 +382,7 @@ def matched(
 ) -> dict[str, str]:
     """The other library's joint for each moving joint of the robot, one to one.
 
-    Args:
-        robot: Kinetree's model.
-        theirs: The kinds that each of the other library's joints can have in Kinetree, by its name there.
-        joints: The other library's names of joints that have different names in Kinetree.
-        library: Name of the other library, for messages.
+    `theirs` has the kinds that each of its joints can have here, `joints` its names of joints with other names there.
     """
     given = dict(joints or {})
     ours = tuple(joint.name for joint in robot.joints)
@@ -482,14 +459,9 @@ def _of_shape(name: str, matrix: Any, core: tuple[int, int]) -> Array:
 
 
 def require_instance(caller: str, thing: Any, library: str, name: str, hints: Mapping[str, str]) -> None:
-    """Raise unless an object is an instance of a class of another library.
+    """Raise unless an object is of a class of another library; it is not if that library was never imported.
 
-    Args:
-        caller: The calling function, for messages.
-        thing: The object.
-        library: Name of the library's module. If it was never imported, there are no instances.
-        name: Name of the class.
-        hints: What to write instead, by names of classes often given by mistake.
+    `hints` tell what to pass instead of objects that are often given by mistake, by the names of their classes.
     """
     wanted = getattr(sys.modules.get(library), name, None)
     if isinstance(wanted, type) and isinstance(thing, wanted):
@@ -503,13 +475,7 @@ def require_instance(caller: str, thing: Any, library: str, name: str, hints: Ma
 
 
 def require_pair(caller: str, robot: Any, joints: Any) -> None:
-    """Raise unless `robot` is a `Model` and `joints` a mapping of names or None.
-
-    Args:
-        caller: The calling function, for messages.
-        robot: The robot.
-        joints: Names of joints in the other library, by name in Kinetree.
-    """
+    """Raise unless `robot` is a `Model` and `joints` a mapping of names or None."""
     if not isinstance(robot, Model):
         raise InputError(f"{caller} takes a kinetree.Model first, got {type(robot).__name__}")
     if joints is not None and not (

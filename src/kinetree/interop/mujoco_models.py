@@ -1,20 +1,11 @@
 """MuJoCo's models: conversion to a robot, and of coordinates in both directions.
 
-Adds the bodies and joints of a MuJoCo model to a builder.
-
-Names of a MuJoCo model's bodies, joints and sites.
-
 MuJoCo allows objects without names, and the same name for a body, a joint and a site. In Kinetree every object has a
 name, unique among bodies and frames or among joints.
 
-Conversion to and from MuJoCo's coordinates.
-
-MuJoCo's equality constraints as exact couplings and loops.
-
-In MuJoCo they are soft, and relative to the reference configuration `qpos0`: a joint equality says q₁ − r₁ = p(q₂ − r₂)
-for reference positions r; without a second joint it holds the first one. Points of a connection coincide at `qpos0`.
-
-Converts MuJoCo models to Kinetree models.
+MuJoCo's equality constraints are soft, and relative to the reference configuration `qpos0`; here they become exact
+couplings and loops. A joint equality is q₁ − r₁ = p(q₂ − r₂) for reference positions r; without a second joint it holds
+the first one. Points of a connection coincide at `qpos0`.
 """
 
 from __future__ import annotations
@@ -255,23 +246,14 @@ def add_bodies(builder: Builder, model: Any, names: Names) -> None:
 
 
 class _MovingJoint(NamedTuple):
-    """A joint.
+    """A joint."""
 
-    Attributes:
-        name: In Kinetree.
-        kind: Likewise.
-        axis: Its axis, (3,).
-        anchor: The point that hinges and balls rotate about, (3,); the position of a slide is irrelevant.
-        reference: Its coordinate where the file puts the robot.
-        given: Further arguments of `Builder.add_body`.
-    """
-
-    name: str
+    name: str  # in Kinetree
     kind: str
-    axis: Array
-    anchor: Array
-    reference: float
-    given: dict[str, Any]
+    axis: Array  # (3,)
+    anchor: Array  # the point that hinges and balls rotate about, (3,); the position of a slide is irrelevant
+    reference: float  # its coordinate where the file puts the robot
+    given: dict[str, Any]  # further arguments of `Builder.add_body`
 
 
 def _joints(model: Any, names: Names) -> list[_MovingJoint]:
@@ -314,17 +296,7 @@ def _add_body(
     joints: Sequence[_MovingJoint],
     solid: Mapping[str, Any],
 ) -> None:
-    """Add a body with its joints, in the order in which MuJoCo applies them.
-
-    Args:
-        builder: The builder to add to.
-        names: Names in Kinetree.
-        body: MuJoCo's index of the body.
-        parent: Its parent.
-        at: Its pose there, (4, 4).
-        joints: Its joints.
-        solid: Its mass, centre of mass and inertia.
-    """
+    """Add a body, at a pose in its parent, with its joints in the order in which MuJoCo applies them."""
     name, origin = names.bodies[body], _ZERO  # of the last link frame, seen from the body's; they have the same axes
     anchors = [joint.anchor for joint in joints if joint.kind != "prismatic"]
     off_centre = bool(anchors and any(anchors[-1].tolist()) and joints[0].kind != "floating")
@@ -368,19 +340,7 @@ _Z = np.array([0.0, 0.0, 1.0])
 
 
 def add_equalities(builder: Builder, model: Any, names: Names) -> tuple[int, dict[str, float]]:
-    """Add the active equality constraints of a model.
-
-    Args:
-        builder: Has the bodies already.
-        model: A `mujoco.MjModel`.
-        names: Names in Kinetree.
-
-    Returns:
-        Their number, and joints that they hold, with their positions.
-
-    Raises:
-        ModelError: If one of them is not between bodies, sites or joints.
-    """
+    """Add the active equality constraints; returns their number, and the positions of joints that they hold."""
     held: dict[str, float] = {}
     active = [i for i in range(model.neq) if model.eq_active0[i]]
     for i in active:
@@ -515,10 +475,7 @@ LOOPS = ("embed", "multipliers", "ignore")
 def converted(model: Any, unmodelled: Unmodelled | None = None, *, loops: str = "ignore") -> tuple[Model, list[str]]:
     """A robot from a MuJoCo model, and what Kinetree does not model of it.
 
-    Args:
-        model: A `mujoco.MjModel`.
-        unmodelled: Objects outside the bodies, if they were left out of the model; otherwise counted in it.
-        loops: What becomes of equality constraints.
+    `unmodelled` counts objects that were left out of the model; by default they are counted in it.
     """
     unmodelled = Unmodelled.of(model) if unmodelled is None else unmodelled
     names = Names(model)

@@ -1,15 +1,7 @@
 """Pinocchio's models: conversion to a robot, and of coordinates in both directions.
 
-Conversion to and from Pinocchio's coordinates.
-
-Unique names for a Pinocchio model's bodies and frames.
-
-Pinocchio's joints in terms of Kinetree's.
-
-A composite joint becomes its parts in series, a `SphericalZYX` joint three turns about z, y and x; between them are
-massless bodies. Their coordinates are the same, number by number.
-
-Converts Pinocchio models to Kinetree models.
+A composite joint becomes its parts in series, a `SphericalZYX` joint three revolute joints about z, y and x; between
+them are massless bodies. Their coordinates are the same, number by number.
 """
 
 from __future__ import annotations
@@ -83,12 +75,7 @@ class PinocchioFrames:
             self.others.append((self.free(name, number), joint, at))
 
     def free(self, name: str, number: int | None = None) -> str:
-        """Reserve a name that is not used yet.
-
-        Args:
-            name: The preferred name.
-            number: Pinocchio's index of the frame.
-        """
+        """Reserve a name that is not used yet, for the frame with Pinocchio's index `number`."""
         count, tried = 1, name
         while tried in self._taken:
             count += 1
@@ -125,29 +112,17 @@ _ONE = (
 
 @dataclass(frozen=True, eq=False)
 class PinocchioJoint:
-    """One of Kinetree's joints in a Pinocchio model.
+    """One of Kinetree's joints in a Pinocchio model."""
 
-    Attributes:
-        name: Pinocchio's name, with a number as suffix if the joint has several parts.
-        number: Pinocchio's index of the joint that it is part of.
-        last: Whether it carries the joint's body.
-        codec: Representation of its coordinates in Pinocchio.
-        q: Index of its first coordinate in Pinocchio's configuration.
-        v: Index of its first component in Pinocchio's velocity.
-        placement: Pose in the parent joint, or in the previous part, (4, 4).
-        axes: Axes in the moved frame, (count, 3).
-        pitch: Pitch of a helical joint [m/rad], else None.
-    """
-
-    name: str
-    number: int
-    last: bool
-    codec: Codec
-    q: int
-    v: int
-    placement: Array
-    axes: Array
-    pitch: float | None = None
+    name: str  # Pinocchio's name, with a number as suffix if the joint has several parts
+    number: int  # Pinocchio's index of the joint that it is part of
+    last: bool  # whether it carries the joint's body
+    codec: Codec  # representation of its coordinates in Pinocchio
+    q: int  # index of its first coordinate in Pinocchio's configuration
+    v: int  # index of its first component in Pinocchio's velocity
+    placement: Array  # pose in the parent joint, or in the previous part, (4, 4)
+    axes: Array  # axes in the moved frame, (count, 3)
+    pitch: float | None = None  # pitch of a helical joint [m/rad], else None
 
 
 def parts_of(model: Any) -> list[PinocchioJoint]:

@@ -1,7 +1,4 @@
-"""Builds a model from the specs of a file, in any order: roots, ordering, mimic joints, locks and warnings.
-
-Mimic joints are coupled to the joints that they mimic, locked where these put them, or made independent.
-"""
+"""Builds a model from the links and joints of a file, in any order: roots, ordering, mimic joints, locks, warnings."""
 
 from __future__ import annotations
 
@@ -27,15 +24,7 @@ _ROOT_JOINT = "root_joint"
 def build(
     name: str, links: dict[str, BodySpec], joints: dict[str, JointSpec], options: Options, diagnostics: Diagnostics
 ) -> Model:
-    """Build a model from links and joints.
-
-    Args:
-        name: Name of the model.
-        links: By name, in the file's order.
-        joints: By name, in the file's order, which siblings keep.
-        options: The options of `load`.
-        diagnostics: Collects warnings; its file is named in errors.
-    """
+    """Build a model from the links and joints of a file, by name and in its order, which siblings keep."""
     above = _joints_above(links, joints, diagnostics.file)
     order, roots = _ordered(links, above, options, diagnostics.file)
     if not links:
@@ -194,13 +183,9 @@ def require_order(model: Model, wanted: Sequence[str]) -> None:
 def _mimicked(
     hinges: Sequence[JointSpec], joints: Mapping[str, JointSpec], options: Options, diagnostics: Diagnostics
 ) -> tuple[list[JointSpec], dict[str, object]]:
-    """Joints that follow others, and joints to lock, by name, with their configurations: the user's, and mimic joints.
+    """Mimic joints that follow others, and joints to lock at a configuration: the user's, and mimic joints.
 
-    Args:
-        hinges: The joints of the model.
-        joints: All joints of the file, possibly more than those of the model.
-        options: The options of `load`.
-        diagnostics: Collects mimic joints that cannot be treated as asked.
+    `hinges` are the joints of the model, `joints` all those of the file.
     """
     followers: list[JointSpec] = []
     locks: dict[str, object] = dict(options.lock)
@@ -262,14 +247,7 @@ def _require_end(name: str, joints: Mapping[str, JointSpec], file: str) -> None:
 
 
 def _followed(name: str, joints: Mapping[str, JointSpec], known: dict[str, Any], file: str) -> float:
-    """Position of a joint when the joints that it mimics are at their locked or neutral positions.
-
-    Args:
-        name: Name of the joint.
-        joints: All joints of the file.
-        known: Known positions of joints, to which those along the chain are added.
-        file: The file named in errors.
-    """
+    """Position of a joint when those that it mimics are locked or neutral; `known` positions are extended."""
     chain: dict[str, tuple[JointSpec, Mimic]] = {}
     while name in joints and name not in known and (mimic := joints[name].mimic) is not None:
         if name in chain:
@@ -292,13 +270,7 @@ def _followed(name: str, joints: Mapping[str, JointSpec], known: dict[str, Any],
 
 
 def _note_inertias(links: Sequence[BodySpec], hinges: Sequence[JointSpec], diagnostics: Diagnostics) -> None:
-    """Note what no body can have, and bodies that move without mass, with all that is fixed to them.
-
-    Args:
-        links: Each after its parent.
-        hinges: The joint above each of them.
-        diagnostics: Collects the notes.
-    """
+    """Report what no body can have, and links that move without mass; `links` come after their parents."""
     massless = False
     for link, hinge in zip(links, hinges):
         mass, (xx, xy, xz, yx, yy, yz, zx, zy, zz) = link.mass, link.inertia

@@ -49,11 +49,7 @@ _own = _OwnParser()
 class Document:
     """A parsed XML file, with readers whose errors name file and line.
 
-    Args:
-        source: The file.
-        diagnostics: Collects what is not read.
-        attributes: The attributes that are read, by element name.
-        snap_angles: Whether angles that are rounded quarter turns are replaced by quarter turns.
+    `attributes` are those that are read, by element; others are reported.
     """
 
     def __init__(
@@ -101,13 +97,7 @@ class Document:
         )
 
     def parts(self, element: Element, read: Collection[str], passed_over: Collection[str] = ()) -> dict[str, Element]:
-        """Children by name, each at most once.
-
-        Args:
-            element: The parent.
-            read: Names that the caller reads.
-            passed_over: Names of elements irrelevant to the dynamics; others are reported as unread.
-        """
+        """Children by name, each at most once; those neither read nor passed over are reported."""
         found: dict[str, Element] = {}
         for child in element[:]:
             tag = child.tag
@@ -194,15 +184,7 @@ class Document:
         return found
 
     def values(self, element: Element, where: str, value: str, count: int, infinite: bool = False) -> tuple[float, ...]:
-        """Numbers separated by whitespace.
-
-        Args:
-            element: The element that contains them.
-            where: Description of their position, for messages.
-            value: The string.
-            count: Required number of them.
-            infinite: Whether they may be infinite.
-        """
+        """Numbers separated by whitespace; `where` describes their position in messages."""
         numbers = _converted(value)
         if len(numbers) != count:
             raise self._no_number(element, where, value, count, "is not")

@@ -34,13 +34,7 @@ _HANDLER = ForkSafeLock()
 
 
 def load_mjcf(source: Source, options: Options, diagnostics: Diagnostics) -> Model:
-    """Load an MJCF file.
-
-    Args:
-        source: The file.
-        options: The options of `load`. There are no mimic joints.
-        diagnostics: Collects what Kinetree does not model.
-    """
+    """Load an MJCF file."""
     reduction = Reduction(
         source, Directory(source, options.directory), diagnostics, equalities=options.loops != "ignore"
     )
@@ -81,12 +75,7 @@ def _is_small(compiled: Any) -> bool:
 
 
 def compiled(reduction: Reduction, diagnostics: Diagnostics) -> Any:
-    """Compile a reduced file with MuJoCo; its warnings become diagnostics instead of lines in a log file.
-
-    Args:
-        reduction: The reduced file.
-        diagnostics: Collects its warnings; its file is named in errors.
-    """
+    """Compile a reduced file with MuJoCo; its warnings become diagnostics instead of lines in a log file."""
     try:
         import mujoco
     except ModuleNotFoundError:

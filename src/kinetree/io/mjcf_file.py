@@ -1,8 +1,7 @@
-"""Reads an MJCF file and its includes safely; MuJoCo's own parser would open any file that is named.
+"""MJCF files: reads one and its includes safely, and writes a reduced one.
 
-Writes reduced MJCF with one element per line, so that lines in MuJoCo's messages map back to the original file.
-
-Meshes that define inertias of bodies, and attached models: the only files that a reduced MJCF file refers to.
+MuJoCo's own parser would open any file that is named. A reduced file has one element per line, so that lines in
+MuJoCo's messages map back to the original; it refers only to meshes that define inertias and to attached models.
 """
 
 from __future__ import annotations
@@ -30,11 +29,6 @@ class MjcfFile:
 
     Names of included files are relative to the model, or else to the file that includes them. As in MuJoCo, no file is
     included twice.
-
-    Args:
-        source: The file.
-        directory: Reads included files.
-        diagnostics: Collects what is not read.
     """
 
     def __init__(self, source: Source, directory: Directory, diagnostics: Diagnostics) -> None:
@@ -156,13 +150,7 @@ class MjcfText:
         self._finite: set[str] = set()
 
     def open(self, tag: str, attributes: Mapping[str, str], origin: Origin) -> None:
-        """Start an element, whose numbers must be finite.
-
-        Args:
-            tag: Its name.
-            attributes: Its attributes.
-            origin: Its origin in the file.
-        """
+        """Start an element, whose numbers must be finite; `origin` is that in the file."""
         written = [f"<{tag}"]
         special = _SPECIAL.search("".join(attributes.values())) is not None
         for name, value in attributes.items():
@@ -229,12 +217,7 @@ _CONTENT_TYPES = {"model/stl": ".stl", "model/obj": ".obj", "model/vnd.mujoco.ms
 
 
 class Meshes:
-    """The meshes of a file by name; writes those that are needed.
-
-    Args:
-        file: The file that contains them.
-        most: Limit on their total size [bytes].
-    """
+    """The meshes of a file by name; writes those that are needed, of at most `most` bytes in total."""
 
     def __init__(self, file: MjcfFile, most: int) -> None:
         self._file, self._most = file, most
@@ -250,12 +233,7 @@ class Meshes:
                 self._elements.setdefault(mesh.get("name", stem), mesh)
 
     def write(self, name: str, text: MjcfText) -> None:
-        """Write a mesh, with the content of its file; a missing one is left for MuJoCo to report.
-
-        Args:
-            name: Name of the mesh.
-            text: The reduced file.
-        """
+        """Write a mesh, with the content of its file; a missing one is left for MuJoCo to report."""
         mesh = self._elements.get(name)
         if mesh is None:
             return

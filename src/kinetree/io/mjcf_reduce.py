@@ -1,11 +1,5 @@
 """Reduces an MJCF file to what the dynamics need, before MuJoCo compiles it.
 
-Writes the bodies of an MJCF file, without elements irrelevant to the dynamics.
-
-Default classes of MJCF, as far as they decide which shapes and joints are kept.
-
-Reduces an MJCF file to what the dynamics need, before it is passed to MuJoCo.
-
 MuJoCo's compiler opens any file that is named and allocates any memory that is requested, for height fields, textures,
 user data and keyframes. None of these matter for the dynamics. The reduced file contains bodies, joints, inertias,
 frames, and the shapes and meshes that define a body's inertia. So a file can neither reach outside its directory nor
@@ -34,11 +28,7 @@ _MAIN = "main"
 
 
 class Defaults:
-    """Attributes that shapes and joints inherit from default classes.
-
-    Args:
-        sections: The <default> elements at the top level.
-    """
+    """Attributes that shapes and joints inherit from default classes, in <default> elements at the top level."""
 
     def __init__(self, sections: Iterable[Element]) -> None:
         self._classes: dict[str, dict[str, dict[str, str]]] = {_MAIN: {tag: {} for tag in _ATTRIBUTES}}
@@ -53,12 +43,7 @@ class Defaults:
             pending += [(child, child.get("class", ""), name) for child in section.iterchildren("default")]
 
     def of(self, element: Element, inherited: str | None) -> dict[str, str]:
-        """The relevant attributes of a shape or joint; its own override those of its class.
-
-        Args:
-            element: The <geom> or <joint>.
-            inherited: The class from an enclosing `childclass`, if any.
-        """
+        """The relevant attributes of a shape or joint; its own override those of its class, or of the inherited one."""
         name = element.get("class") or inherited or _MAIN
         return {**self._classes.get(name, {}).get(element.tag, {}), **_of_interest(element)}
 
@@ -96,35 +81,18 @@ _GHOST = {"contype": "0", "conaffinity": "0"}  # MuJoCo then needs no convex hul
 
 
 class _Within(NamedTuple):
-    """The context inside an element.
+    """The context inside an element."""
 
-    Attributes:
-        childclass: Default class, if one is set.
-        copies: Number of copies that will be made.
-        weighs: Whether shapes define a body's inertia.
-        dofs: Degrees of freedom between it and the world.
-    """
-
-    childclass: str | None = None
-    copies: int = 1
-    weighs: bool = False
-    dofs: int = 0
+    childclass: str | None = None  # default class, if one is set
+    copies: int = 1  # number of copies that will be made
+    weighs: bool = False  # whether shapes define a body's inertia
+    dofs: int = 0  # degrees of freedom between it and the world
 
 
 class Bodies:
-    """Writes bodies and counts what is left out.
+    """Writes bodies, with all shapes or only those that define inertia, and counts what is left out.
 
-    Args:
-        file: The file that contains them.
-        text: The reduced file.
-        models: The models that can be attached, by name.
-        looks: Whether to keep all shapes, not only those that define inertia.
-
-    Attributes:
-        elements: Number of elements written so far, copies included.
-        meshes: Names of the meshes that are needed.
-        plugins: Number of plugins left out.
-        collide: Whether shapes can collide.
+    `models` are those that can be attached, by name.
     """
 
     def __init__(self, file: MjcfFile, text: MjcfText, models: Mapping[str, Bodies], looks: bool) -> None:
@@ -161,14 +129,7 @@ class Bodies:
         self.text.close(tag)
 
     def open(self, tag: str, attributes: Mapping[str, str], origin: Origin, copies: int = 1) -> None:
-        """Start an element.
-
-        Args:
-            tag: Its name.
-            attributes: Its attributes.
-            origin: Its origin.
-            copies: Number of copies that will be made.
-        """
+        """Start an element, of which a number of copies will be made."""
         self.elements += copies
         if self.elements > MOST_ELEMENTS:
             raise origin.error(
@@ -374,19 +335,10 @@ class Reduction:
     """A reduced model, with the models that it attaches.
 
     Args:
-        source: The file.
-        directory: Reads included and attached files, and meshes.
-        diagnostics: Collects warnings.
         looks: Whether to keep all shapes and their colours, for the viewer.
-        text: Where the reduced model is written.
+        text: Where it is written, with what it needs of other files.
         depth: Number of models that this one is attached to.
         equalities: Whether to keep equality constraints, and the first keyframe.
-
-    Attributes:
-        text: Holds the files that the reduced model needs, and maps its lines back to the original file.
-        content: The reduced model.
-        bodies: The writer of its bodies.
-        unmodelled: Omitted elements that act on the robot.
     """
 
     def __init__(

@@ -26,17 +26,12 @@ _LEAST = 1e-15
 
 @dataclass(frozen=True, eq=False)
 class _JointGroup:
-    """A body with the joints inboard of it, including those of massless bodies, which MuJoCo rejects.
+    """A body with the joints inboard of it, including those of massless bodies, which MuJoCo rejects."""
 
-    Attributes:
-        body: The last body of the group.
-        joints: Joints, inboard first, each with the pose of its child in the body, (4, 4).
-        placement: Pose of the body in its parent at the neutral configuration, (4, 4).
-    """
-
-    body: Body
+    body: Body  # the last body of the group
+    # joints, inboard first, each with the pose of its child in the body, (4, 4)
     joints: tuple[tuple[Joint, Array], ...]
-    placement: Array
+    placement: Array  # pose of the body in its parent at the neutral configuration, (4, 4)
 
 
 def to_mjcf(robot: Model) -> str:

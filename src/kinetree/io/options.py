@@ -1,7 +1,4 @@
-"""The options of `load`, validated.
-
-Collects warnings about a file that could be loaded.
-"""
+"""The options of `load`, validated, and the warnings that it collects about a file."""
 
 from __future__ import annotations
 
@@ -20,11 +17,7 @@ _LISTED = 40
 
 
 class Diagnostics:
-    """Collects findings about one file and reports them as one `ModelWarning` for each kind.
-
-    Args:
-        file: The file named in each warning.
-    """
+    """Collects findings about one file and reports them as one `ModelWarning` for each kind."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -32,13 +25,7 @@ class Diagnostics:
         self._unread: dict[str, list[int]] = {}
 
     def add(self, kind: str, what: str, line: int | None = None) -> None:
-        """Add a finding.
-
-        Args:
-            kind: Title of its list, with possible remedies.
-            what: The object concerned.
-            line: Its line.
-        """
+        """Add a finding; its kind is the title of a list, with possible remedies."""
         self._listed.setdefault(kind, []).append(what if line is None else f"{what} (line {line})")
 
     def unread(self, what: str, line: int) -> None:
@@ -61,11 +48,7 @@ class Diagnostics:
         return texts
 
     def warn(self, stacklevel: int) -> None:
-        """Issue the warnings.
-
-        Args:
-            stacklevel: 1 attributes them to the caller of this method, 2 to its caller.
-        """
+        """Issue the warnings, attributed to the caller of this method, or with 2 to its caller."""
         for text in self.texts():
             warnings.warn(text, ModelWarning, stacklevel=stacklevel + 1)
 

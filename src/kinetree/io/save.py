@@ -1,11 +1,4 @@
-"""Export of robots to the file formats of other programs.
-
-XML, written line by line.
-
-Joints that other formats lack, replaced by supported joints in series.
-
-Export to URDF.
-"""
+"""Export to URDF, and what exports share: XML written line by line, and joints that other formats lack, in series."""
 
 from __future__ import annotations
 

@@ -3,14 +3,10 @@
 Only what the dynamics need is read. Shapes, sensors, plugins and simulator settings are skipped, and no file that is
 referred to is opened. Other elements that are not read are reported, since they may be misspelt.
 
-[SDF] http://sdformat.org/spec
-
-Poses of the links, joints and frames of an SDF model in its neutral configuration.
-
 Every pose is relative to the model, a link, a joint or a frame. By default [SDF], a link's pose is relative to the
 model, a joint's to its child, a frame's to what it is attached to.
 
-[SDF] http://sdformat.org/tutorials?tut=pose_frame_semantics
+[SDF] http://sdformat.org/spec and http://sdformat.org/tutorials?tut=pose_frame_semantics
 """
 
 from __future__ import annotations
@@ -63,12 +59,7 @@ def read_pose(document: Document, element: Element | None) -> Pose:
 
 
 class SdfFrames:
-    """Poses of links, joints and frames in the model's frame.
-
-    Args:
-        document: The file.
-        model: The <model> element.
-    """
+    """Poses of links, joints and frames in the frame of a <model>."""
 
     def __init__(self, document: Document, model: Element) -> None:
         self._document = document
@@ -96,12 +87,7 @@ class SdfFrames:
         self.canonical = model.get("canonical_link") or (self.links[0] if self.links else "")
 
     def pose(self, name: str, user: Element) -> Pose:
-        """The pose of a link, joint or frame in the model's frame.
-
-        Args:
-            name: Its name.
-            user: The element that refers to it, for messages.
-        """
+        """The pose of a link, joint or frame in the model's frame; errors are at the element that refers to it."""
         chain: dict[str, None] = {}
         while name not in self._resolved:
             if name not in self._entries:
@@ -120,12 +106,7 @@ class SdfFrames:
         return self._resolved[next(iter(chain), name)]
 
     def body(self, name: str, user: Element) -> str:
-        """The link that a link, joint, frame or the model is fixed to.
-
-        Args:
-            name: Its name.
-            user: The element that refers to it, for messages.
-        """
+        """The link that a link, joint, frame or the model is fixed to; errors are at the element that refers to it."""
         seen: set[str] = set()
         while name in self._attached or name == MODEL:
             if name in seen:
@@ -182,13 +163,7 @@ _FLATTEN = "write it out with: gz sdf -p"
 
 
 def load_sdf(source: Source, options: Options, diagnostics: Diagnostics) -> Model:
-    """Load an SDF file, which must contain exactly one model.
-
-    Args:
-        source: The file.
-        options: The options of `load`.
-        diagnostics: Collects warnings.
-    """
+    """Load an SDF file, which must contain exactly one model."""
     document = Document(source, diagnostics, {}, options.snap_angles)
     model, gravity = _only_model(document)
     if gravity is not None and options.gravity is None:

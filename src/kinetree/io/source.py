@@ -1,7 +1,4 @@
-"""Reads the source of a robot: opens untrusted files, decodes them and detects their format.
-
-Access to the files that a model refers to, restricted to one directory.
-"""
+"""Opens and decodes untrusted files, detects their format, and restricts access to files that they refer to."""
 
 from __future__ import annotations
 
@@ -41,21 +38,13 @@ _USD = (".usd", ".usda", ".usdc", ".usdz")
 
 
 class Source(NamedTuple):
-    """The content of a file and its origin.
+    """The content of a file and its origin."""
 
-    Attributes:
-        text: The decoded content, without a byte order mark.
-        file: The path, or "<string>", for messages.
-        name: The path; None for content given as a string.
-        root: Name of the XML root element, including its prefix.
-        data: The content as UTF-8 that a parser takes as it is, if it was read like that.
-    """
-
-    text: str
-    file: str
-    name: str | None
-    root: str
-    data: bytes | None = None
+    text: str  # the decoded content, without a byte order mark
+    file: str  # the path, or "<string>", for messages
+    name: str | None  # the path; None for content given as a string
+    root: str  # name of the XML root element, including its prefix
+    data: bytes | None = None  # the content as UTF-8 that a parser takes as it is, if it was read like that
 
     @property
     def path(self) -> Path | None:
@@ -75,11 +64,7 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, given: Any) -> Source:
-        """Read a file, or accept its content: a string that starts with "<" is content.
-
-        Args:
-            given: A path, or the content of a file as a string or bytes.
-        """
+        """Read a file, or accept its content as bytes or as a string that starts with "<"."""
         if isinstance(given, str) and (given.lstrip("\ufeff \t\r\n").startswith("<") or not given.strip()):
             try:
                 given.encode()
@@ -97,12 +82,7 @@ class Source(NamedTuple):
 
     @classmethod
     def expanded(cls, data: bytes, source: Source) -> Source:
-        """The expanded content of a file.
-
-        Args:
-            data: The content, encoded.
-            source: The file.
-        """
+        """The expanded content of a file."""
         file = f"{source.file} (expanded)"
         return cls._checked(*_decoded(data, file), file, source.name)
 
@@ -273,15 +253,7 @@ class Directory:
         return other
 
     def find(self, names: list[str], origin: Origin) -> Path:
-        """The first existing file of several, which must be below the directory.
-
-        Args:
-            names: Paths to try, in this order; relative ones start from the model's directory.
-            origin: Origin of the element that refers to it.
-
-        Returns:
-            Its path with links resolved.
-        """
+        """The path, with links resolved, of the first of several that exists, which must be below the directory."""
         wanted = clipped(names[0], 200)
         if self.base is None:
             raise origin.error(
@@ -306,12 +278,7 @@ class Directory:
 
     @staticmethod
     def read(path: Path, origin: Origin) -> bytes:
-        """The bytes of a regular file of limited size.
-
-        Args:
-            path: A path from `find`.
-            origin: Origin of the element that refers to it.
-        """
+        """The bytes of a regular file of limited size, at a path from `find`."""
         try:
             return content(str(path))
         except LoadError as error:

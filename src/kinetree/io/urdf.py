@@ -1,15 +1,13 @@
-"""Reads links and joints from a URDF file.
+"""Reads links and joints from a URDF file, and expands xacro files.
 
 Only what the dynamics need is read. Shapes, materials, sensors, transmissions and simulator settings are silently
 skipped, and no file that is referred to is opened. Any other element or attribute that is not read is reported, since
 it may be misspelt.
 
-[URDF] https://wiki.ros.org/urdf/XML
-
-Expands xacro files, with the xacro program in a child process.
-
 A xacro file is a program: it evaluates expressions, reads any file that it includes, and can grow without bound. So it
-is expanded only if the user permits it, with limits on time and memory.
+is expanded only if the user permits it, by the xacro program in a child process with limits on time and memory.
+
+[URDF] https://wiki.ros.org/urdf/XML
 """
 
 from __future__ import annotations
@@ -77,13 +75,7 @@ _MOMENTS = {"ixx": None, "ixy": 0.0, "ixz": 0.0, "iyy": None, "iyz": 0.0, "izz":
 
 
 def load_urdf(source: Source, options: Options, diagnostics: Diagnostics) -> Model:
-    """Load a URDF file.
-
-    Args:
-        source: The file.
-        options: The options of `load`.
-        diagnostics: Collects warnings.
-    """
+    """Load a URDF file."""
     document = Document(source, diagnostics, _ATTRIBUTES, options.snap_angles)
     robot = document.root
     document.known(robot)

@@ -53,13 +53,7 @@ _AXES = {"X": (1.0, 0.0, 0.0), "Y": (0.0, 1.0, 0.0), "Z": (0.0, 0.0, 1.0)}
 
 
 def load_usd(path: Path, options: Options, diagnostics: Diagnostics) -> Model:
-    """Load a USD file.
-
-    Args:
-        path: The file.
-        options: The options of `load`.
-        diagnostics: Collects warnings.
-    """
+    """Load a USD file."""
     stage = _read(path, options)
     reader = _Stage(stage, diagnostics)
     if options.gravity is None:
@@ -104,12 +98,7 @@ def _read(path: Path, options: Options) -> dict[str, Any]:
 
 
 class _Stage:
-    """The prims of a stage as links and joints, in metres and kilograms.
-
-    Args:
-        stage: From the child process.
-        diagnostics: Collects warnings; its file is named in errors.
-    """
+    """The prims of a stage, from the child process, as links and joints in metres and kilograms."""
 
     def __init__(self, stage: dict[str, Any], diagnostics: Diagnostics) -> None:
         self.stage, self.diagnostics = stage, diagnostics

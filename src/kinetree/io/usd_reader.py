@@ -53,12 +53,7 @@ def _require_inside(path: str, directory: str) -> None:
 
 
 def describe(path: str, directory: str) -> dict[str, Any]:
-    """The bodies, joints and units of a stage, as numbers and strings.
-
-    Args:
-        path: The root layer.
-        directory: Where all layers must be.
-    """
+    """The bodies, joints and units of a stage, whose layers must be below a directory, as numbers and strings."""
     from pxr import Ar, Tf, Usd
 
     Ar.DefaultResolver.SetDefaultSearchPath([])
@@ -94,13 +89,7 @@ def _described(stage: Any) -> dict[str, Any]:
 
 
 def _value(prim: Any, name: str, authored: bool = False) -> Any:
-    """The value of an attribute as numbers, Boolean or string; None if it has none.
-
-    Args:
-        prim: The prim.
-        name: Of the attribute.
-        authored: Whether only values count that the file gives, not defaults.
-    """
+    """The value of an attribute as numbers, Boolean or string, by default or only if authored; None if it has none."""
     attribute = prim.GetAttribute(name)
     value = attribute.Get() if attribute and (attribute.HasAuthoredValue() or not authored) else None
     if value is None:

@@ -117,12 +117,7 @@ def step(robot: Model) -> Callable[..., Any]:
 
 @dataclass(frozen=True, eq=False)
 class _Core:
-    """A function of q alone, for arrays with batch axes.
-
-    Args:
-        kernel: Computes its value.
-        change: Its change due to a change of q's components, in which it is linear.
-    """
+    """A function of q alone, for arrays with batch axes: its kernel, and its change due to one of q's components."""
 
     kernel: Any
     change: Callable[[Any, Any], Any]

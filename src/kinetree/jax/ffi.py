@@ -1,6 +1,4 @@
-"""Compiled functions for JAX: registered once with XLA, by name.
-
-Primitives of JAX for functions of arrays with equal batch axes.
+"""Primitives of JAX for functions of arrays with equal batch axes, and compiled functions registered with XLA by name.
 
 A `jax.custom_jvp` would lose its rule inside `scan`, where JAX partially evaluates the body before it differentiates it
 a second time; a primitive keeps it.
@@ -36,11 +34,7 @@ def primitive(
 ) -> Any:
     """A primitive that is bound to arrays and a `function`; its derivatives are registered by the caller.
 
-    Args:
-        name: Its name in programs.
-        formula: Takes the function and the arrays.
-        shapes: Shapes of the results, from the function and the shapes of the arrays.
-        several: Whether there are several results, or one.
+    `shapes` gives those of the results, from the function and the shapes of the arrays.
     """
     made = Primitive(f"kinetree_{name}")
     made.multiple_results = several

@@ -1,12 +1,6 @@
-"""Visuals of robots: from URDF and MJCF files, or stand-ins made from the bodies.
+"""Visuals of robots, shapes fixed to bodies: from URDF and MJCF files, or made from the bodies themselves.
 
-Visuals of an MJCF file, by way of MuJoCo's own compiler.
-
-Shapes for bodies without visuals: capsules along the links, boxes and ellipsoids of equal inertia.
-
-Visuals of a URDF.
-
-Visuals of a robot's file: shapes fixed to bodies.
+MJCF is compiled by MuJoCo. Bodies without visuals get capsules along their links, or boxes of equal inertia.
 """
 
 from __future__ import annotations
@@ -48,13 +42,7 @@ _UNPAINTED = (0.5, 0.5, 0.5, 1.0)
 def mjcf_visuals(
     source: Source, diagnostics: Diagnostics, package_roots: Sequence[str | os.PathLike[str]] = ()
 ) -> list[Visual]:
-    """The visuals of the bodies of a file.
-
-    Args:
-        source: The MJCF source.
-        diagnostics: Collects what cannot be drawn.
-        package_roots: Directories from which meshes may be read, besides that of the file itself.
-    """
+    """The visuals of the bodies of an MJCF file."""
     reduction = Reduction(source, Directory(source, None, package_roots), diagnostics, looks=True)
     # MuJoCo's warnings were already reported when the robot itself was loaded
     return visuals_of(compiled(reduction, Diagnostics(source.file)), diagnostics)
@@ -162,14 +150,9 @@ def size(robot: Model, poses: Array) -> float:
 
 
 def capsules(robot: Model, scale: float) -> dict[str, list[Mesh]]:
-    """Capsules from the joint of each body to the joints and frames that it carries; free objects are boxes.
+    """Capsules from each body's joint to what it carries, in its link frame; `scale` is the robot's size [m].
 
-    Args:
-        robot: The mechanism.
-        scale: Its size [m].
-
-    Returns:
-        Meshes by body name, in the bodies' link frames.
+    Free objects are boxes.
     """
     ends: dict[str, list[Array]] = {body.name: [] for body in robot.bodies}
     for body in robot.bodies:
@@ -228,11 +211,9 @@ def inertia_block(body: Body) -> Mesh | None:
 
 
 def inertia_ellipsoid(body: Body) -> tuple[Array, Array] | None:
-    """The homogeneous ellipsoid with the body's mass and inertia.
+    """Axes as columns, (3, 3), and semi-axes, (3,) [m], of the homogeneous ellipsoid with a body's mass and inertia.
 
-    Returns:
-        Its axes as columns, (3, 3), and its semi-axes, (3,) [m]; None for a massless body or a physically inconsistent
-        inertia.
+    None for a massless body or a physically inconsistent inertia.
     """
     if not body.mass > 0.0:
         return None
@@ -253,13 +234,7 @@ _Parts = list[Mesh]
 
 
 def urdf_visuals(source: Source, roots: meshes.Roots, diagnostics: Diagnostics) -> Iterator[Visual]:
-    """The visuals of the links of a file; meshes are read on demand.
-
-    Args:
-        source: The URDF source.
-        roots: Directories from which meshes may be read.
-        diagnostics: Collects what cannot be drawn.
-    """
+    """The visuals of the links of a URDF; meshes are read on demand."""
     document = Document(source, Diagnostics(source.file), _ATTRIBUTES)
     loaded: dict[str, _Parts | LoadError] = {}
 
@@ -382,16 +357,9 @@ MOST_FACES = 4_000_000
 
 
 def read(source: Any, package_roots: Sequence[str | os.PathLike[str]] = ()) -> list[Visual]:
-    """The visuals of a URDF or MJCF file.
+    """The visuals of a URDF or MJCF file, given as for `kinetree.load`.
 
     Shapes that cannot be drawn are omitted and reported in a `ModelWarning`, with file, line and reason.
-
-    Args:
-        source: As for `kinetree.load`: a path or the content of a file.
-        package_roots: Directories from which meshes may be read, besides that of the file itself.
-
-    Raises:
-        LoadError: If the file itself cannot be read, or a root is not a directory.
     """
     if isinstance(package_roots, (str, os.PathLike)):
         raise InputError(f"package_roots={os.fspath(package_roots)!r} is one directory; pass a list of them")

@@ -1,16 +1,7 @@
-"""Triangle meshes: shapes, and readers of STL, OBJ and COLLADA files within limits.
+"""Triangle meshes: shapes, and readers of STL, OBJ and COLLADA files. Malformed files raise `LoadError`.
 
-Shapes for drawing robots: triangle meshes, and their placement on bodies.
-
-Readers of mesh files, one per format: from the bytes of a file to meshes. Malformed files raise `LoadError`.
-
-COLLADA (.dae): polygons of a scene, placed by its nodes, with the diffuse colours of their materials.
-
-The file's unit is applied. Its up axis is not: RViz ignores it too, and robot meshes are made for RViz.
-
-STL, binary and ASCII.
-
-Wavefront OBJ: vertices, polygons, and the diffuse colours of its materials. Textures are not read.
+Colours are the diffuse ones of materials; textures are not read. COLLADA's unit is applied, its up axis is not: RViz
+ignores it too, and robot meshes are made for RViz.
 """
 
 from __future__ import annotations
@@ -37,36 +28,22 @@ _AROUND = 24
 
 @dataclass(frozen=True, eq=False)
 class Mesh:
-    """A triangle mesh.
+    """A triangle mesh."""
 
-    Attributes:
-        vertices: (n, 3) [m].
-        faces: Three vertices each, counterclockwise seen from outside, (m, 3).
-        color: Colour given in the mesh file; None if there is none.
-        smooth: Whether shading is interpolated across edges; otherwise triangles are shaded flat.
-    """
-
-    vertices: Array
-    faces: Array
-    color: Color | None = None
-    smooth: bool = False
+    vertices: Array  # (n, 3) [m]
+    faces: Array  # three vertices each, counterclockwise seen from outside, (m, 3)
+    color: Color | None = None  # colour given in the mesh file; None if there is none
+    smooth: bool = False  # whether shading is interpolated across edges; otherwise triangles are shaded flat
 
 
 @dataclass(frozen=True, eq=False)
 class Visual:
-    """A shape fixed to a body.
+    """A shape fixed to a body."""
 
-    Attributes:
-        body: Name of the body, or "world".
-        placement: Pose in the body's link frame, (4, 4).
-        mesh: The shape.
-        color: None leaves the choice to the viewer.
-    """
-
-    body: str
-    placement: Array
+    body: str  # name of the body, or "world"
+    placement: Array  # pose in the body's link frame, (4, 4)
     mesh: Mesh
-    color: Color | None
+    color: Color | None  # None leaves the choice to the viewer
 
 
 def box(size: tuple[float, ...]) -> Mesh:
@@ -132,11 +109,7 @@ _Materials = dict[str, str]
 
 
 def read(data: bytes, _beside: Callable[[str], bytes | None]) -> list[Mesh]:
-    """The parts of a file's scene, one for each set of polygons.
-
-    Args:
-        data: The bytes of the file.
-    """
+    """The parts of a COLLADA file's scene, one for each set of polygons."""
     file = _File(_parsed(data))
     parts = list(file.parts())
     if not parts:
@@ -345,11 +318,7 @@ _VERTEX = re.compile(rb"\bvertex\s+(\S+)\s+(\S+)\s+(\S+)")
 
 
 def read_stl(data: bytes, _beside: Callable[[str], bytes | None]) -> list[Mesh]:
-    """The triangles of a file; the format has no colours.
-
-    Args:
-        data: The bytes of the file.
-    """
+    """The triangles of an STL file; the format has no colours."""
     count = int.from_bytes(data[80:_HEADER], "little")
     # a binary file may start with "solid" too: only its length is conclusive
     if len(data) >= _HEADER and len(data) == _HEADER + _TRIANGLE.itemsize * count:
@@ -390,12 +359,7 @@ _MOST_MATERIALS = 200
 
 
 def read_obj(data: bytes, beside: Callable[[str], bytes | None]) -> list[Mesh]:
-    """The parts of a file, one for each material.
-
-    Args:
-        data: The bytes of the file.
-        beside: Reads a file referenced by this one.
-    """
+    """The polygons of an OBJ file, one part for each colour; `beside` reads a file of materials next to it."""
     vertices: list[list[str]] = []
     faces: dict[str, list[tuple[int, ...]]] = {}
     colors: dict[str, Color] = {}

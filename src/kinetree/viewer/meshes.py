@@ -54,14 +54,7 @@ class Roots:
         self.beside = None if beside is None else Path(os.path.realpath(beside))
 
     def find(self, name: str) -> Path:
-        """The resolved path of a mesh.
-
-        Args:
-            name: As written in the robot's file: `package://…`, `file://…`, or a path.
-
-        Raises:
-            LoadError: If it is outside all roots, or not found.
-        """
+        """The resolved path of a mesh from a name as in the robot's file: `package://…`, `file://…`, or a path."""
         scheme, separator, rest = name.partition("://")
         if separator and scheme not in ("package", "model", "file"):
             raise LoadError(f"{scheme}:// is not followed: nothing is fetched; download it and give its path", name)
@@ -109,15 +102,7 @@ class Roots:
 
 
 def load(name: str, roots: Roots) -> list[Mesh]:
-    """The parts of a mesh file, one for each colour.
-
-    Args:
-        name: As written in the robot's file.
-        roots: Directories from which it may be read.
-
-    Raises:
-        LoadError: If it cannot be found or read, or is too large; names the mesh as the robot's file does.
-    """
+    """The parts of a mesh file, one for each colour; errors name it as the robot's file does."""
     shown = name if len(name) <= 200 else name[:200] + "…"
     try:
         path = roots.find(name)

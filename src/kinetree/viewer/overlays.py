@@ -33,12 +33,7 @@ _WEIGHT = 0.5
 
 
 class Overlays:
-    """Forces, ellipsoids of Λ and the centre of mass, drawn into a scene.
-
-    Args:
-        scene: The robot.
-        force_scale: Length of arrows [m/N]; by default the robot's own weight is half as long as the robot.
-    """
+    """Forces, ellipsoids of Λ and the centre of mass, drawn into a scene; arrows have a length in m/N."""
 
     def __init__(self, scene: Scene, force_scale: float | None = None) -> None:
         self.scene = scene
@@ -52,14 +47,6 @@ class Overlays:
         """Draw Λ of the positions of the given frames, and hide the ellipsoids of all others.
 
         The radius along a direction is proportional to √(effective mass in that direction).
-
-        Args:
-            q: Configuration, (nq,).
-            poses: Poses of all frames.
-            frames: Names of the frames.
-
-        Raises:
-            SingularMechanismError: If the robot's mass matrix is not invertible.
         """
         wanted = list(frames)
         for name in wanted:

@@ -1,12 +1,8 @@
-"""A live view of a robot in a browser.
+"""A live view of a robot in a browser: a viser server that only this machine can reach, with sliders for joints.
 
-A viser server that only this machine can reach, and that downloads and shares nothing.
-
-Pages of other sites, shown by a browser on this machine, can reach it, too: through a websocket, or under a name of
-theirs that leads here. Browsers tell what a page is and what it asked for. So requests are refused whose `Origin` or
-`Host` is not a name of this server.
-
-Sliders for joint coordinates.
+It downloads and shares nothing. But pages of other sites, shown by a browser on this machine, can reach it too: through
+a websocket, or under a name of theirs that resolves to this address. Browsers send the page's site and the name that it
+asked for, so requests are refused whose `Origin` or `Host` is not a name of this server.
 """
 
 from __future__ import annotations
@@ -42,17 +38,7 @@ _INSTALL = 'kinetree.viewer needs viser: pip install "kinetree[viewer]"'
 
 
 def start(port: int, title: str) -> Any:
-    """A `viser.ViserServer` on the loopback address.
-
-    Args:
-        port: Port to listen on; 0 selects any free port.
-        title: Title shown above the controls.
-
-    Raises:
-        ImportError: If viser is not installed.
-        InputError: If there is no such port.
-        ViewerError: If the port is in use, or this version of viser cannot be made to refuse other pages.
-    """
+    """A `viser.ViserServer` on the loopback address; port 0 selects any free one. The title is above the controls."""
     if isinstance(port, bool) or not isinstance(port, (int, np.integer)) or not 0 <= port <= _LAST_PORT:
         raise InputError(f"port={port!r} is no port: choose a number from 1 to {_LAST_PORT}, or 0 for any that is free")
     try:
@@ -154,17 +140,11 @@ _TURN, _LENGTH = math.pi, 2.0
 
 @dataclass(frozen=True)
 class Coordinate:
-    """One slider.
-
-    Attributes:
-        label: Its label.
-        lower: Left end [rad or m].
-        upper: Right end [rad or m].
-    """
+    """One slider."""
 
     label: str
-    lower: float
-    upper: float
+    lower: float  # left end [rad or m]
+    upper: float  # right end [rad or m]
 
 
 def coordinates(joint: Joint) -> tuple[Coordinate, ...]:
@@ -206,13 +186,7 @@ def configuration_of(joint: Joint, values: Array) -> Array:
 
 
 class Sliders:
-    """Sliders of all joints of a robot.
-
-    Args:
-        gui: GUI of a viser server.
-        robot: The mechanism.
-        moved: Called with a joint and its new configuration, (nq,), when a user moves one of its sliders.
-    """
+    """Sliders of all joints of a robot; `moved` is called with a joint and its configuration when a user moves one."""
 
     def __init__(self, gui: Any, robot: Model, moved: Callable[[Joint, Array], None]) -> None:
         self._handles: list[tuple[Joint, list[Any]]] = []

@@ -1,15 +1,4 @@
-"""Small robots: an arm, pendulums, chains, a rod, a box, random trees.
-
-An arm with seven joints.
-
-A solid box that moves freely: something to carry.
-
-Small mechanisms whose equations of motion fit on a line.
-
-Random mechanisms for tests and benchmarks, reproducible by seed.
-
-Inertial parameters of a plausible link.
-"""
+"""Small robots: an arm, pendulums and others whose equations fit on a line, a free box, random trees."""
 
 from __future__ import annotations
 
