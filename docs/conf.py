@@ -7,8 +7,9 @@ read in the source and with `help`; what Sphinx needs beyond that is added here.
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
 from typing import Any
+
+from sphinx.ext.autodoc.mock import _MockObject
 
 import kinetree
 
@@ -23,6 +24,7 @@ html_theme = "furo"
 html_title = f"Kinetree {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_logo = html_favicon = "_static/logo.svg"
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {
@@ -41,7 +43,9 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
 autodoc_default_options = {"members": True}
-autodoc_mock_imports = [name for name in ("jax", "torch") if find_spec(name) is None]
+# always, so that the site does not depend on what is installed; `kinetree.jax` sets entries of JAX's tables
+autodoc_mock_imports = ["jax", "torch"]
+_MockObject.__setitem__ = lambda *_: None
 python_use_unqualified_type_names = True
 add_module_names = False
 toc_object_entries_show_parents = "hide"
