@@ -17,10 +17,9 @@ from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameErr
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.joints.one_axis import plain
-from kinetree.model.loops.aggregation import Constraint
+from kinetree.model.loops.aggregation import Constraint, rates_of
 from kinetree.model.loops.coupling import Coupling
 from kinetree.model.loops.loop import Loop
-from kinetree.model.loops.loop_manifold import rates_of
 from kinetree.model.model import Model, NamedSpecs
 from kinetree.model.nodes.flexible import FlexibleBody
 from kinetree.model.nodes.general import Node, checked

@@ -22,8 +22,8 @@ from kinetree.errors import InputError, UnknownNameError
 from kinetree.language.mechanism import Mechanism
 from kinetree.model.joint import Joint
 from kinetree.model.joints import KINDS, JointKind
+from kinetree.model.loops.aggregation import in_order
 from kinetree.model.loops.coupling import Follows
-from kinetree.model.loops.tree_joints import EveryJoint
 from kinetree.runtime.arguments import empty, refuse_lazy, require_shape
 from kinetree.runtime.quantity import analytic_quantity, quantity
 from kinetree.spatial.value import Array
@@ -53,6 +53,35 @@ class _Run(NamedTuple):
         first, last = int(self.q[0]), int(self.q[-1])
         contiguous = np.array_equal(self.q, np.arange(first, last + 1))
         return self._replace(q=slice(first, last + 1)) if contiguous else self
+
+
+class EveryJoint:
+    """The coordinates of all moving joints, those that follow others included.
+
+    Attributes:
+        places: Where the coordinates of each joint are, by name.
+        size: Their number.
+    """
+
+    def __init__(self, joints: Sequence[Joint], follows: Mapping[str, Follows]) -> None:
+        self.places: dict[str, slice] = {}
+        self.size = 0
+        own: list[int] = []
+        for joint in joints:
+            self.places[joint.name] = slice(self.size, self.size + joint.type.nq)
+            own += range(self.size, self.size + joint.nq)
+            self.size += joint.type.nq
+        self._own = np.array(own, dtype=np.intp)
+        self._followers = [(self.places[name].start, follows[name]) for name in in_order(follows)]
+
+    def of(self, q: Array) -> Array:
+        """The coordinates of all joints, (…, size)."""
+        every = np.empty((*q.shape[:-1], self.size), dtype=q.dtype)
+        every[..., self._own] = q
+        for place, how in self._followers:
+            leading: Any = [every[..., self.places[leader].start] for leader in how.leaders]
+            every[..., place] = how.formula.value(np.array(how.constants), leading)
+        return every
 
 
 @dataclass(frozen=True, eq=False)

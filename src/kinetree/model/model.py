@@ -23,8 +23,8 @@ from kinetree.model.coordinates import Coordinates
 from kinetree.model.dynamics import Dynamics
 from kinetree.model.editing import Editing
 from kinetree.model.joint import Joint
-from kinetree.model.loops.aggregation import Cluster, Constraint, Rate
-from kinetree.model.loops.clustering import Clustering, clustered
+from kinetree.model.loops.aggregation import Cluster, Clustering, Constraint, Rate
+from kinetree.model.loops.clustering import clustered
 from kinetree.model.loops.coupling import Coupling
 from kinetree.model.loops.embedding import Loops
 from kinetree.model.loops.loop import Loop
@@ -106,12 +106,11 @@ class Model(Configurations, Dynamics, Operational, Loops, Editing):
         given = {joint.child: joint for joint in joints}
         if clustering is None:
             clustering = clustered(bodies, given, constraints, independent, dict(near))
-        clusters, closed = clustering
-        order = joints if clusters is None else [given[body] for group in clusters.order for body in group]
-        found = () if clusters is None else tuple(clusters.clusters)
+        found, groups, closed = clustering
+        order = [given[body] for group in groups for body in group] if found else joints
         follows = {joint: how for cluster in found for joint, how in (cluster.follows or {}).items()}
         chosen: dict[str, tuple[int, ...]] = {
-            name: () for cluster in found if cluster.follows is None for name in closed.joints(cluster)
+            given[body].name: () for cluster in found if cluster.follows is None for body in cluster.bodies
         }
         for cluster in found:
             for owner, component in cluster.independent:
@@ -140,7 +139,7 @@ class Model(Configurations, Dynamics, Operational, Loops, Editing):
             joint_constraints=tuple(constraints),
             # with what was chosen here, so that variants of this model have the same velocities and the same neutral q
             independent=tuple(dict.fromkeys((*independent, *(rate for one in found for rate in one.independent)))),
-            near=tuple({**dict(near), **{joint: tuple(x.tolist()) for joint, x in closed.q.items()}}.items()),
+            near=tuple({**dict(near), **{joint: tuple(x.tolist()) for joint, x in closed.items()}}.items()),
             equalities=tuple(equalities),
             clusters=found,
             _every_joint=every,
@@ -160,7 +159,7 @@ class Model(Configurations, Dynamics, Operational, Loops, Editing):
     def _assembled(self) -> Assembled:
         joints = {joint.child: joint for joint in self._every_joint}
         with gc_paused():  # a large model consists of a million objects, which the collector would traverse repeatedly
-            return assemble(self.bodies, joints, self.extra_frames, self.gravity, self._clustering.clusters)
+            return assemble(self.bodies, joints, self.extra_frames, self.gravity, self._clustering)
 
     @lazy
     def mechanism(self) -> Mechanism:
@@ -181,7 +180,7 @@ class Model(Configurations, Dynamics, Operational, Loops, Editing):
     @lazy
     def _coordinates(self) -> Coordinates:
         follows = {joint: how for cluster in self.clusters for joint, how in (cluster.follows or {}).items()}
-        return Coordinates(self.joints, follows, self._clustering.closed.q)
+        return Coordinates(self.joints, follows, self._clustering.q)
 
     # -- value semantics: frozen; compared, hashed and pickled by its definition --------------------------------------
 

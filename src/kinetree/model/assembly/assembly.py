@@ -30,10 +30,9 @@ from kinetree.model.assembly.node_constants import (
 from kinetree.model.assembly.stages import merged_poses, stages_of
 from kinetree.model.body import Body, Frame
 from kinetree.model.joint import Joint
-from kinetree.model.loops.aggregation import Cluster
-from kinetree.model.loops.cluster_kind import ClusterKind
+from kinetree.model.loops.aggregation import Cluster, Clustering
+from kinetree.model.loops.cluster_kind import ClusterKind, SlotKind
 from kinetree.model.loops.loop import Loop
-from kinetree.model.loops.outlet_node import SlotKind
 from kinetree.model.nodes.general import ExitKind, GeneralKind, Node, size
 from kinetree.model.nodes.rigid import JointedBody
 from kinetree.runtime.bound import ieee_default
@@ -60,7 +59,7 @@ def assemble(
     joints: Mapping[str, Joint],
     frames: Sequence[Frame],
     gravity: Array,
-    clusters: Clusters | None = None,
+    clustering: Clustering | None = None,
     reframed: bool = True,
 ) -> Assembled:
     """The nodes of a model and its frames.
@@ -70,19 +69,19 @@ def assemble(
         joints: The joint of each body, fixed ones included, by the body's name.
         frames: Extra frames.
         gravity: (3,) [m/s²].
-        clusters: Bodies that form clusters, if there are any. Frames then refer to `Mechanism.reaching`.
+        clustering: Bodies that form clusters, if there are any. Frames then refer to `Mechanism.reaching`.
         reframed: Whether nodes get frames in which placements take few steps, instead of their joints' own frames.
     """
-    if clusters is None:
-        rigid = _Assembly(bodies, joints, {}, [(body.name,) for body in bodies], reframed=reframed)
+    if clustering is None or not clustering.clusters:
+        rigid = _Assembly(bodies, joints, (), [(body.name,) for body in bodies], reframed=reframed)
         return Assembled(rigid.mechanism(gravity), partial(rigid.sites, frames))
+    clusters, order, _ = clustering
     # bodies inside a cluster need a twist of their own only if they carry something, or a frame of theirs is used
-    members = {cluster.bodies[0]: cluster for cluster in clusters.clusters}
-    lean = _Assembly(bodies, joints, members, clusters.order, reframed=reframed)
+    lean = _Assembly(bodies, joints, clusters, order, reframed=reframed)
 
     @cache
     def full() -> _Assembly:
-        return _Assembly(bodies, joints, members, clusters.order, every=True, reframed=reframed)
+        return _Assembly(bodies, joints, clusters, order, every=True, reframed=reframed)
 
     @cache
     @ieee_default
@@ -94,42 +93,20 @@ def assemble(
 
 
 def clusters_of(
-    bodies: Sequence[Body], joints: Mapping[str, Joint], clusters: Clusters
+    bodies: Sequence[Body], joints: Mapping[str, Joint], clusters: Sequence[Cluster], order: Sequence[tuple[str, ...]]
 ) -> dict[str, tuple[ClusterKind, Array]]:
     """Formulas and constants of each cluster, by its first body; independent rates need not be known yet."""
-    members = {cluster.bodies[0]: cluster for cluster in clusters.clusters}
-    return _Assembly(bodies, joints, members, clusters.order).clusters()
-
-
-class Clusters(NamedTuple):
-    """The clusters of a model.
-
-    Attributes:
-        clusters: Each with its bodies.
-        order: Bodies in the order of nodes; those of a cluster together, with the bodies that are fixed to them.
-    """
-
-    clusters: Sequence[Cluster]
-    order: Sequence[tuple[str, ...]]
+    return _Assembly(bodies, joints, clusters, order).clusters()
 
 
 class _Assembly:
-    """Nodes under construction.
-
-    Args:
-        bodies: Depth first.
-        joints: The joint of each body, by the body's name.
-        clusters: Clusters by their first body.
-        order: Bodies in the order of nodes.
-        every: Whether all bodies of clusters get exits.
-        reframed: Whether nodes get frames in which their placements take few steps.
-    """
+    """Nodes under construction; `every` body of a cluster may get an exit, or only those that carry something."""
 
     def __init__(
         self,
         bodies: Sequence[Body],
         joints: Mapping[str, Joint],
-        clusters: Mapping[str, Cluster],
+        clusters: Sequence[Cluster],
         order: Sequence[tuple[str, ...]],
         every: bool = False,
         reframed: bool = True,
@@ -148,9 +125,10 @@ class _Assembly:
         self._clusters: list[Built] = []
         # the place of each body that is inside a cluster
         self._inside: dict[str, tuple[Built, int, Array]] = {}
+        firsts = {cluster.bodies[0]: cluster for cluster in clusters}
         for group in order:
-            if group[0] in clusters:
-                self._add_cluster(clusters[group[0]], group, every)
+            if group[0] in firsts:
+                self._add_cluster(firsts[group[0]], group, every)
             else:
                 for name in group:
                     self._add(self._by_name[name], joints[name])

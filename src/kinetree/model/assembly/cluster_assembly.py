@@ -13,10 +13,9 @@ from kinetree.model.assembly.node_constants import transforms
 from kinetree.model.joint import Joint
 from kinetree.model.joints.protocol import Stage
 from kinetree.model.loops.aggregation import Cluster, Constraint
-from kinetree.model.loops.closure import Closure, Coupled
 from kinetree.model.loops.cluster_kind import ClusterKind
 from kinetree.model.loops.cluster_structure import ClusterStage, InnerConstants
-from kinetree.model.loops.loop import Loop
+from kinetree.model.loops.loop import Closure, Coupled, Loop
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.reproducible import product
 from kinetree.spatial.transform import IDENTITY, Transform, composed

@@ -11,8 +11,7 @@ import numpy as np
 
 from kinetree.language.mechanism import WORLD
 from kinetree.model.body import Body, frozen
-from kinetree.model.loops.cluster_kind import ClusterKind
-from kinetree.model.loops.outlet_node import SlotKind
+from kinetree.model.loops.cluster_kind import ClusterKind, SlotKind
 from kinetree.model.nodes.general import ExitKind, GeneralKind
 from kinetree.model.nodes.rigid import AxialBody, JointedBody, numbers_in
 from kinetree.spatial.inertia import RigidInertia, spread

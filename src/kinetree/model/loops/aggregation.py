@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from itertools import accumulate
+from typing import Any, NamedTuple
 
-from kinetree.errors import ModelError, UnknownNameError
+from kinetree.errors import InputError, ModelError, UnknownNameError
 from kinetree.language.mechanism import depth_first
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint
 from kinetree.model.loops.coupling import Coupling, Follows, LinearCoupling
 from kinetree.model.loops.loop import Loop
+from kinetree.spatial.value import Array
 
 #: Bodies in one cluster; the code of a cluster grows with it, and so does the time to compile.
 MOST_BODIES = 64
@@ -50,13 +54,42 @@ class Cluster:
     independent: tuple[Rate, ...] = ()
 
 
-class Linkage:
-    """The moving bodies of a model, with everything fixed to them.
+class Clustering(NamedTuple):
+    """What the geometry of joints and their constraints determine.
 
-    Args:
-        bodies: Depth first.
-        joints: The joint of each body, by the body's name.
+    Attributes:
+        clusters: The clusters of a model.
+        order: Bodies in the order of nodes, those of a cluster together with the bodies that are fixed to them; empty
+            if there are no clusters.
+        q: A configuration with closed loops: coordinates of the joints on loops, by name.
     """
+
+    clusters: tuple[Cluster, ...]
+    order: Sequence[tuple[str, ...]]
+    q: Mapping[str, Array]
+
+
+def first_rates(joints: Sequence[Joint]) -> dict[str, int]:
+    """Index of the first rate of each joint among those of all joints."""
+    starts = accumulate((joint.type.nv for joint in joints), initial=0)
+    return {joint.name: start for joint, start in zip(joints, starts, strict=False)}
+
+
+def rates_of(joints: Sequence[Joint], given: Any) -> list[Rate]:
+    """The rates of a joint by name, or one of them by a pair of a name and an index."""
+    name, index = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+    joint = next((joint for joint in joints if name in (joint.name, joint.child)), None)
+    if joint is None:
+        raise UnknownNameError("moving joint", name, tuple(joint.name for joint in joints))
+    if index is None:
+        return [(joint.name, i) for i in range(joint.type.nv)]
+    if not isinstance(index, int) or not 0 <= index < joint.type.nv:
+        raise InputError(f"joint {joint.name!r} has {joint.type.nv} velocities; there is none with index {index!r}")
+    return [(joint.name, index)]
+
+
+class Linkage:
+    """The moving bodies of a model, with everything fixed to them; bodies are given depth first, joints by body."""
 
     def __init__(self, bodies: Sequence[Body], joints: Mapping[str, Joint]) -> None:
         self.joints = joints
@@ -85,11 +118,6 @@ def aggregate(
     linkage: Linkage, constraints: Sequence[Constraint], independent: Iterable[Rate] = ()
 ) -> tuple[Cluster, ...]:
     """The clusters of a model, in the order of their first bodies.
-
-    Args:
-        linkage: The bodies.
-        constraints: Couplings between joints, and loops.
-        independent: Rates that must be independent.
 
     Raises:
         ModelError: If couplings contradict each other, or leave a joint without freedom; names them.
@@ -131,9 +159,7 @@ def _around(linkage: Linkage, loop: Loop) -> set[str]:
     ends = [linkage.hub[body] for body in loop.bodies]
     if ends[0] == ends[1]:
         raise ModelError(f"{loop}: both frames are fixed to the same body, so there is no loop to close")
-    ways = [linkage.way(end) for end in ends]
-    top = next(body for body in ways[0] if body in set(ways[1]))
-    return {body for way in ways for body in way[: way.index(top)]}
+    return _below(linkage, ends, _common(linkage, ends))
 
 
 def _coupled(linkage: Linkage, coupling: Coupling, name: str) -> str:
@@ -149,20 +175,27 @@ def _coupled(linkage: Linkage, coupling: Coupling, name: str) -> str:
 
 def _between(linkage: Linkage, ends: Sequence[str]) -> set[str]:
     """The bodies that a coupling of the joints in front of some bodies takes."""
-    ways = [linkage.way(end) for end in ends]
+    top = _common(linkage, ends)
+    return _below(linkage, ends, linkage.parent[top] if top in ends else top)
+
+
+def _common(linkage: Linkage, bodies: Sequence[str]) -> str:
+    """The nearest common ancestor."""
+    ways = [linkage.way(body) for body in bodies]
     common = set(ways[0]).intersection(*ways[1:])
-    top = next(body for body in ways[0] if body in common)
-    if top in ends:
-        top = linkage.parent[top]
+    return next(body for body in ways[0] if body in common)
+
+
+def _below(linkage: Linkage, ends: Sequence[str], top: str) -> set[str]:
+    """All bodies from an ancestor, without it, to some bodies."""
+    ways = [linkage.way(end) for end in ends]
     return {body for way in ways for body in way[: way.index(top)]}
 
 
 def followers(couplings: Sequence[Coupling], independent: set[str]) -> dict[str, Follows]:
-    """Coupled joints expressed by others, so that no leader of a linear coupling is itself a follower of one.
+    """The coupled joints of a cluster expressed by others, so that no leader of a linear coupling follows in one.
 
-    Args:
-        couplings: Of one cluster.
-        independent: Joints that must not follow others.
+    Joints in `independent` must not follow others.
     """
     found: dict[str, Follows] = {}
     for coupling in couplings:
@@ -177,7 +210,7 @@ def followers(couplings: Sequence[Coupling], independent: set[str]) -> dict[str,
     linear = [coupling for coupling in couplings if isinstance(coupling, LinearCoupling)]
     for name, (slopes, offset) in _eliminated(linear, independent | set(found)).items():
         found[name] = Follows.linearly(slopes, offset)
-    _require_order(found)
+    in_order(found)  # raises if there is none
     return found
 
 
@@ -227,37 +260,24 @@ def _eliminated(couplings: Sequence[LinearCoupling], kept: set[str]) -> dict[str
     return known
 
 
-def _require_order(found: Mapping[str, Follows]) -> None:
-    """Raise if a joint follows itself, through others."""
-    done: set[str] = set()
-    for name in found:
-        path: list[str] = []
-        pending = [(name, iter(found[name].leaders))]
-        while pending:
-            joint, leaders = pending[-1]
-            if joint not in path:
-                path.append(joint)
-            leader = next(leaders, None)
-            if leader is None:
-                done.add(joint)
-                path.remove(joint)
-                pending.pop()
-            elif leader in path:
-                raise ModelError(f"joint {leader!r} follows itself: {' → '.join([*path, leader])}; delete one coupling")
-            elif leader in found and leader not in done:
-                pending.append((leader, iter(found[leader].leaders)))
+def in_order(follows: Mapping[str, Follows]) -> list[str]:
+    """The joints that follow others, each after those that it follows.
+
+    Raises:
+        ModelError: If a joint follows itself, through others.
+    """
+    try:
+        order = TopologicalSorter({name: how.leaders for name, how in follows.items()}).static_order()
+        return [name for name in order if name in follows]
+    except CycleError as error:
+        cycle = error.args[1]  # each followed by one that follows it
+        raise ModelError(f"joint {cycle[0]!r} follows itself: {' → '.join(cycle[::-1])}; delete one coupling") from None
 
 
 def condensed(linkage: Linkage, bodies: Sequence[Body], clusters: Sequence[Cluster]) -> list[tuple[str, ...]]:
-    """Bodies in the order of the tree's nodes: clusters together, then what hangs on each of their bodies in turn.
+    """Bodies in the order of the tree's nodes: single ones, and those of clusters with all that is fixed to them.
 
-    Args:
-        linkage: The bodies.
-        bodies: Depth first.
-        clusters: The clusters.
-
-    Returns:
-        Single bodies, and the bodies of clusters with those fixed to them.
+    What a cluster carries follows it, for each of its bodies in turn.
     """
     member = {body: cluster.bodies for cluster in clusters for body in cluster.bodies}
     carried: dict[str, list[str]] = {name: [] for name in linkage.hub}

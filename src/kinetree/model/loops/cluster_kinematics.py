@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kinetree.model.loops.closure import Inside
 from kinetree.model.loops.cluster_structure import ClusterStructure, InnerConstants
+from kinetree.model.loops.loop import Inside
 from kinetree.spatial.dense import least_squares
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Motion

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import TopologicalSorter
 from hashlib import sha256
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -12,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.model.joints.protocol import Series, Stage
-from kinetree.model.loops.closure import Closure
 from kinetree.model.loops.coupling import Follower
+from kinetree.model.loops.loop import Closure
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
@@ -151,16 +152,9 @@ class ClusterStructure:
     @cached_property
     def followers(self) -> tuple[tuple[int, Follower, tuple[int, ...]], ...]:
         """Coupled joints with their leaders, each after those that it follows."""
-        order: list[tuple[int, Follower, tuple[int, ...]]] = []
-        waiting = [(i, each.follower, each.leaders) for i, each in enumerate(self.inner) if each.follower is not None]
-        while waiting:
-            unknown = {i for i, _, _ in waiting}
-            ready = [one for one in waiting if unknown.isdisjoint(one[2])]
-            if not ready:
-                raise ValueError("a joint follows itself")
-            order += ready
-            waiting = [one for one in waiting if one not in ready]
-        return tuple(order)
+        order = TopologicalSorter({i: each.leaders for i, each in enumerate(self.inner)}).static_order()
+        stages = [(i, self.inner[i]) for i in order]
+        return tuple((i, each.follower, each.leaders) for i, each in stages if each.follower is not None)
 
     def parameters(self, inner: list[InnerConstants], closures: Sequence[Array], turn: Array) -> Array:
         """Lay out the constants of one cluster; `turn` is the rotation from the carrier's axes to those used inside."""

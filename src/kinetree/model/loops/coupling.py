@@ -1,8 +1,7 @@
-"""Couplings between joints, as the builder and loaders describe them.
+"""Couplings between joints: coordinates that are functions of others, as in gears, belts, mimic joints, cams.
 
-Joint coordinates that are functions of others: gears, belts, mimic joints, cams.
-
-A follower's formula takes its constants and the coordinates of its leaders, and is arithmetic on scalars of any type.
+A `Coupling` is what the builder and loaders describe, a `Follower` its formula: arithmetic on scalars of any type,
+given its constants and the coordinates of the leading joints.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from kinetree.spatial.value import Array
 
 # derivatives inside a node's formulas, which may themselves be differentiated
 _FIRST, _SECOND = IN_NODE, IN_NODE + 1
+_NO_CONSTANTS = frozen((), (0,))
 
 
 class Follower(Protocol):
@@ -47,11 +47,7 @@ class Follower(Protocol):
 
 @dataclass(frozen=True)
 class LinearFollower:
-    """c₀ + Σ cᵢ xᵢ.
-
-    Args:
-        leaders: Number of leaders.
-    """
+    """c₀ + Σ cᵢ xᵢ, for a number of leaders."""
 
     leaders: int
 
@@ -78,11 +74,7 @@ class LinearFollower:
 
 @dataclass(frozen=True)
 class PolynomialFollower:
-    """c₀ + c₁ x + c₂ x² + … of a single leader.
-
-    Args:
-        degree: Highest power.
-    """
+    """c₀ + c₁ x + c₂ x² + … of a single leader."""
 
     degree: int
 
@@ -115,12 +107,7 @@ def _horner(coefficients: list[Any], x: Any) -> Any:
 class FunctionFollower(Traced):
     """A user's function of the leaders' coordinates, differentiated with dual numbers.
 
-    Functions that compute the same are equal, whatever their names.
-
-    Args:
-        function: Takes one number for each leader.
-        leaders: Number of leaders.
-        owner: What to call it in errors.
+    Functions that compute the same are equal, whatever their names. `owner` is named in errors.
     """
 
     function: Callable[..., Any]
@@ -198,7 +185,28 @@ class LinearCoupling(Record):
 
 
 @dataclass(frozen=True, eq=False)
-class PolynomialCoupling(Record):
+class _ExplicitCoupling(Record):
+    """q of the first joint is given by a formula in those of the others."""
+
+    joints: tuple[str, ...]
+
+    @property
+    def follower(self) -> Follower:
+        """Its formula."""
+        raise NotImplementedError
+
+    @property
+    def constants(self) -> Array:
+        """Numbers of its formula."""
+        return _NO_CONSTANTS
+
+    def expressed(self) -> Follows:
+        """The first joint, expressed by the others."""
+        return Follows(self.joints[1:], self.follower, tuple(self.constants.tolist()))
+
+
+@dataclass(frozen=True, eq=False)
+class PolynomialCoupling(_ExplicitCoupling):
     """q of the first joint is c₀ + c₁ x + c₂ x² + …, with x that of the second.
 
     Attributes:
@@ -206,7 +214,6 @@ class PolynomialCoupling(Record):
         coefficients: Lowest power first.
     """
 
-    joints: tuple[str, ...]
     coefficients: Array
 
     def __post_init__(self) -> None:
@@ -214,24 +221,18 @@ class PolynomialCoupling(Record):
 
     @property
     def follower(self) -> Follower:
-        """Its formula."""
         return PolynomialFollower(len(self.coefficients) - 1)
 
     @property
     def constants(self) -> Array:
-        """Numbers of its formula."""
         return self.coefficients
-
-    def expressed(self) -> Follows:
-        """The first joint, expressed by the others."""
-        return Follows(self.joints[1:], self.follower, tuple(self.constants.tolist()))
 
     def __str__(self) -> str:
         return f"{self.joints[0]} = polynomial of {self.joints[1]}"
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionCoupling(Record):
+class FunctionCoupling(_ExplicitCoupling):
     """q of the first joint is a function of those of the others.
 
     Attributes:
@@ -239,22 +240,11 @@ class FunctionCoupling(Record):
         function: Arithmetic on scalars: numbers, dual numbers, symbols.
     """
 
-    joints: tuple[str, ...]
     function: Callable[..., Any]
 
     @property
     def follower(self) -> Follower:
-        """Its formula."""
         return FunctionFollower(self.function, len(self.joints) - 1, f"coupling of joint {self.joints[0]!r}")
-
-    @property
-    def constants(self) -> Array:
-        """Numbers of its formula: none."""
-        return frozen((), (0,))
-
-    def expressed(self) -> Follows:
-        """The first joint, expressed by the others."""
-        return Follows(self.joints[1:], self.follower, tuple(self.constants.tolist()))
 
     def __str__(self) -> str:
         return f"{self.joints[0]} = function of {', '.join(self.joints[1:])}"
@@ -274,13 +264,7 @@ def _sum(joints: Sequence[str], coefficients: Sequence[float]) -> str:
 
 @dataclass(frozen=True)
 class Follows:
-    """How one joint follows from others, as a formula with its numbers.
-
-    Attributes:
-        leaders: Names of the leading joints.
-        formula: The formula.
-        constants: Its numbers.
-    """
+    """How one joint follows from others, given by name: a formula with its numbers."""
 
     leaders: tuple[str, ...]
     formula: Follower
@@ -295,11 +279,7 @@ class Follows:
 def reduced_couplings(
     couplings: Sequence[Coupling], lock: Mapping[str, Any]
 ) -> tuple[tuple[Coupling, ...], dict[str, Any]]:
-    """Couplings that remain when some joints are locked, and all joints that this locks.
-
-    Args:
-        couplings: Couplings between joints.
-        lock: Locked joints, with their coordinates.
+    """Couplings that remain when some joints are locked at given coordinates, and all joints that this locks.
 
     Raises:
         InputError: If the locked coordinates contradict a coupling, or a follower is locked without its leaders.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Several
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,24 +14,86 @@ from kinetree.errors import InputError
 from kinetree.language.mechanism import Mechanism
 from kinetree.model.coordinates import Coordinates, checked
 from kinetree.model.joint import Joint
-from kinetree.model.loops.aggregation import Cluster, Rate
-from kinetree.model.loops.loop_manifold import (
-    Alike,
-    ClusterRows,
-    LoopState,
-    alike,
-    first_rates,
-    least_forces,
-    most_independent,
-    parts_of,
-    rates_of,
-    states,
-)
-from kinetree.model.loops.solver import LoopSolver
+from kinetree.model.loops.aggregation import Cluster, Rate, first_rates, rates_of
+from kinetree.model.loops.solver import ClusterRows, LoopSolver, parts_of
 from kinetree.runtime.arguments import common_batch
 from kinetree.runtime.lazy import lazy
 from kinetree.runtime.quantity import quantity
 from kinetree.spatial.value import Array
+
+# singular values below this fraction of the largest are rounding
+_RANK = 1e-9
+_NEVER_ZERO = 1e-300
+
+
+class LoopState(NamedTuple):
+    """The state of the loops of one cluster; arrays have the batch axes of q.
+
+    Attributes:
+        constraints: What closes them, in words.
+        joints: Names of the joints on them.
+        residual: Largest residual of the constraints, (…) [m or rad].
+        rank: Rank of K, the derivative of the constraints with respect to all joint rates, (…).
+        condition: Condition number of the columns of K that belong to dependent rates, (…).
+        branch: Sign of the determinant of these columns, restricted to as many rows, those that are most independent at
+            the robot's neutral configuration, (…). A loop passes from one branch to another only through a singularity
+            of these rows, which is one of the loop if its constraints are not redundant.
+        singular: Whether the independent rates fail to determine the others, (…). If K has its usual rank, another
+            choice of independent joints helps: `with_independent`.
+    """
+
+    constraints: tuple[str, ...]
+    joints: tuple[str, ...]
+    residual: Array
+    rank: Array
+    condition: Array
+    branch: Array
+    singular: Array
+
+
+def _state(part: ClusterRows, chosen: Array, residual: Array, K: Array) -> LoopState:
+    """The state of a cluster's loops, given residuals, (…, rows), K, and its rows that tell branches apart."""
+    own = part.block(K, part.columns)
+    finite = np.asarray(np.isfinite(own).all(axis=(-2, -1)))
+    own, block = (np.where(finite[..., None, None], one, 0.0) for one in (own, part.block(K, part.dependent)))
+    values, least = (np.linalg.svd(one, compute_uv=False) for one in (own, block))
+    smallest = least[..., -1] if block.shape[-2] >= block.shape[-1] else np.zeros(least.shape[:-1])
+    few = len(chosen) < block.shape[-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        condition = np.where(finite, least[..., 0] / smallest, np.nan)
+    columns = (
+        np.abs(residual[..., part.rows]).max(axis=-1),
+        (values > _RANK * np.maximum(values[..., :1], _NEVER_ZERO)).sum(axis=-1),
+        condition,
+        np.zeros(block.shape[:-2]) if few else np.sign(np.linalg.det(block[..., chosen, :])),
+        ~(smallest > _RANK * least[..., 0]),
+    )
+    return LoopState(part.constraints, part.joints, *map(np.asarray, columns))
+
+
+def _most_independent(part: ClusterRows, K: Array) -> Array:
+    """As many rows as there are dependent columns: the longest of what others leave."""
+    rest = part.block(K, part.dependent)
+    chosen = []
+    for _ in range(min(rest.shape)):
+        chosen.append(int((rest**2).sum(axis=-1).argmax()))
+        longest = rest[chosen[-1]]
+        unit = longest / max(np.linalg.norm(longest), _NEVER_ZERO)
+        rest = rest - (rest @ unit)[:, None] * unit
+    return np.array(sorted(chosen), dtype=np.intp)
+
+
+def _least_forces(part: ClusterRows, K: Array, needed: Array) -> Array:
+    """The forces of least norm whose effect Kᵀλ on the joints is nearest to what is needed, (…, rows)."""
+    own = part.block(K, part.columns)
+    finite = np.asarray(np.isfinite(own).all(axis=(-2, -1)))[..., None]
+    U, values, Vt = np.linalg.svd(np.where(finite[..., None], own, 0.0), full_matrices=False)
+    kept = values > _RANK * values[..., :1]
+    gain = np.where(finite, kept / np.where(kept, values, 1.0), np.nan)
+    along = (Vt @ needed[..., part.columns][..., None])[..., 0]
+    forces: Array = (U @ (gain * along)[..., None])[..., 0]
+    return forces
+
 
 _Model = TypeVar("_Model", bound="Loops")
 
@@ -158,10 +220,11 @@ class Loops:
             q: Configuration, (…, nq).
         """
         q = checked("q", q, self.nq, real=True)
-        if not self._alike:
+        if not self._loop_parts:
             return ()
         residual, K = self.astype("float64").loop_constraints(q)
-        return states(self._alike, self._branch_rows, residual, K)
+        parts = zip(self._loop_parts, self._branch_rows, strict=True)
+        return tuple(_state(part, chosen, residual, K) for part, chosen in parts)
 
     def loop_forces(self, q: ArrayLike, v: ArrayLike, a: ArrayLike, forces: ArrayLike) -> Array:
         """Forces λ of the loop constraints, (…, rows), such that Kᵀλ acts on the joints; of least norm where redundant.
@@ -177,14 +240,15 @@ class Loops:
         precise = self.astype("float64")
         if precise is not self:
             return self._rounded(precise.loop_forces(q, v, a, forces))
-        if not self._alike:  # no loops: only the number of samples is left
+        if not self._loop_parts:  # no loops: only the number of samples is left
             sizes = {"q": self.nq, "v": self.nv, "a": self.nv, "forces": self.mechanism.joint_starts[-1]}
             given = dict(zip(sizes, (q, v, a, forces), strict=True))
             batches = [checked(name, given[name], size, real=True).shape[:-1] for name, size in sizes.items()]
             return np.zeros((*common_batch("loop_forces", tuple(sizes), batches), 0))
         _, K = self.loop_constraints(q)
         tree = self.spanning_tree.inverse_dynamics(*self.to_tree(q, v, a))
-        return least_forces(self._alike, K, tree[..., np.argsort(self._tree_rates)] - np.asarray(forces))
+        needed = tree[..., np.argsort(self._tree_rates)] - np.asarray(forces)
+        return np.concatenate([_least_forces(part, K, needed) for part in self._loop_parts], axis=-1)
 
     @property
     def spanning_tree(self: _Model) -> _Model:
@@ -270,14 +334,11 @@ class Loops:
         return parts_of(self.mechanism, self.joints, self.clusters)
 
     @lazy
-    def _alike(self) -> tuple[Alike, ...]:
-        return alike(self._loop_parts)
-
-    @lazy
     def _branch_rows(self) -> list[Array]:
         """The rows of K whose determinant tells branches of loops apart: the same for all configurations."""
         precise = self.astype("float64")
-        return most_independent(self._alike, precise.loop_constraints(precise.neutral())[1])
+        _, K = precise.loop_constraints(precise.neutral())
+        return [_most_independent(part, K) for part in self._loop_parts]
 
     @lazy
     def _solver(self) -> LoopSolver:

@@ -293,16 +293,50 @@ def _known(q: Array | None) -> Array:
     return q
 
 
+class OutletKind(Unconstrained):
+    """A node without mass and degrees of freedom that moves with an outlet of its parent, and carries bodies there."""
+
+    port: ClassVar[str] = WORLD_PORT
+    dimension: ClassVar[int] = 6
+    nq: ClassVar[int] = 0
+    nv: ClassVar[int] = 0
+    moving: ClassVar[bool] = False
+    rigid: ClassVar[bool] = False
+
+    @property
+    def parameter_count(self) -> int:
+        return 0
+
+    def manifold(self, _parameters: Array) -> PlainCoordinates:
+        return PlainCoordinates()
+
+    def joint_map(self, _parameters: Array, _q: Array | None = None) -> MotionColumns:
+        return MotionColumns(np.zeros(0), 0)
+
+    def inertia(self, _parameters: Array, _q: Array | None = None) -> RigidInertia:
+        return RigidInertia.zero()
+
+    def armature(self, _parameters: Array) -> Array:
+        return np.zeros(0)
+
+    def coriolis(self, _parameters: Array, _q: Any, _v: Array, _velocity: Motion, _carrier: Array) -> Motion:
+        return Motion.zero()
+
+    def gyroscopic(self, _parameters: Array, _q: Any, _v: Array, _velocity: Motion) -> Force:
+        return Force.zero()
+
+    def resistance(self, _parameters: Array, _q: Array, _v: Array) -> Array:
+        return np.zeros(0)
+
+    def potential(self, _parameters: Array, _q: Array) -> float:
+        return 0.0
+
+
 @dataclass(frozen=True)
-class ExitKind(Unconstrained):
-    """A node without degrees of freedom that moves with an outlet of a general node, and carries bodies there.
+class ExitKind(OutletKind):
+    """An outlet of a general node. Its constants are the rigid inertia of the bodies fixed to it, if it is `loaded`.
 
-    Its constants are the rigid inertia of the bodies fixed to the outlet, if any.
-
-    Args:
-        start: Index of the outlet's twist in the node's velocity.
-        of: Dimension of the node's velocity.
-        loaded: Whether bodies are fixed to it.
+    `start` is the index of the outlet's twist in the node's velocity, which has `of` components.
     """
 
     start: int
@@ -317,16 +351,6 @@ class ExitKind(Unconstrained):
     def parameter_count(self) -> int:
         return RigidInertia.size if self.loaded else 0
 
-    port: ClassVar[str] = WORLD_PORT
-    dimension: ClassVar[int] = 6
-    nq: ClassVar[int] = 0
-    nv: ClassVar[int] = 0
-    moving: ClassVar[bool] = False
-    rigid: ClassVar[bool] = False
-
-    def manifold(self, _parameters: Array) -> PlainCoordinates:
-        return PlainCoordinates()
-
     def parameters(self, _placement: Transform, inertia: RigidInertia, _armature: Array, _own: Array) -> Array:
         """Lay out the constants of one node."""
         return inertia.data if self.loaded else np.zeros(0)
@@ -334,26 +358,11 @@ class ExitKind(Unconstrained):
     def weight(self, _parameters: Array, _q: Array) -> Outlet:
         return Outlet(self.start, self.of)
 
-    def joint_map(self, _parameters: Array, _q: Array | None = None) -> MotionColumns:
-        return MotionColumns(np.zeros(0), 0)
-
     def inertia(self, parameters: Array, _q: Array | None = None) -> RigidInertia:
         return RigidInertia(parameters) if self.loaded else RigidInertia.zero()
 
-    def armature(self, _parameters: Array) -> Array:
-        return np.zeros(0)
-
-    def coriolis(self, _parameters: Array, _q: Any, _v: Array, _velocity: Motion, _carrier: Array) -> Motion:
-        return Motion.zero()
-
     def gyroscopic(self, parameters: Array, _q: Any, _v: Array, velocity: Motion) -> Force:
         return velocity.cross(self.inertia(parameters) @ velocity)
-
-    def resistance(self, _parameters: Array, _q: Array, _v: Array) -> Array:
-        return np.zeros(0)
-
-    def potential(self, _parameters: Array, _q: Array) -> float:
-        return 0.0
 
 
 def checked(owner: str, node: object) -> Node:
