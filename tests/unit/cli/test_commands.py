@@ -133,11 +133,6 @@ def test_a_residual_of_nan_fails() -> None:
     assert not check.Check(residual=float("nan"), tolerance=1.0).passed
 
 
-@pytest.mark.parametrize("option", [("--batch", "0"), ("--seed", "-1")])
-def test_impossible_options_are_refused(call: Callable[..., Any], option: tuple[str, str]) -> None:
-    assert call("demo", *option).exit_code == 2
-
-
 @pytest.mark.parametrize("missing", ["typer", "rich"])
 def test_a_missing_extra_is_named_with_the_way_to_install_it(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from kinetree.cli import main; main()"

@@ -232,6 +232,7 @@ def test_paths_that_are_no_files(call: Callable[..., Any], command: str, path: s
 @pytest.mark.parametrize(
     "words",
     [
+        ["demo", "--batch", "0"],
         ["demo", "--batch", "-5"],
         ["demo", "--batch", "[/x]"],
         ["demo", "--batch", "1e3"],

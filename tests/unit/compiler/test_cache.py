@@ -240,20 +240,6 @@ def test_files_that_vanish_while_making_room(directory: Path, monkeypatch: pytes
     assert len(list(directory.iterdir())) == 0
 
 
-def test_code_from_the_cache_needs_no_trace(directory: Path) -> None:
-    """Functions whose texts name loops of the kernel language included."""
-    script = (
-        "import sys, numpy as np, kinetree as kt\n"
-        "from kinetree.compiler import programs\n"
-        "programs.trace = programs.trace if sys.argv[1:] == ['first'] else None\n"
-        "robot, x = kt.zoo.chain(2), np.ones(2)\n"
-        "robot.forward_dynamics(x, x, x), robot.tasks(['tip']).dynamics(x)\n"
-        "robot.discretize(x, x, x, 0.1, method='rk4')\n"
-    )
-    for which in ("first", "again"):
-        subprocess.run([sys.executable, "-c", script, which], check=True, timeout=120)
-
-
 @posix
 def test_processes_that_start_together_compile_once(directory: Path) -> None:
     script = (

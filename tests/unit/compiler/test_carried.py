@@ -1,4 +1,4 @@
-"""Sweeps pass numbers from node to node in registers, and sums over children start from nothing: the bits stay."""
+"""Numbers carried in registers, sums that start from nothing, constants that are not copied: the bits stay."""
 
 from __future__ import annotations
 
@@ -50,14 +50,7 @@ def test_relatives() -> None:
     assert relatives(rows).tolist() == [meeting, meeting, before, after, after, after, 0]
     assert relatives([]).tolist() == []
 
-
-def test_relatives_of_some_nodes() -> None:
-    assert relatives([(2, -1), (4, 2), (5, 4), (9, 4)]).tolist() == [
-        0,
-        SiblingFlags.LATER_CHILDREN,
-        SiblingFlags.BEFORE,
-        SiblingFlags.AFTER,
-    ]
+    assert relatives([(2, -1), (4, 2), (5, 4), (9, 4)]).tolist() == [0, later_children, before, after]
 
 
 def test_the_column_of_relatives_exists_where_it_is_read() -> None:
@@ -226,18 +219,51 @@ def handed_out_later(tree: Any, v: Any, seen: Any) -> None:
         seen[k] = v[k] * k.total[0]
 
 
+@declare
+def kept(tree: Any, v: Any, seen: Any) -> None:
+    """A field that holds a constant of the node, which is read where the constant is."""
+    for k, _ in tree.scatter():
+        k.one = k.M.data[:1]
+    for k, _ in tree.scatter():
+        for c in k.columns():
+            seen[c] = k.one[0]
+
+
+@declare
+def overwritten(tree: Any, v: Any, seen: Any) -> None:
+    """A field that holds another constant later."""
+    for k, _ in tree.scatter():
+        k.one = k.M.data[:1]
+    for k, _ in tree.scatter():
+        for c in k.columns():
+            seen[c] = k.one[0]
+    for k, _ in tree.scatter():
+        k.one = k.M.data[1:2]
+    for k, _ in tree.scatter():
+        for c in k.columns():
+            seen[c] = seen[c] + k.one[0]
+
+
+@declare
+def inherited(tree: Any, v: Any, seen: Any) -> None:
+    """A constant of the parent, read before the node sets its own."""
+    tree.world.one = np.zeros(1)
+    for k, parent in tree.scatter():
+        k.theirs = parent.one
+        k.one = k.M.data[:1]
+    for k, _ in tree.scatter():
+        for c in k.columns():
+            seen[c] = k.theirs[0]
+
+
 TOYS = [
     masses, plain_masses, read_later, products, differences, so_far, with_own, handed_out,
-    handed_out_and_kept, handed_out_twice, handed_out_later,
+    handed_out_and_kept, handed_out_twice, handed_out_later, kept, overwritten, inherited,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-@pytest.mark.parametrize(
-    "one",
-    TOYS,
-    ids=lambda one: str(one.name),
-)
+@pytest.mark.parametrize("one", TOYS, ids=lambda one: str(one.name))
 def test_engines_agree(one: Algorithm, name: str) -> None:
     mechanism = ROBOTS[name].mechanism
     v = np.random.default_rng(0).normal(size=(9, mechanism.nv))

@@ -156,17 +156,3 @@ def test_edited_algorithms_run_as_edited(tmp_path: Path, monkeypatch: pytest.Mon
             [sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True, check=True, timeout=120
         )
         assert done.stdout.split() == [factor, factor]
-
-
-def test_code_from_the_cache_needs_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of recursions that run a kernel over coordinates of the tree."""
-    monkeypatch.setenv("KINETREE_CACHE_DIR", str(tmp_path / "cache"))
-    program = (
-        "import numpy as np, kinetree as kt\nrobot, x = kt.zoo.double_pendulum(), np.full(2, 0.3)\n"
-        "print(robot.discretize(x, x, x, 0.1, method='midpoint')[0].tobytes().hex())"
-    )
-    runs = [
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120) for _ in range(2)
-    ]
-    assert [run.stderr for run in runs] == ["", ""]
-    assert runs[0].stdout == runs[1].stdout

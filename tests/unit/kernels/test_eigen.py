@@ -88,16 +88,6 @@ def test_engines_agree(n: int) -> None:
         assert_close(np.abs(one), np.abs(other), bound(n) * n * n)
 
 
-@pytest.mark.parametrize("n", SIZES)
-def test_bits_do_not_depend_on_the_batch(n: int) -> None:
-    for A in _matrices(n).values():
-        values, vectors = kt.compiled(diagonalize, n=n)(A)
-        for i, one in enumerate(A[:3]):
-            alone = kt.compiled(diagonalize, n=n)(one)
-            assert np.array_equal(alone[0], values[i])
-            assert np.array_equal(alone[1], vectors[i])
-
-
 def test_the_number_of_rotations() -> None:
     """About 2n² for n rows; a Jacobi sweep takes n²/2, and seven to nine sweeps are needed."""
     assert [sum(schedule(n)) for n in SIZES] == [0, 1, 26, 94, 159, 314, 1043]

@@ -309,19 +309,6 @@ def test_single_precision() -> None:
     np.testing.assert_array_equal(f(A[3], x[3]), f(A, x)[3])
 
 
-def test_threads_do_not_change_bits() -> None:
-    rng = np.random.default_rng(3)
-    A, x = rng.normal(size=(20000, 5, 6)), rng.normal(size=6)
-    f, before = kt.compiled(product, m=5, n=6), kt.get_threads()
-    try:
-        kt.set_threads(1)
-        alone = f(A, x)
-        kt.set_threads(3)
-        np.testing.assert_array_equal(f(A, x), alone)
-    finally:
-        kt.set_threads(before)
-
-
 def test_all_sizes_share_the_code() -> None:
     one, other = (kt.compiled(product, m=3, n=n).bound() for n in (4, 5))
     assert one is not other

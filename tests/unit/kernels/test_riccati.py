@@ -48,23 +48,6 @@ def test_it_is_the_recursion(T: int, nx: int, nu: int) -> None:
             assert_close(found, wanted, bound(T * nx, 100.0))
 
 
-@pytest.mark.parametrize(("T", "nx", "nu"), [(4, 5, 3), (2, 12, 6)])
-def test_bits_alone_in_batches_and_on_threads(T: int, nx: int, nu: int) -> None:
-    given = problem(T, nx, nu, (11,))
-    f, before = kt.compiled(riccati, T=T, nx=nx, nu=nu), kt.get_threads()
-    results = f(*given)
-    for i in range(11):
-        for one, all_ in zip(f(*(each[i] for each in given)), results, strict=True):
-            np.testing.assert_array_equal(one, all_[i])
-    try:
-        kt.set_threads(3)
-        many = f(*(np.concatenate([each] * 40) for each in given))
-    finally:
-        kt.set_threads(before)
-    for one, all_ in zip(many, results, strict=True):
-        np.testing.assert_array_equal(one, np.concatenate([all_] * 40))
-
-
 def test_long_horizons_end_in_the_algebraic_equation() -> None:
     """P and K of constant matrices converge to the solution of SciPy's discrete algebraic Riccati equation."""
     nx, nu, T = 6, 2, 300

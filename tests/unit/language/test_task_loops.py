@@ -1,4 +1,4 @@
-"""Loops over rows of tasks, ancestors of columns, branches of pairs, accumulation nodes: what every engine visits."""
+"""Loops over rows and ends of tasks, ancestors of columns, branches, accumulation nodes: what every engine visits."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from kinetree.runtime import reference
 from kinetree.runtime.kernels import bind
 
 ROBOT = kt.zoo.random_tree(16, kinds=("revolute", "spherical"), seed=5)
+Q = ROBOT.neutral()
 POSITION = (3, 4, 5)
 FRAMES = ("body8", "body3", "body5", "body13", "body2", "body8", "world")
 SITES = tuple(replace(ROBOT.site(f), rows=POSITION if i == 1 else tuple(range(6))) for i, f in enumerate(FRAMES))
@@ -34,14 +35,20 @@ declare = algorithm(q=("q",), seen=("rows", "rows"), outputs=("seen",), sparse=(
 columns = algorithm(q=("q",), seen=("v", "v"), outputs=("seen",), sparse=("seen",))
 
 
-def on_both_engines(one: Algorithm) -> Any:
-    """What an algorithm leaves on the reference engine, which the native one must leave too."""
-    q = ROBOT.neutral()
-    (expected,) = reference.run(one, ROBOT.mechanism, SITES, [q])
-    native = bind(one, ROBOT.mechanism, SITES, one.name)
-    assert np.array_equal(native(q), expected)
-    assert np.array_equal(native(np.stack([q] * 9)), np.stack([expected] * 9))
+def on_both_engines(one: Algorithm, sites: Any = SITES) -> Any:
+    """What an algorithm leaves on the reference engine, which the native one must leave too, alone and in batches."""
+    (expected,) = reference.run(one, ROBOT.mechanism, sites, [Q])
+    native = bind(one, ROBOT.mechanism, sites, one.name)
+    assert np.array_equal(native(Q), expected)
+    assert np.array_equal(native(np.stack([Q] * 9)), np.stack([expected] * 9))
     return expected
+
+
+def refused_by_both(one: Algorithm, message: str, sites: Any = SITES) -> None:
+    with pytest.raises(ContractError, match=message):
+        trace(one, Variants.of(ROBOT.mechanism, sites))
+    with pytest.raises(ContractError, match=message):
+        reference.run(one, ROBOT.mechanism, sites, [Q])
 
 
 def in_order_asked(numbers: Any) -> Any:
@@ -294,10 +301,8 @@ def units_in_an_array_of_rows(tree: Any, q: Any, seen: Any) -> None:
 
 
 def test_units_are_rows_of_nobody() -> None:
-    with pytest.raises(ContractError, match="a row with an index over passing has none over sorted_rows"):
-        trace(declare(units_in_an_array_of_rows), Variants.of(ROBOT.mechanism, SITES))
-    with pytest.raises(ContractError, match="a row with an index over passing has none over sorted_rows"):
-        reference.run(declare(units_in_an_array_of_rows), ROBOT.mechanism, SITES, [ROBOT.neutral()])
+    message = "a row with an index over passing has none over sorted_rows"
+    refused_by_both(declare(units_in_an_array_of_rows), message)
 
 
 def test_loops_start_at_any_row() -> None:
@@ -318,3 +323,175 @@ def test_methods_are_counted_by_name() -> None:
     hands = ["left_hand", "right_hand"]
     totals = {method: robot.count(method, frames=hands).total for method in kt.tasks.METHODS}
     assert totals["pv_osim_r"] <= totals["pv_osim"] < totals["efpa"] < totals["definition"]
+
+
+def site(frame: str, rows: tuple[int, ...], part: str = "frame") -> Any:
+    return replace(ROBOT.site(frame), rows=rows, part=part)
+
+
+#: Two relative tasks, one of them with the world, and a centre of mass among single frames; in all 13 rows, 18 numbers.
+ENDS = (
+    site("body13", (5, 0), "near"),
+    site("body8", (5, 0), "far"),
+    site("body8", (0, 1, 2, 3, 4, 5)),
+    site("world", (4, 3), "mass"),
+    site("world", (1, 3, 5), "near"),
+    site("body2", (1, 3, 5), "far"),
+)
+OF_ENDS = Rows(ROBOT.mechanism, ENDS)
+
+line = algorithm(q=("q",), seen=("rows",), outputs=("seen",), sparse=("seen",))
+rows_and_columns = algorithm(q=("q",), seen=("rows", "v"), outputs=("seen",), sparse=("seen",))
+
+
+def test_ends_share_their_places() -> None:
+    assert OF_ENDS.task_starts == (0, 0, 2, 8, 10, 10)
+    assert (OF_ENDS.count, OF_ENDS.task_row_count) == (18, 13)
+    assert OF_ENDS.relatives == ((0, 1), (4, 5))
+    assert sorted(OF_ENDS.task_rows) == sorted([0, 1, 0, 1, *range(2, 10), 10, 11, 12, 10, 11, 12])
+
+
+def test_what_moves_both_ends_supports_neither() -> None:
+    near, far = (set(TOPOLOGY.support(ENDS[i].node)) for i in (0, 1))
+    assert near & far
+    assert set(OF_ENDS.support(0)) == near - far
+    assert set(OF_ENDS.support(1)) == far - near
+    assert OF_ENDS.support(2) == TOPOLOGY.support(ENDS[2].node)
+    assert OF_ENDS.support(4) == ()
+    assert OF_ENDS.support(5) == TOPOLOGY.support(ENDS[5].node)
+
+
+def test_places_sum_up_what_their_rows_add() -> None:
+    """All pairs of rows, also where both ends of a task are next to each other in a vector of rows."""
+
+    @declare
+    def sums(tree: Any, q: Any, seen: Any) -> None:
+        weight = tree.array("sorted_rows")
+        for frame, _ in tree.frames():
+            for i, row in enumerate(frame.rows()):
+                weight[row] = 1.0 + i
+        for one in tree.sorted_rows():
+            for other in tree.sorted_rows():
+                seen[one, other] = seen[one, other] + weight[one] * weight[other]
+
+    W = np.zeros(OF_ENDS.task_row_count)
+    for i, each in enumerate(ENDS):
+        W[OF_ENDS.task_starts[i] : OF_ENDS.task_starts[i] + len(each.rows)] += 1.0 + np.arange(len(each.rows))
+    assert np.array_equal(on_both_engines(sums, ENDS), np.outer(W, W))
+
+
+def test_rows_in_the_order_asked_for() -> None:
+    @line
+    def asked(tree: Any, q: Any, seen: Any) -> None:
+        total, of_nodes = tree.array("rows"), tree.array("node", "rows")
+        for row in tree.task_rows():
+            total[row] = 0.0
+            of_nodes[tree.world, row] = 1.0
+        for frame, _ in tree.frames():
+            for i, row in enumerate(frame.rows()):
+                total[row] = total[row] + (1.0 + i)
+        for k, parent in tree.scatter():
+            for row in tree.task_rows():
+                of_nodes[k, row] = of_nodes[parent, row] + total[row]
+                seen[row] = seen[row] + of_nodes[k, row]
+
+    W = np.zeros(OF_ENDS.task_row_count)
+    for i, each in enumerate(ENDS):
+        W[OF_ENDS.task_starts[i] : OF_ENDS.task_starts[i] + len(each.rows)] += 1.0 + np.arange(len(each.rows))
+    nodes = len(TOPOLOGY)
+    assert np.array_equal(on_both_engines(asked, ENDS), nodes + sum(TOPOLOGY.depths) * W)
+    assert count(asked, ROBOT.mechanism, ENDS).additions == 2 * nodes * OF_ENDS.task_row_count + OF_ENDS.count
+
+
+@pytest.mark.parametrize(("part", "sites"), [("", range(6)), ("frame", (2,)), ("mass", (3,)), ("far", (1, 5))])
+def test_frames_with_a_part(part: str, sites: Any) -> None:
+    def marked(tree: Any, q: Any, seen: Any) -> None:
+        for frame, _ in tree.frames(part):
+            for row in frame.rows():
+                seen[row] = seen[row] + 1.0
+
+    marked.__name__ = f"marked_{part}"
+    expected = np.zeros(OF_ENDS.task_row_count)
+    for i in sites:
+        expected[OF_ENDS.task_starts[i] : OF_ENDS.task_starts[i] + len(ENDS[i].rows)] += 1.0
+    made = line(marked)
+    assert np.array_equal(on_both_engines(made, ENDS), expected)
+    assert count(made, ROBOT.mechanism, ENDS).additions == expected.sum()
+
+
+def test_ends_come_with_their_carriers() -> None:
+    @line
+    def depths(tree: Any, q: Any, seen: Any) -> None:
+        tree.world.depth = np.zeros(1)
+        for k, parent in tree.scatter():
+            k.depth = parent.depth + 1.0
+        for near, near_carrier, far, far_carrier in tree.relatives():
+            for row in near.rows():
+                seen[row] = 100.0 * near_carrier.depth[0] + far_carrier.depth[0] + near.X.r[0]
+            for row in far.rows():
+                seen[row] = seen[row] + far.X.r[1]
+
+    expected = np.zeros(OF_ENDS.task_row_count)
+    for near, far in OF_ENDS.relatives:
+        a, b = ENDS[near], ENDS[far]
+        deep = [0 if s.node == WORLD else TOPOLOGY.depths[s.node] for s in (a, b)]
+        own = slice(OF_ENDS.task_starts[near], OF_ENDS.task_starts[near] + len(a.rows))
+        expected[own] = (100.0 * deep[0] + deep[1] + a.placement[9]) + b.placement[10]
+    np.testing.assert_allclose(on_both_engines(depths, ENDS), expected, rtol=1e-15)
+
+
+def test_paths_of_ends_go_through_what_moves_both() -> None:
+    @rows_and_columns
+    def paths(tree: Any, q: Any, seen: Any) -> None:
+        for frame, _ in tree.frames():
+            for c in tree.path(frame):
+                for row in frame.rows():
+                    seen[row, c] = seen[row, c] + 1.0
+
+    starts, expected = ROBOT.mechanism.v_starts, np.zeros((OF_ENDS.task_row_count, ROBOT.nv))
+    for first, one in zip(OF_ENDS.task_starts, ENDS, strict=True):
+        for k in TOPOLOGY.support(one.node) if one.node != WORLD else ():
+            expected[first : first + len(one.rows), starts[k] : starts[k + 1]] += 1.0
+    assert expected.max() == 2.0
+    assert np.array_equal(on_both_engines(paths, ENDS), expected)
+    assert count(paths, ROBOT.mechanism, ENDS).additions == expected.sum()
+
+
+def test_support_of_ends() -> None:
+    @rows_and_columns
+    def marks(tree: Any, q: Any, seen: Any) -> None:
+        for near, _, far, _ in tree.relatives():
+            for end, mark in ((near, -1.0), (far, 1.0)):
+                for c in tree.support(end):
+                    for row in end.rows():
+                        seen[row, c] = seen[row, c] + mark
+
+    starts = ROBOT.mechanism.v_starts
+    expected = np.zeros((OF_ENDS.task_row_count, ROBOT.nv))
+    for near, far in OF_ENDS.relatives:
+        for end, mark in ((near, -1.0), (far, 1.0)):
+            for k in TOPOLOGY.support(ENDS[end].node):
+                own = slice(OF_ENDS.task_starts[end], OF_ENDS.task_starts[end] + len(ENDS[end].rows))
+                expected[own, starts[k] : starts[k + 1]] += mark
+    assert np.array_equal(on_both_engines(marks, ENDS), expected)
+    assert count(marks, ROBOT.mechanism, ENDS).additions == np.count_nonzero(expected)
+
+
+def numbered(tree: Any, q: Any, seen: Any) -> None:
+    numbers = tree.array("sorted_rows")
+    for row in tree.task_rows():
+        numbers[row] = 1.0
+
+
+def started(tree: Any, q: Any, seen: Any) -> None:
+    for row in tree.task_rows():
+        for _ in tree.sorted_rows(row):
+            seen[row] = 1.0
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [(numbered, "a row with an index over rows has none over sorted_rows"), (started, "can start only at a row that")],
+)
+def test_places_are_no_numbers_of_rows(run: Any, message: str) -> None:
+    refused_by_both(line(run), message, ENDS)

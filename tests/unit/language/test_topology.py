@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kinetree.language.mechanism import WORLD
-from tests.unit.compiler.test_groups import random_topology
+from tests.unit.compiler.test_node_schedule import random_topology
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -510,14 +510,6 @@ def test_projected_functions(rig: kt.Model, state: Any) -> None:
     assert of("coriolis_matrix")(q, v, out=out) is out
 
 
-def test_batches_have_the_same_bits(bar: kt.Model) -> None:
-    q = bar.random_configuration(4, (9,))
-    v, tau = np.random.default_rng(4).normal(size=(2, 9, 1))
-    np.testing.assert_array_equal(
-        bar.forward_dynamics(q, v, tau), [bar.forward_dynamics(*each) for each in zip(q, v, tau, strict=True)]
-    )
-
-
 # -- other models ------------------------------------------------------------------------------------------------------
 
 

@@ -129,15 +129,6 @@ def test_derivatives_are_exact(robots: Any, state: Any) -> None:
     assert_close(robot.forward_dynamics.jvp(q, v, tau, dq, dv, da), exact, 1e-12)
 
 
-def test_batches_have_the_same_bits(robots: Any) -> None:
-    robot, rng = robots[0], np.random.default_rng(6)
-    q = robot.random_configuration(rng, (9,))
-    v, tau = rng.normal(size=(2, 9, robot.nv))
-    together = robot.forward_dynamics(q, v, tau)
-    alone = [robot.forward_dynamics(*each) for each in zip(q, v, tau, strict=True)]
-    np.testing.assert_array_equal(together, alone)
-
-
 def test_energy_is_conserved_while_power_balances(robots: Any, state: Any) -> None:
     robot, (q, v, _) = robots[0], state
     dt, tau = 1e-4, np.zeros(robot.nv)

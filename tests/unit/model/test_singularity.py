@@ -11,6 +11,7 @@ import pytest
 import kinetree as kt
 from kinetree.errors import SingularMechanismError
 from kinetree.model import singularity
+from kinetree.model.joints import KINDS as JOINTS
 from kinetree.model.singularity import require_invertible
 from tests.general_nodes import Bead
 from tests.tolerance import assert_close, bound
@@ -48,17 +49,18 @@ def _refused(robot: kt.Model) -> bool:
     return False
 
 
-def test_dependent_slides() -> None:
-    """Four prismatic joints along x, y, z and (1, 1, 1), and mass only behind the last."""
+@pytest.mark.parametrize("axes", [[(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)], [(0, 0, 1)] * 2], ids=len)
+def test_dependent_slides(axes: list[tuple[int, ...]]) -> None:
+    """Slides along x, y, z and (1, 1, 1), or parallel ones, and mass only behind the last."""
     builder, parent = kt.Builder("slides"), "world"
-    for i, axis in enumerate([(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)]):
-        builder.add_body(f"b{i}", parent=parent, joint="prismatic", axis=axis, mass=float(i == 3))
+    for i, axis in enumerate(axes):
+        builder.add_body(f"b{i}", parent=parent, joint="prismatic", axis=axis, mass=float(i == len(axes) - 1))
         parent = f"b{i}"
-    robot = builder.build()
+    robot, zero = builder.build(), np.zeros(len(axes))
     with pytest.raises(SingularMechanismError, match="no inertia resists its prismatic joint.*armature.*reduced"):
-        robot.forward_dynamics(np.zeros(4), np.zeros(4), np.ones(4))
+        robot.forward_dynamics(zero, zero, zero)
     with pytest.raises(SingularMechanismError):
-        robot.mass_matrix_inverse(np.zeros(4))
+        robot.mass_matrix_inverse(zero)
 
 
 @pytest.mark.parametrize("size", [1e-4, 1.0, 1e3])
@@ -393,6 +395,24 @@ def test_one_of_several_rates() -> None:
     needle = kt.Builder("needle").add_body("needle", joint="floating", mass=1.0, inertia=np.diag([1.0, 1.0, 0.0]))
     assert _refused(point.build())
     assert _refused(needle.build())
+    assert not _refused(kt.Builder("slides").add_body("dot", joint="translational", mass=1.0).build())
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e9])
+def test_bodies_are_judged_by_their_own_scale(scale: float) -> None:
+    solid = {"mass": scale, "com": (0, 0, 1.0), "inertia": scale * 1e-3 * np.eye(3)}
+    assert not _refused(kt.Builder().add_body("a", joint="floating", **solid).build())
+
+
+@pytest.mark.parametrize("kind", [name for name, kind in JOINTS.items() if kind.nv])
+def test_a_massless_leaf_is_named_with_the_fix(kind: str) -> None:
+    solid = {"mass": 1.0, "com": (0.1, 0, 0), "inertia": 0.1 * np.eye(3)}
+    leaf = {"parent": "base", "joint": kind, "pitch": 0.1 if kind == "helical" else None}
+    robot = kt.Builder().add_body("base", **solid).add_body("leaf", **leaf).build()
+    with pytest.raises(SingularMechanismError, match="body 'leaf'.*a mass and an inertia.*armature.*reduced"):
+        require_invertible(robot.mechanism)
+    assert not _refused(robot.reduced({"leaf_joint": JOINTS[kind].neutral()}))
+    assert not _refused(kt.Builder().add_body("base", **solid).add_body("leaf", armature=0.1, **leaf).build())
 
 
 def test_armature_of_a_joint_beyond_on_the_same_axis() -> None:

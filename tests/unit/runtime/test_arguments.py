@@ -22,16 +22,17 @@ def robot() -> kt.Model:
 
 def functions(robot: kt.Model) -> dict[str, tuple[Any, tuple[int, ...], Any]]:
     """Functions, the shape of a result, and arguments behind q."""
-    n = robot.nv
+    n, zero = robot.nv, np.zeros(robot.nv)
     return {
         "mass_matrix": (robot.mass_matrix, (n, n), ()),
         "mass_matrix_determinant": (robot.mass_matrix_determinant, (), ()),
         "mass_matrix_log_determinant": (robot.mass_matrix_log_determinant, (), ()),
         "jacobian": (robot.jacobian, (6, n), ("tip",)),
+        "inverse_dynamics": (robot.inverse_dynamics, (n,), (zero, zero)),
     }
 
 
-NAMES = ["mass_matrix", "mass_matrix_determinant", "mass_matrix_log_determinant", "jacobian"]
+NAMES = ["mass_matrix", "mass_matrix_determinant", "mass_matrix_log_determinant", "jacobian", "inverse_dynamics"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -126,27 +126,6 @@ def test_buffers_that_users_changed(change: Any) -> None:
     np.testing.assert_array_equal(robot.mass_matrix(q), expected)
 
 
-def test_results_of_one_call_and_of_threads_are_apart() -> None:
-    robot = kt.zoo.humanoid24()
-    q, v = robot.random_configuration(0, 512), np.ones((512, robot.nv))
-    expected = [part.copy() for part in robot.inverse_dynamics_derivatives(q, v, v)]
-    wrong: list[int] = []
-
-    def work() -> None:
-        held = []
-        for i in range(6):
-            held.append(robot.inverse_dynamics_derivatives(q, v, v))
-            wrong.extend(i for got in held for a, b in zip(got, expected, strict=True) if not np.array_equal(a, b))
-            held = held[-2:]
-
-    workers = [threading.Thread(target=work) for _ in range(3)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert not wrong
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="units of ru_maxrss")
 def test_many_calls_do_not_grow() -> None:
     robot, chain = kt.zoo.humanoid24(), kt.zoo.chain(300)

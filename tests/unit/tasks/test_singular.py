@@ -289,6 +289,7 @@ def test_a_robot_that_cannot_move_has_every_quantity(contacts: tuple[Any, ...], 
     for name, size in sizes.items():
         assert np.shape(getattr(state, name)) == (*shape, *size), name
     assert (np.asarray(state.rank) == 0).all()
+    np.testing.assert_array_equal(state.inverse_inertia, np.zeros((*shape, 3, 3)))
 
 
 @pytest.mark.parametrize("engine", ["native", "reference"])
