@@ -94,7 +94,7 @@ def count_passes(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Sit
     passes = dict.fromkeys(PASSES, Count())
     passes["place"] = own[program.top]
     placed = False
-    for loop in program.inner(program.top):
+    for loop in _inner(program.top):
         found, direction = runs.of(loop), loop.loop.direction if isinstance(loop.loop, Table) else ""
         of_nodes = direction == "inward" and any(role.exact for roles in loop.roles.values() for role in roles)
         placed |= of_nodes
@@ -116,9 +116,14 @@ def _loops(algorithm: Algorithm, variants: Variants) -> tuple[Program, dict[Code
     program = simplified(algorithm, variants)
     own = {block: _own(block) for block in blocks(program.top)}
     for block in own:
-        block.items = [*program.inner(block)]
+        block.items = [*_inner(block)]
         block.known.clear()
     return program, own
+
+
+def _inner(block: CodeBlock) -> list[TreeLoop]:
+    """The loops of a block."""
+    return [item for item in block.items if isinstance(item, TreeLoop)]
 
 
 class _Runs:
@@ -144,7 +149,7 @@ class _Runs:
             entities = [role.entity for role in data.roles]
         elif isinstance(data, IndexLoop):
             cases, entities = [((), (index,)) for index in visited], [data.index]
-        if not any(body.program.inner(body) for body in loop.bodies.values()):
+        if not any(_inner(body) for body in loop.bodies.values()):
             for variant, repeats in Counter(variant for variant, _ in cases).items():
                 if variant in loop.bodies:
                     runs[loop.bodies[variant]] += times * repeats
@@ -154,7 +159,7 @@ class _Runs:
                 body = loop.bodies[variant]
                 runs[body] += times
                 found = dict(zip(loop.roles[variant], zip(entities, numbers, strict=True), strict=True))
-                for inner in body.program.inner(body):
+                for inner in _inner(body):
                     self._loop(inner, {**known, **found}, times, runs)
 
     def _number(self, index: LoopPosition, known: dict[Role, tuple[Entity, int]]) -> int:

@@ -8,7 +8,8 @@ angle from which adjacent numbers are 1/64 rad apart (`Precision.largest`), and 
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 from kinetree.spatial.scalar import LARGEST_ANGLE
 
@@ -72,70 +73,45 @@ SINGLE = Precision(
 )
 
 
-class Arithmetic(Protocol[_T]):
-    """Operations on scalars, supplied by an engine."""
+def sine_cosine(do: Callable[..., Any], angle: _T, numbers: Precision = DOUBLE) -> tuple[_T, _T]:
+    """Sine and cosine of an angle [rad] in an engine's arithmetic.
 
-    def const(self, value: float) -> _T:
-        """A number."""
+    Args:
+        do: Performs an operation, given its code and arguments: "const", "add", "sub", "mul", "neg" and "fma" of the
+            IR; "within" (x, limit) is x, or NaN unless |x| ≤ limit; "turned" (sine, cosine, shifted) is both of the
+            angle plus n quarter turns, where n is in the low bits of `shifted`.
+        angle: The angle.
+        numbers: Constants of the format.
+    """
 
-    def add(self, x: _T, y: _T) -> _T:
-        """x + y."""
-
-    def sub(self, x: _T, y: _T) -> _T:
-        """x − y."""
-
-    def mul(self, x: _T, y: _T) -> _T:
-        """x · y."""
-
-    def neg(self, x: _T) -> _T:
-        """−x."""
-
-    def fma(self, x: _T, y: _T, z: _T) -> _T:
-        """x · y + z, rounded once."""
-
-    def within(self, x: _T, largest: float) -> _T:
-        """x, or NaN if |x| is not at most `largest`."""
-
-    def turned(self, sine: _T, cosine: _T, shifted: _T) -> tuple[_T, _T]:
-        """Sine and cosine of the angle plus n quarter turns; n is in the low bits of `shifted`."""
-
-
-class SineCosine(Generic[_T]):
-    """Sine and cosine in an engine's arithmetic."""
-
-    def __init__(self, do: Arithmetic[_T], numbers: Precision = DOUBLE) -> None:
-        self.do, self.numbers = do, numbers
-
-    def __call__(self, angle: _T) -> tuple[_T, _T]:
-        """Sine and cosine of an angle [rad]."""
-        do, numbers = self.do, self.numbers
-        high, middle, low_part = (do.const(part) for part in numbers.pi_over_two)
-        x = do.within(angle, numbers.largest)
-        shifted = do.fma(x, do.const(numbers.two_over_pi), do.const(numbers.shifter))
-        count = do.sub(shifted, do.const(numbers.shifter))
-        minus = do.neg(count)
-        # x − n π/2 = r + low, even next to a multiple: low collects the rounding errors of the differences
-        first = do.fma(minus, high, x)
-        second = do.mul(count, middle)
-        r = do.sub(first, second)
-        part = do.sub(r, first)
-        low = do.sub(do.sub(first, do.sub(r, part)), do.add(second, part))
-        low = do.sub(low, do.fma(count, middle, do.neg(second)))
-        low = do.fma(minus, low_part, low)
-        z = do.mul(r, r)
-        # sin(r + low) ≈ r + (r z S(z) + low)
-        sine = do.add(r, do.fma(do.mul(r, z), self._polynomial(z, numbers.sine), low))
-        # cos(r + low) ≈ w + ((1 − w) − z/2 + (z² C(z) − r low)), w = 1 − z/2
-        one = do.const(1.0)
-        half = do.mul(z, do.const(0.5))
-        w = do.sub(one, half)
-        rest = do.sub(do.sub(one, w), half)
-        rest = do.fma(do.neg(r), low, rest)
-        cosine = do.add(w, do.fma(do.mul(z, z), self._polynomial(z, numbers.cosine), rest))
-        return do.turned(sine, cosine, shifted)
-
-    def _polynomial(self, z: _T, coefficients: tuple[float, ...]) -> _T:
-        value = self.do.const(coefficients[-1])
+    def polynomial(z: _T, coefficients: tuple[float, ...]) -> _T:
+        value: _T = do("const", coefficients[-1])
         for coefficient in reversed(coefficients[:-1]):
-            value = self.do.fma(value, z, self.do.const(coefficient))
+            value = do("fma", value, z, do("const", coefficient))
         return value
+
+    high, middle, low_part = (do("const", part) for part in numbers.pi_over_two)
+    x = do("within", angle, numbers.largest)
+    shifted = do("fma", x, do("const", numbers.two_over_pi), do("const", numbers.shifter))
+    count = do("sub", shifted, do("const", numbers.shifter))
+    minus = do("neg", count)
+    # x − n π/2 = r + low, even next to a multiple: low collects the rounding errors of the differences
+    first = do("fma", minus, high, x)
+    second = do("mul", count, middle)
+    r = do("sub", first, second)
+    part = do("sub", r, first)
+    low = do("sub", do("sub", first, do("sub", r, part)), do("add", second, part))
+    low = do("sub", low, do("fma", count, middle, do("neg", second)))
+    low = do("fma", minus, low_part, low)
+    z = do("mul", r, r)
+    # sin(r + low) ≈ r + (r z S(z) + low)
+    sine = do("add", r, do("fma", do("mul", r, z), polynomial(z, numbers.sine), low))
+    # cos(r + low) ≈ w + ((1 − w) − z/2 + (z² C(z) − r low)), w = 1 − z/2
+    one = do("const", 1.0)
+    half = do("mul", z, do("const", 0.5))
+    w = do("sub", one, half)
+    rest = do("sub", do("sub", one, w), half)
+    rest = do("fma", do("neg", r), low, rest)
+    cosine = do("add", w, do("fma", do("mul", z, z), polynomial(z, numbers.cosine), rest))
+    turned: tuple[_T, _T] = do("turned", sine, cosine, shifted)
+    return turned

@@ -8,7 +8,7 @@ A program is a tree of blocks. A block is a list of items, executed in order. A 
               add sub mul div  two arguments
               neg sqrt sin cos one argument
               select           four arguments a, b, x, y: x if a < b, else y
-              fma              a·b + c, rounded once (only after `simplify.fuse`)
+              fma              a·b + c, rounded once (only after `passes/fuse.py`)
     Store   writes a scalar to a place
     TreeLoop   runs a block for each row of a table or index of a range. A loop over nodes has one block per variant,
             which is the node's kind and its parent's port
@@ -34,10 +34,6 @@ one of the node's own. A role with several `classes` (a parent of unknown kind) 
             a function, whose size they can handle
 
 `kinetree.compiler.machine` defines their meaning.
-
-Places of scalars in a traced program, and the roles that say whose they are.
-
-`kinetree.compiler.lower.lower` turns them into addresses.
 """
 
 from __future__ import annotations
@@ -50,7 +46,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from kinetree.language.contract import refuse
-from kinetree.language.loops import LoopShape as LoopData
+from kinetree.language.loops import LoopShape, Table
 from kinetree.spatial import scalar
 from kinetree.spatial.dual import Dual
 from kinetree.spatial.logarithm import first_quadrant, logarithm
@@ -129,25 +125,11 @@ class ArrayEntry(NamedTuple):
 
 
 ARITY = {
-    "const": 0,
-    "load": 0,
-    "add": 2,
-    "sub": 2,
-    "mul": 2,
-    "div": 2,
-    "neg": 1,
-    "sqrt": 1,
-    "sin": 1,
-    "cos": 1,
-    "select": 4,
+    **dict.fromkeys(("const", "load", "int", "index", "size"), 0),
+    **dict.fromkeys(("neg", "sqrt", "sin", "cos", "cell"), 1),
+    **dict.fromkeys(("add", "sub", "mul", "div", "iadd", "imul", "imax"), 2),
     "fma": 3,
-    "int": 0,
-    "index": 0,
-    "size": 0,
-    "cell": 1,
-    "iadd": 2,
-    "imul": 2,
-    "imax": 2,
+    "select": 4,
 }
 COMMUTATIVE = frozenset({"add", "mul", "iadd", "imul"})
 INTEGERS = frozenset({"int", "index", "size", "cell", "iadd", "imul", "imax"})
@@ -175,7 +157,7 @@ class Access(NamedTuple):
     note: str = ""
 
 
-#: Where a scalar may be: in a traced program (all but the last), in a lowered one.
+#: Where a scalar may be: in a traced program (all but the last), in a lowered one (the last).
 Place = FieldPlace | Param | Uniform | Input | OutputEntry | ArrayEntry | Access
 PURE_PLACES = (Param, Uniform, Input)
 
@@ -302,7 +284,7 @@ class TreeLoop:
         roles: The roles of each variant.
     """
 
-    loop: LoopData[Any]
+    loop: LoopShape[Any]
     over: Role | None
     start: LoopPosition | None = None
     stop: LoopPosition | None = None
@@ -326,8 +308,8 @@ class For:
         body: The block executed for each.
         backwards: Whether the last number comes first.
         independent: Whether iterations are independent, so that several may run at once.
-        carried: What consecutive iterations may pass to each other in registers
-        (`kinetree.compiler.lower.loop_carried`). note: A comment for generated code.
+        carried: What consecutive iterations may pass to each other in registers (`LoopCarried`).
+        note: A comment for generated code.
     """
 
     index: Op
@@ -384,7 +366,7 @@ class Switch:
 
 @dataclass(eq=False)
 class Segment:
-    """A block of straight-line code that uses no op of other parts, only constants."""
+    """A block of straight-line code that uses no op of other segments, only constants."""
 
     body: CodeBlock
 
@@ -395,7 +377,7 @@ class Segment:
 
 
 class CodeBlock:
-    """A list of items, nested in an outer block."""
+    """A list of items, nested in an outer block; `known` are its ops by key, while the program is recorded."""
 
     __slots__ = ("items", "known", "outer", "program")
 
@@ -435,23 +417,16 @@ class Program:
         #: For each of the tree's arrays, its dimensions and the scalars per entry.
         self.arrays: list[tuple[tuple[str, ...], int]] = []
 
-    def forget(self) -> None:
-        """Forget which ops are known in which block, once nothing more is recorded."""
-        self.unsettled.clear()
-        for block in blocks(self.top):
-            block.known.clear()
+    def forget(self, items: bool = False) -> None:
+        """Forget which ops are known in which block, once nothing more is recorded.
 
-    def discard(self) -> None:
-        """Forget all items. What is left of a program that nobody needs is then freed without a collector's search."""
+        Without its items, what is left of a program that nobody needs is freed without a collector's search.
+        """
         self.unsettled.clear()
         for block in list(blocks(self.top)):
             block.known.clear()
-            block.items.clear()
-
-    @staticmethod
-    def inner(block: CodeBlock) -> list[TreeLoop]:
-        """The loops of a block."""
-        return [item for item in block.items if isinstance(item, TreeLoop)]
+            if items:
+                block.items.clear()
 
     def lift(self, value: Any) -> Op:
         """A number or an op, as an op that is usable in the current block."""
@@ -566,6 +541,43 @@ def blocks(block: CodeBlock) -> Iterator[CodeBlock]:
             if not isinstance(item, (Op, Store)):
                 for inner in item.blocks:
                     yield from blocks(inner)
+
+
+def sweep_direction(item: Item) -> str:
+    """The direction of a loop from node to node without loops inside, "inward" or "outward"; empty for other items."""
+    if not isinstance(item, TreeLoop) or not isinstance(item.loop, Table) or item.over is not None:
+        return ""
+    is_plain = all(_FLAT.issuperset(map(type, body.items)) for body in item.blocks)
+    return item.loop.direction if is_plain else ""
+
+
+#: A component of a field.
+Component = tuple[str, int]
+
+
+class FieldAccess(NamedTuple):
+    """A load of a field's component, or a store to it."""
+
+    component: Component
+    role: Role
+    item: Op | Store
+
+
+def field_accesses(outermost: Item) -> list[FieldAccess]:
+    """The accesses to fields of an item and of those inside, in order."""
+    inside = [] if isinstance(outermost, (Op, Store)) else outermost.blocks
+    return [
+        FieldAccess((place.name, place.component), place.role, item)
+        for item in (outermost, *(item for block in inside for item in walk(block)))
+        if isinstance(item, (Op, Store)) and isinstance(place := place_of(item), FieldPlace)
+    ]
+
+
+def place_of(item: Any) -> Any:
+    """The place that an item stores to or loads from; None if it does neither."""
+    if isinstance(item, Op):  # most of them
+        return item.attr if item.code == "load" else None
+    return item.place if isinstance(item, Store) else None
 
 
 def needed(item: Item) -> list[Op]:

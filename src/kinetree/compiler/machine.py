@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.compiler.elementary import SineCosine
+from kinetree.compiler.elementary import sine_cosine
 from kinetree.compiler.ir import Access, CodeBlock, Follow, For, Op, Segment, Store, Switch
 from kinetree.compiler.lower.layout import Tables
 from kinetree.spatial.value import Array
@@ -119,38 +119,6 @@ def fma(x: float, y: float, z: float) -> float:
         return math.inf if exact > 0 else -math.inf
 
 
-class _Floats:
-    """Arithmetic on floats, for sine and cosine."""
-
-    def const(self, value: float) -> float:
-        return value
-
-    def add(self, x: float, y: float) -> float:
-        return x + y
-
-    def sub(self, x: float, y: float) -> float:
-        return x - y
-
-    def mul(self, x: float, y: float) -> float:
-        return x * y
-
-    def neg(self, x: float) -> float:
-        return -x
-
-    def fma(self, x: float, y: float, z: float) -> float:
-        return fma(x, y, z)
-
-    def within(self, x: float, largest: float) -> float:
-        return x if abs(x) <= largest else math.nan
-
-    def turned(self, sine: float, cosine: float, shifted: float) -> tuple[float, float]:
-        (quadrant,) = unpack("<Q", pack("<d", shifted))
-        one, other = (cosine, sine) if quadrant & 1 else (sine, cosine)
-        return (-one if quadrant & 2 else one), (-other if (quadrant + 1) & 2 else other)
-
-
-_sincos = SineCosine[float](_Floats())
-
 #: The function that computes each operation on scalars.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": lambda x, y: x + y,
@@ -159,11 +127,30 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "div": lambda x, y: float(np.float64(x) / np.float64(y)),
     "neg": lambda x: -x,
     "sqrt": lambda x: float(np.sqrt(np.float64(x))),
-    "sin": lambda x: _sincos(x)[0],
-    "cos": lambda x: _sincos(x)[1],
+    "sin": lambda x: _sine_cosine(x)[0],
+    "cos": lambda x: _sine_cosine(x)[1],
     "select": lambda a, b, x, y: x if a < b else y,
     "fma": fma,
 }
+
+
+def _turned(sine: float, cosine: float, shifted: float) -> tuple[float, float]:
+    """Both of the angle plus as many quarter turns as the low bits of a float say."""
+    (quadrant,) = unpack("<Q", pack("<d", shifted))
+    one, other = (cosine, sine) if quadrant & 1 else (sine, cosine)
+    return (-one if quadrant & 2 else one), (-other if (quadrant + 1) & 2 else other)
+
+
+_ELEMENTARY: dict[str, Callable[..., Any]] = OPERATIONS | {
+    "const": lambda x: x,
+    "within": lambda x, limit: x if abs(x) <= limit else math.nan,
+    "turned": _turned,
+}
+
+
+def _sine_cosine(x: float) -> tuple[float, float]:
+    return sine_cosine(lambda code, *args: _ELEMENTARY[code](*args), x)
+
 
 #: The same for integers.
 INTEGER_OPERATIONS: dict[str, Callable[[int, int], int]] = {

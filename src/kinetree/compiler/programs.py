@@ -32,9 +32,9 @@ import numpy as np
 from kinetree.compiler.ir import Program
 from kinetree.compiler.lower.lower import Lowered, lower
 from kinetree.compiler.lower.node_sweeps import sweeps
-from kinetree.compiler.passes.batch_sincos import angles
-from kinetree.compiler.passes.hoist import hoist
-from kinetree.compiler.passes.simplify import fuse, simplify
+from kinetree.compiler.passes.fuse import fuse
+from kinetree.compiler.passes.hoist import angles, hoist
+from kinetree.compiler.passes.simplify import simplify
 from kinetree.compiler.trace import trace
 from kinetree.compiler.verify import verify
 from kinetree.concurrency import ForkSafeLock, gc_paused
@@ -243,7 +243,7 @@ def _for_all(algorithm: Algorithm, variants: Variants) -> Lowered:
     with gc_paused():
         program = fuse(simplified(algorithm, variants))
         made = _lower(program, algorithm, variants)
-        program.discard()
+        program.forget(items=True)
     return made
 
 

@@ -46,8 +46,8 @@ from kinetree.compiler.lower.lower import Lowered, lower
 from kinetree.compiler.lower.node_schedule import LaneTables
 from kinetree.compiler.lower.node_sweeps import sweeps
 from kinetree.compiler.machine import Machine
-from kinetree.compiler.passes.fold import RULES, without_dead_code
-from kinetree.compiler.passes.simplify import fuse
+from kinetree.compiler.passes.fuse import fuse
+from kinetree.compiler.passes.simplify import RULES, without_dead_code
 from kinetree.compiler.programs import identity, is_own, simplified, variants_of
 from kinetree.compiler.verify import verify
 from kinetree.concurrency import gc_paused
@@ -90,7 +90,7 @@ def split(program: Program) -> tuple[Program, int]:
         part = Segment(CodeBlock(result, result.top))
         _fill(part.body, piece, dict(copies), places)
         result.top.items.append(part)
-    program.discard()
+    program.forget(items=True)
     return result, count
 
 

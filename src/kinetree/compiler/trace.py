@@ -1,13 +1,8 @@
 """Tracing: runs an algorithm once on symbols and records its operations.
 
 Each loop yields one symbolic node per variant (the node's kind and its parent's port), whatever the number of bodies.
-`kinetree.compiler.trace` records the operations of its body.
-
-Symbolic nodes, inputs, outputs and arrays for tracing.
-
-Reading them records loads, writing records stores. The roles that wrap them enforce the rules of the tree language.
-
-Records a program while an algorithm runs on symbols: types of fields, known array entries, bodies of loops.
+Reading fields, inputs and arrays of the tree records loads, writing them records stores; roles enforce the rules of the
+tree language.
 
 Loops are generators: when one is resumed, the loop body has ended. To check an algorithm, each body is traced twice,
 with the variants in two different orders, and must record the same items both times. This exposes Python variables
@@ -18,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +34,7 @@ from kinetree.compiler.ir import (
     TreeLoop,
     Uniform,
 )
-from kinetree.compiler.passes.fold import RULES
+from kinetree.compiler.passes.simplify import RULES
 from kinetree.compiler.verify import canonical
 from kinetree.errors import ContractError
 from kinetree.language.algorithm import Algorithm, Argument, Entries, place
@@ -56,31 +51,10 @@ from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
 
-class SymbolRecorder(Protocol):
-    """The part of `Recorder` that symbols need."""
-
-    program: Program
-    types: dict[tuple[str, str], tuple[Any, ...]]
-    direction: str
-    moved: list[tuple[int, Index]]
-
-    def field_type(self, role: Role, name: str) -> tuple[Any, ...] | None:
-        """The type of a field, if it has been set on every node that the role may be."""
-
-    def set_field_type(self, role: Role, name: str, description: tuple[Any, ...]) -> None:
-        """Record the type of a field, which must not change."""
-
-    def load(self, place: Place) -> Op:
-        """The scalar at a place."""
-
-    def store(self, place: Place, value: Any) -> None:
-        """Store a scalar to a place."""
-
-
 class SymbolicCell:
     """A symbolic node: accessing its fields records loads and stores."""
 
-    def __init__(self, tree: SymbolRecorder, role: Role, kind: Any, parameters: Array) -> None:
+    def __init__(self, tree: Recorder, role: Role, kind: Any, parameters: Array) -> None:
         self.tree, self.role, self.kind, self.parameters = tree, role, kind, parameters
         self.handle = role
         self.block = tree.program.current
@@ -128,7 +102,7 @@ class SymbolicArgument(Entries):
     """An input or output: accessing its entries records loads and stores."""
 
     def __init__(
-        self, tree: SymbolRecorder, argument: Argument, place: Callable[..., Place], readable: bool, writable: bool
+        self, tree: Recorder, argument: Argument, place: Callable[..., Place], readable: bool, writable: bool
     ) -> None:
         super().__init__(argument, readable, writable)
         self.tree, self.place = tree, place
@@ -153,7 +127,7 @@ def object_array(items: list[Any]) -> Array:
 class SymbolicArray:
     """An array of the tree."""
 
-    def __init__(self, tree: SymbolRecorder, number: int, over: tuple[str, ...]) -> None:
+    def __init__(self, tree: Recorder, number: int, over: tuple[str, ...]) -> None:
         self.tree, self.number, self.over = tree, number, over
         self.description: tuple[Any, ...] | None = None
 
@@ -209,7 +183,7 @@ class SymbolicInward:
     loop may be the same one. A node's own columns start there, and none of its loops over other columns visits them.
     """
 
-    def __init__(self, tree: SymbolRecorder, array: SymbolicArray | NodeArray, over: str) -> None:
+    def __init__(self, tree: Recorder, array: SymbolicArray | NodeArray, over: str) -> None:
         self.tree, self.array, self.over = tree, array, over
 
     def __getitem__(self, keys: Any) -> Any:

@@ -1,10 +1,25 @@
-"""Checks of programs between the stages of the pipeline: well-formedness, and equality of two traces."""
+"""Well-formedness of programs, checked between stages, and equality of blocks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from kinetree.compiler.ir import ARITY, CodeBlock, Follow, For, Op, Program, Role, Store, needed
+from kinetree.compiler.ir import (
+    ARITY,
+    CodeBlock,
+    FieldPlace,
+    Follow,
+    For,
+    Item,
+    Op,
+    Program,
+    Role,
+    Store,
+    TreeLoop,
+    key_of,
+    needed,
+)
 
 
 def verify(program: Program) -> None:
@@ -30,9 +45,17 @@ def verify(program: Program) -> None:
     check(program.top, set())
 
 
-def canonical(block: CodeBlock) -> list[Any]:
-    """A block's items, named by position only, so that two traces can be compared."""
-    numbers: dict[Any, Any] = {}
+def canonical(
+    block: CodeBlock, names: dict[int, Any] | None = None, field: Callable[..., Any] | None = None
+) -> list[Any]:
+    """A block's items, named by position only, so that blocks can be compared.
+
+    Args:
+        block: The block.
+        names: Names of roles from outside, by identity. Blocks are equal only if all others are the same objects.
+        field: What stands for the field of a `FieldPlace`, if not its name and component.
+    """
+    numbers = {} if names is None else names
 
     def name(thing: Any) -> Any:
         return numbers.get(id(thing), id(thing))
@@ -40,24 +63,26 @@ def canonical(block: CodeBlock) -> list[Any]:
     def place(p: Any) -> Any:
         if isinstance(p, Role):
             return name(p)
+        if isinstance(p, FieldPlace) and field is not None:
+            return name(p.role), field(p)
         return tuple(place(x) for x in p) if isinstance(p, tuple) else p
 
-    def listing(items: list[Any]) -> list[Any]:
+    def listing(items: list[Item]) -> list[Any]:
         out: list[Any] = []
         for item in items:
             if isinstance(item, Op):
                 numbers[id(item)] = ("op", len(numbers))
-                attr = item.attr if item.code == "const" else place(item.attr) if item.code == "load" else None
+                attr = key_of(item) if item.code == "const" else place(item.attr) if item.code == "load" else None
                 out.append((item.code, tuple(map(name, item.args)), type(item.attr).__name__, attr))
             elif isinstance(item, Store):
                 out.append(("store", type(item.place).__name__, place(item.place), name(item.value)))
-            else:
+            elif isinstance(item, TreeLoop):
                 for variant, roles in item.roles.items():
                     for i, role in enumerate(roles):
                         numbers[id(role)] = ("role", variant, i, len(numbers))
                 bodies = [(variant, listing(body.items)) for variant, body in item.bodies.items()]
-                bounds = place(item.start), place(item.stop)
-                out.append(("loop", item.loop.name, name(item.over) if item.over else None, *bounds, bodies))
+                over = name(item.over) if item.over else None
+                out.append(("loop", item.loop.name, over, place(item.start), place(item.stop), bodies))
         return out
 
     return listing(block.items)

@@ -12,7 +12,7 @@ from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
 from kinetree.compiler.ir import Op, walk
 from kinetree.compiler.lower.layout import Tables
 from kinetree.compiler.lower.lower import Lowered
-from kinetree.compiler.passes.batch_sincos import ANGLES, MOST_LANES
+from kinetree.compiler.passes.hoist import ANGLES, MOST_LANES
 from kinetree.compiler.programs import lowered, variants_of
 from tests.mechanisms import NEAR, four_bar
 

@@ -14,11 +14,10 @@ from kinetree.algorithms.derivatives.jvp import forward_dynamics_jvp
 from kinetree.algorithms.derivatives.vjp import forward_dynamics_vjp
 from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
 from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_inverse, mass_matrix_solve
-from kinetree.compiler.ir import Access, FieldPlace, Op, Program, Store, TreeLoop, walk
+from kinetree.compiler.ir import Access, FieldPlace, Op, Program, Store, TreeLoop, sweep_direction, walk
 from kinetree.compiler.lower.layout import Layout, Tables
 from kinetree.compiler.lower.loop_carried import carried
 from kinetree.compiler.lower.node_sweeps import OWN_RECORD, TABLE
-from kinetree.compiler.passes.defer_constants import sweep_direction
 from kinetree.compiler.programs import lowered, simplified, variants_of
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.common_frame import in_common_frame

@@ -19,10 +19,8 @@ from kinetree.compiler.llvm.phis import emit
 from kinetree.compiler.lower.lower import lower
 from kinetree.compiler.machine import fma
 from kinetree.compiler.passes import simplify as stage
-from kinetree.compiler.passes.defer_constants import from_nothing
-from kinetree.compiler.passes.fold import OPAQUE, RULES, keys_of, says_nothing
-from kinetree.compiler.passes.reassociate import arrange
-from kinetree.compiler.passes.simplify import fuse
+from kinetree.compiler.passes.fuse import defer_constants, fuse, reassociate
+from kinetree.compiler.passes.simplify import OPAQUE, RULES, keys_of, says_nothing
 from kinetree.compiler.programs import simplified, variants_of
 from kinetree.compiler.trace import trace
 from kinetree.concurrency import gc_paused
@@ -91,7 +89,7 @@ def assembly(algorithm: Algorithm, robot: kt.Model) -> list[str]:
     """The code of an algorithm for a robot's variants."""
     variants = variants_of(algorithm, robot.mechanism, ())
     with gc_paused():
-        program = stage.fuse(stage.simplify(trace(algorithm, variants, checked=False)))
+        program = fuse(stage.simplify(trace(algorithm, variants, checked=False)))
         return emit(lower(program, algorithm, variants), 1, 4)
 
 
@@ -200,7 +198,8 @@ def test_differences_of_large_numbers_stay_exact() -> None:
 
 def test_what_is_known_last_comes_last() -> None:
     """A square root takes longer than a product."""
-    program = arrange(traced(lambda a, b, c, d: (a.sqrt() * b + b * c) + c * d, 4))
+    program = traced(lambda a, b, c, d: (a.sqrt() * b + b * c) + c * d, 4)
+    reassociate(program)
     *_, last = [item for item in walk(program.top) if isinstance(item, Op) and item.code == "add"]
     factors = [factor.code for argument in last.args for factor in argument.args]
     assert "sqrt" in factors
@@ -209,7 +208,9 @@ def test_what_is_known_last_comes_last() -> None:
 def test_forward_dynamics_takes_fewer_operations() -> None:
     robot = kt.zoo.chain(3)
     variants = variants_of(forward_dynamics, robot.mechanism, ())
-    before = codes(from_nothing(simplified(forward_dynamics, variants)))
+    program = simplified(forward_dynamics, variants)
+    defer_constants(program)
+    before = codes(program)
     after = codes(fuse(simplified(forward_dynamics, variants)))
     products = [code for code in after if code in ("mul", "fma")]
     assert len(products) == before.count("mul")

@@ -19,8 +19,9 @@ from kinetree.compiler import programs
 from kinetree.compiler.ir import Access, CodeBlock, Follow, For, Op, Program, Store, TreeLoop, needed, walk
 from kinetree.compiler.llvm.phis import emit
 from kinetree.compiler.lower.lower import lower
+from kinetree.compiler.passes.fuse import fuse
 from kinetree.compiler.passes.hoist import hoist
-from kinetree.compiler.passes.simplify import fuse, simplify
+from kinetree.compiler.passes.simplify import simplify
 from kinetree.compiler.programs import LIVE, PACKED, ProgramCache, is_own, lowered, variants_of
 from kinetree.compiler.trace import trace
 from kinetree.compiler.verify import verify
@@ -111,7 +112,7 @@ def _check(one: Algorithm, sites: tuple[Site, ...], mechanism: Mechanism = ROBOT
         restored = pickle.loads(pickle.dumps(made))  # as programs are kept for other widths
         assert emit(restored, 2, 2) == emit(made, 2, 2)
         for used in (program, made.program, restored.program):
-            used.discard()
+            used.forget(items=True)
 
 
 def test_algorithms_of_others_are_checked() -> None:

@@ -11,7 +11,8 @@ import kinetree as kt
 from kinetree.compiler.ir import Op, walk
 from kinetree.compiler.llvm import machine_code
 from kinetree.compiler.llvm import machine_code as target
-from kinetree.compiler.passes.simplify import fuse, simplify
+from kinetree.compiler.passes.fuse import fuse
+from kinetree.compiler.passes.simplify import simplify
 from kinetree.compiler.trace import trace
 from kinetree.language.algorithm import algorithm
 from kinetree.language.setup import Variants

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.compiler.c99.emit import FunctionPrinter, number, sine_cosine
+from kinetree.compiler.c99.emit import FunctionPrinter, number, sine_cosine_function
 from kinetree.compiler.formats import FORMATS, format_of
 from kinetree.compiler.lower.layout import Tables, size_of
 from kinetree.compiler.lower.lower import Lowered
@@ -185,7 +185,11 @@ class CSource:
                 *_LANES,
                 *_NEGATION,
                 "",
-                *([sine_cosine(self.scalar)] if any("sine_cosine(" in text for text in self._functions) else []),
+                *(
+                    [sine_cosine_function(self.scalar)]
+                    if any("sine_cosine(" in text for text in self._functions)
+                    else []
+                ),
                 *self._constants(),
                 "",
                 *self._functions,

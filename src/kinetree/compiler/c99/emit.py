@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from kinetree.compiler.elementary import SineCosine
+from kinetree.compiler.elementary import sine_cosine
 from kinetree.compiler.formats import Format
 from kinetree.compiler.ir import Access, CodeBlock, Follow, For, Op, Segment, Store, Switch
 
@@ -162,58 +162,36 @@ def number(exact: float, scalar: Format) -> str:
     return repr(value) if scalar.bytes == 8 else f"{value!r}f"
 
 
-def sine_cosine(scalar: Format) -> str:
+def sine_cosine_function(scalar: Format) -> str:
     """The function that computes sine and cosine."""
-    do = _Statements(scalar)
+    lines: list[str] = []
+
+    def let(expression: str) -> str:
+        lines.append(f"const real t{len(lines)} = {expression};")
+        return f"t{len(lines) - 1}"
+
+    def do(code: str, *args: Any) -> Any:
+        if code == "const":
+            text = number(args[0], scalar)
+            return f"({text})" if text.startswith("-") else text
+        if code == "within":
+            x, limit = args[0], number(args[1], scalar)
+            return let(f"({x} >= -{limit} && {x} <= {limit}) ? {x} : (real)NAN")
+        if code == "turned":
+            sine, cosine, shifted = args
+            lines.append("word quadrant;")
+            lines.append(f"memcpy(&quadrant, &{shifted}, sizeof quadrant);")
+            first, second = (let(f"(quadrant & 1) ? {b} : {a}") for a, b in ((sine, cosine), (cosine, sine)))
+            turned = let(f"(quadrant & 2) ? NEG({first}) : {first}")
+            return turned, let(f"((quadrant + 1) & 2) ? NEG({second}) : {second}")
+        return let(_TEXT[code].format(*args))
+
     precision = scalar.precision
-    sine, cosine = SineCosine[str](do, precision)("angle")
-    body = "\n".join(f"  {line}" for line in do.lines)
+    sine, cosine = sine_cosine(do, "angle", precision)
+    body = "\n".join(f"  {line}" for line in lines)
     return (
         "/* Sine and cosine: n = rint(2 x / pi) quarter turns in three parts, then polynomials. NaN for angles beyond\n"
         f" * {number(precision.largest, scalar)} rad. */\n"
         f"static void sine_cosine(real angle, real *sine, real *cosine) {{\n{body}\n"
         f"  *sine = {sine};\n  *cosine = {cosine};\n}}\n"
     )
-
-
-class _Statements:
-    """Arithmetic that emits statements."""
-
-    def __init__(self, scalar: Format) -> None:
-        self.scalar, self.lines = scalar, list[str]()
-
-    def let(self, expression: str) -> str:
-        self.lines.append(f"const real t{len(self.lines)} = {expression};")
-        return f"t{len(self.lines) - 1}"
-
-    def const(self, value: float) -> str:
-        text = number(value, self.scalar)
-        return f"({text})" if text.startswith("-") else text
-
-    def add(self, x: str, y: str) -> str:
-        return self.let(f"{x} + {y}")
-
-    def sub(self, x: str, y: str) -> str:
-        return self.let(f"{x} - {y}")
-
-    def mul(self, x: str, y: str) -> str:
-        return self.let(f"{x} * {y}")
-
-    def neg(self, x: str) -> str:
-        return self.let(f"NEG({x})")
-
-    def fma(self, x: str, y: str, z: str) -> str:
-        return self.let(f"FMA({x}, {y}, {z})")
-
-    def within(self, x: str, largest: float) -> str:
-        limit = number(largest, self.scalar)
-        return self.let(f"({x} >= -{limit} && {x} <= {limit}) ? {x} : (real)NAN")
-
-    def turned(self, sine: str, cosine: str, shifted: str) -> tuple[str, str]:
-        self.lines.append("word quadrant;")
-        self.lines.append(f"memcpy(&quadrant, &{shifted}, sizeof quadrant);")
-        first = self.let(f"(quadrant & 1) ? {cosine} : {sine}")
-        second = self.let(f"(quadrant & 1) ? {sine} : {cosine}")
-        return self.let(f"(quadrant & 2) ? NEG({first}) : {first}"), self.let(
-            f"((quadrant + 1) & 2) ? NEG({second}) : {second}"
-        )

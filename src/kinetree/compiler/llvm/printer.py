@@ -15,6 +15,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any
 
+from kinetree.compiler.elementary import sine_cosine
 from kinetree.compiler.formats import Format
 from kinetree.compiler.ir import (
     INTEGERS,
@@ -30,10 +31,9 @@ from kinetree.compiler.ir import (
     walk,
 )
 from kinetree.compiler.llvm.memory import Lanes, Memory, Scope, Written, counting
-from kinetree.compiler.llvm.sincos import sincos_text
 from kinetree.compiler.llvm.writer import FunctionWriter, kernel_entry
 from kinetree.compiler.lower.lower import LONG, Lowered
-from kinetree.compiler.passes.batch_sincos import COUNT, KEPT, POSITIONS
+from kinetree.compiler.passes.hoist import COUNT, KEPT, POSITIONS
 
 _BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _CALLED = {"sqrt": 1, "fma": 3}
@@ -295,3 +295,54 @@ def _written(pointer: str) -> str:
 def _boolean(width: int) -> str:
     """The type of a comparison."""
     return "i1" if width == 1 else f"<{width} x i1>"
+
+
+def sincos_text(lanes: int, scalar: Format) -> str:
+    """The function `@sincos_<lanes>`, which returns the sine and cosine of its argument."""
+    t, boolean, suffix, element = scalar.vector(lanes), _boolean(lanes), scalar.suffix(lanes), scalar.integer
+    i = element if lanes == 1 else f"<{lanes} x {element}>"
+    lines: list[str] = []
+
+    def let(expression: str) -> str:
+        lines.append(f"  %t{len(lines)} = {expression}")
+        return f"%t{len(lines) - 1}"
+
+    def whole(number: int) -> str:
+        return str(number) if lanes == 1 else "<" + ", ".join([f"{element} {number}"] * lanes) + ">"
+
+    def turned(sine: str, cosine: str, shifted: str) -> tuple[str, str]:
+        quadrant = let(f"bitcast {t} {shifted} to {i}")
+        odd = let(f"icmp ne {i} {let(f'and {i} {quadrant}, {whole(1)}')}, {whole(0)}")
+        following = let(f"add {i} {quadrant}, {whole(1)}")
+        results = []
+        for value, other, quarter in ((sine, cosine, quadrant), (cosine, sine, following)):
+            chosen = let(f"select {boolean} {odd}, {t} {other}, {t} {value}")
+            sign = let(f"shl {i} {let(f'and {i} {quarter}, {whole(2)}')}, {whole(8 * scalar.bytes - 2)}")
+            bits = let(f"bitcast {t} {chosen} to {i}")
+            results.append(let(f"bitcast {i} {let(f'xor {i} {bits}, {sign}')} to {t}"))
+        return results[0], results[1]
+
+    def do(code: str, *args: Any) -> Any:
+        if code == "const":
+            return scalar.constant(args[0], lanes)
+        if code == "within":
+            size = let(f"call {t} @llvm.fabs.{suffix}({t} {args[0]})")
+            meaningful = let(f"fcmp ole {t} {size}, {scalar.constant(args[1], lanes)}")
+            return let(f"select {boolean} {meaningful}, {t} {args[0]}, {t} {scalar.constant(float('nan'), lanes)}")
+        if code == "turned":
+            return turned(*args)
+        if code == "neg":
+            return let(f"fneg {t} {args[0]}")
+        if code == "fma":
+            return let(f"call {t} @llvm.fma.{suffix}({', '.join(f'{t} {x}' for x in args)})")
+        return let(f"{_BINARY[code]} {t} {args[0]}, {args[1]}")
+
+    sine, cosine = sine_cosine(do, "%angle", scalar.precision)
+    pair = let(f"insertvalue {{{t}, {t}}} poison, {t} {sine}, 0")
+    pair = let(f"insertvalue {{{t}, {t}}} {pair}, {t} {cosine}, 1")
+    body = "\n".join(lines)
+    return (
+        f"declare {t} @llvm.fabs.{suffix}({t})\n"
+        f"define internal {{{t}, {t}}} @sincos_{lanes}({t} %angle) alwaysinline nounwind {{\n"
+        f"{body}\n  ret {{{t}, {t}}} {pair}\n}}\n"
+    )

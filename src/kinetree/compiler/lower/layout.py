@@ -1,23 +1,33 @@
-"""Memory layout: records of nodes, arrays, index tables.
+"""Memory: live ranges of fields, their layout in records, and the tables of a mechanism.
 
 The workspace holds one record per node (the world's first), then the tree's arrays. Code depends on the layout of a
-record but not on the number of nodes: everything that does is in tables.
+record but not on the number of nodes: everything that does is in tables. Fields with disjoint live ranges share
+storage.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.compiler.ir import ArrayEntry, CodeBlock, Program, TreeLoop, walk
-from kinetree.compiler.lower.liveness import Component, LiveRange, extended, live_ranges, place_of
+from kinetree.compiler.ir import (
+    ArrayEntry,
+    Component,
+    Program,
+    Store,
+    TreeLoop,
+    field_accesses,
+    place_of,
+    sweep_direction,
+    walk,
+)
 from kinetree.compiler.lower.loop_carried import RECORD, RELATIVES, LoopCarried, SiblingFlags, register_only, relatives
-from kinetree.compiler.passes import batch_sincos as angle
+from kinetree.compiler.passes import hoist as angle
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.entities import FRAME, INDICES, numbers_of
 from kinetree.language.loops import LOOPS, Chain, Runs, Table
@@ -27,6 +37,85 @@ from kinetree.spatial.value import Array
 
 #: Rows of arrays are padded to a multiple of the widest vector, so that loops over all columns load aligned vectors.
 _LINE = 8
+
+
+class LiveRange(NamedTuple):
+    """The first and the last time at which a field is in use. Every field is set before it is read.
+
+    Outermost items of a program have a number, and two halves: the bodies of a sweep read fields of their node in the
+    first and set them in the second.
+    """
+
+    first: int
+    last: int
+
+    @classmethod
+    def throughout(cls, number: int) -> LiveRange:
+        """In use during the whole of an item."""
+        return cls(2 * number, 2 * number + 1)
+
+    def joined(self, other: LiveRange | None) -> LiveRange:
+        """In use during both, and between them."""
+        return self if other is None else LiveRange(min(self.first, other.first), max(self.last, other.last))
+
+    def meets(self, other: LiveRange) -> bool:
+        """Whether both are in use at the same time."""
+        return self.first <= other.last and other.first <= self.last
+
+
+def live_ranges(program: Program) -> dict[Component, dict[str, LiveRange]]:
+    """The live range of each component of a field, in each class of nodes that has it."""
+    found: dict[Component, dict[str, LiveRange]] = {}
+    for number, item in enumerate(program.top.items):
+        own = {roles[0] for roles in item.roles.values()} if isinstance(item, TreeLoop) else set()
+        # the classes of nodes in which the item uses each component, and whether it is "read" or "set"; in sweeps,
+        # whether that is "at its turn", by the node itself, or by its children
+        uses: dict[Component, tuple[dict[str, None], set[str]]] = {}
+        for component, role, access in field_accesses(item):
+            classes, ways = uses.setdefault(component, ({}, set()))
+            classes.update(dict.fromkeys(role.classes))
+            way = "set" if isinstance(access, Store) else "read"
+            ways.add(f"{way} at its turn" if role in own else way)
+        direction = sweep_direction(item)
+        for component, (classes, ways) in uses.items():
+            life, ranges = _live_range(ways, direction, number), found.setdefault(component, {})
+            for c in classes:
+                ranges[c] = (LiveRange.throughout(number) if c == WORLD_CLASS else life).joined(ranges.get(c))
+    return found
+
+
+def _live_range(ways: set[str], direction: str, number: int) -> LiveRange:
+    """When a component of a node is in use during an item, a sweep if it has a direction.
+
+    Towards the base, children are done with a node before its turn; towards the tips, they come after it.
+    """
+    life, before, after = LiveRange.throughout(number), {"read at its turn"}, {"set at its turn"}
+    if direction == "inward":
+        before |= {"read", "set"}
+    elif direction == "outward":
+        after |= {"read"}
+    else:
+        return life
+    if ways <= before:
+        return LiveRange(life.first, life.first)
+    return LiveRange(life.last, life.last) if ways <= after else life
+
+
+def extended(
+    lives: dict[Component, dict[str, LiveRange]], program: Program, passed: dict[TreeLoop, LoopCarried]
+) -> dict[Component, dict[str, LiveRange]]:
+    """Live ranges in which what a sweep carries is in use in all classes of nodes, even in those that do not have it.
+
+    The sweep knows it by its offset, which must mean nothing else there.
+    """
+    made = {component: dict(own) for component, own in lives.items()}
+    classes = sorted({c for own in lives.values() for c in own} - {WORLD_CLASS})
+    for loop, one in passed.items():
+        now = LiveRange.throughout(program.top.items.index(loop))
+        for component in one.values:
+            own = made[component]
+            own.update((c, now.joined(own.get(c))) for c in classes if c not in own or not own[c].meets(now))
+    return made
 
 
 @dataclass(frozen=True)
@@ -63,8 +152,8 @@ class Layout:
             (("depth", over[1]) if "node" in over and _handed_down(program, number) else over, {})
             for number, (over, _) in enumerate(program.arrays)
         ]
-        for place in _places(program.top) if arrays else ():
-            if isinstance(place, ArrayEntry):
+        for item in walk(program.top) if arrays else ():
+            if isinstance(place := place_of(item), ArrayEntry):
                 positions = arrays[place.number][1]
                 positions.setdefault(place.component, len(positions))
         inner = {kind.name for kind, parent in variants.nodes if parent != WORLD_CLASS}
@@ -95,7 +184,7 @@ def _offsets(
     first offset that is free leaves no memory unused.
 
     Args:
-        lives: For each component of a field, its life in each class of nodes that has it.
+        lives: For each component of a field, its live range in each class of nodes that has it.
         inner: Classes of nodes that have parents other than the world. There may be many of them.
         few: Components that few nodes have in memory.
     """
@@ -120,26 +209,18 @@ def _offsets(
 
 def _handed_down(program: Program, number: int) -> bool:
     """Whether an array's rows are set and read in a single outward sweep, through a node and its parent."""
+
+    def is_row(place: Any) -> bool:
+        if not isinstance(place, ArrayEntry) or place.number != number:
+            return False
+        return bool(place.at[0][0].role.name != WORLD_CLASS)
+
     loops = [
         item.loop
         for item in program.top.items
-        if isinstance(item, TreeLoop)
-        and any(_row(place, number) not in (None, WORLD_CLASS) for body in item.blocks for place in _places(body))
+        if isinstance(item, TreeLoop) and any(is_row(place_of(inner)) for body in item.blocks for inner in walk(body))
     ]
     return [loop.direction if isinstance(loop, Table) else "" for loop in loops] == ["outward"]
-
-
-def _row(place: Any, number: int) -> str | None:
-    """The name of the role that selects the row of an array entry."""
-    if not isinstance(place, ArrayEntry) or place.number != number:
-        return None
-    return str(place.at[0][0].role.name)
-
-
-def _places(block: CodeBlock) -> Iterator[Any]:
-    for item in walk(block):
-        if (place := place_of(item)) is not None:
-            yield place
 
 
 def size_of(setup: Setup, name: str) -> int:
@@ -301,7 +382,7 @@ class Tables:
         return np.concatenate([np.array(head, dtype=np.int64), *cells]), workspace
 
     def _angles(self) -> Array:
-        """Where in its input the angle of each node is, up to the last that has one; see `batch_sincos`."""
+        """Where in its input the angle of each node is, up to the last that has one."""
         if self.metadata["angles"] is None:
             return np.zeros(0, dtype=np.int64)
         columns, cells = self.metadata["tables"][angle.TABLE], self.cells(angle.TABLE)

@@ -5,25 +5,35 @@ child to add to a node directly precedes it. A number that one stores and the ne
 through memory, and in a chain each node waits for the one before it. So compiled code carries such numbers from one
 pass of a loop to the next, and stores only what siblings or later loops read.
 
-Sums over children that start from nothing (`kinetree.compiler.passes.defer_constants`) are in memory only while
+Sums over children that start from nothing (`kinetree.compiler.passes.fuse`) are in memory only while
 several children add to them; what nothing but children read, only where a child does not directly follow. So most nodes
-of long
-chains have no memory for either.
+of long chains have no memory for either.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from enum import IntFlag
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.compiler.ir import CodeBlock, FieldPlace, Item, Op, Program, Role, Store, TreeLoop, needed, walk
-from kinetree.compiler.passes.defer_constants import sweep_direction
+from kinetree.compiler.ir import (
+    CodeBlock,
+    Component,
+    Item,
+    Op,
+    Program,
+    Role,
+    Store,
+    TreeLoop,
+    field_accesses,
+    needed,
+    sweep_direction,
+)
 from kinetree.language.mechanism import WORLD
 from kinetree.language.setup import WORLD_CLASS
 from kinetree.spatial.value import Array
@@ -34,7 +44,6 @@ RELATIVES = "relatives of a node"
 RECORD = "record"
 #: The most numbers that a loop carries, apart from sums: more would displace others from registers.
 _MOST = 16
-_Component = tuple[str, int]
 
 
 def record_of(table: str, position: int) -> tuple[str, str]:
@@ -90,26 +99,28 @@ def carried(program: Program) -> dict[TreeLoop, LoopCarried]:
     for time, loop in enumerate(program.top.items):
         if isinstance(loop, TreeLoop) and accesses[time].direction:
             taken = int(accesses[time].direction == "outward")
-            made = _carried(loop, taken, accesses[:time], accesses[time + 1 :])
+            made = _carried(loop, taken, accesses[:time], accesses[time], accesses[time + 1 :])
             if 0 < len(made.values) <= len(made.sums) + _MOST:
                 found[loop] = made
     return found
 
 
 class _Accesses:
-    """Loads of fields, and stores to them, of an outermost item and those inside: component, role and what does it."""
+    """Accesses of an outermost item to fields."""
 
     def __init__(self, outermost: Item) -> None:
         self.direction = sweep_direction(outermost)
-        inside = [] if isinstance(outermost, (Op, Store)) else outermost.blocks
-        items = [outermost, *(item for block in inside for item in walk(block))]
-        self.loads, self.stores = list(_loads(items)), list(_stores(items))
-        self.loaded = {component for component, _, _ in self.loads}
+        accesses = field_accesses(outermost)
+        self.loads = [access for access in accesses if isinstance(access.item, Op)]
+        self.stores = [(component, role, item) for component, role, item in accesses if isinstance(item, Store)]
+        self.loaded = {access.component for access in self.loads}
 
 
-def _carried(loop: TreeLoop, taken: int, before: Sequence[_Accesses], after: Sequence[_Accesses]) -> LoopCarried:
+def _carried(
+    loop: TreeLoop, taken: int, before: Sequence[_Accesses], now: _Accesses, after: Sequence[_Accesses]
+) -> LoopCarried:
     givers = [
-        _Giver(body, loop.roles[variant][1 - taken])
+        _Giver(body, loop.roles[variant][1 - taken], now)
         for variant, body in loop.bodies.items()
         if loop.roles[variant][1 - taken].classes != (WORLD_CLASS,)
     ]
@@ -117,11 +128,10 @@ def _carried(loop: TreeLoop, taken: int, before: Sequence[_Accesses], after: Seq
     if not candidates:
         return NOTHING
     takers = {roles[taken] for roles in loop.roles.values()}
-    loads = [(component, role) for body in loop.blocks for component, role, _ in _loads(body.items)]
-    candidates &= {component for component, role in loads if role in takers}
+    candidates &= {component for component, role, _ in now.loads if role in takers}
     spent = candidates.difference(*(item.loaded for item in after))
     if taken:
-        spent -= {component for component, role in loads if role not in takers}
+        spent -= {component for component, role, _ in now.loads if role not in takers}
     starts = _starts(before)
     sums = {component for component in spent if not taken and all(giver.adds(component, starts) for giver in givers)}
     # what some nodes do not give is not carried, unless it is a sum, to which they add nothing
@@ -131,7 +141,7 @@ def _carried(loop: TreeLoop, taken: int, before: Sequence[_Accesses], after: Seq
     return LoopCarried(taken, *map(frozenset, (values, spent & values, sums & values)))
 
 
-def register_only(program: Program, found: dict[TreeLoop, LoopCarried]) -> set[_Component]:
+def register_only(program: Program, found: dict[TreeLoop, LoopCarried]) -> set[Component]:
     """Components that are in memory only at nodes with `SiblingFlags.LATER_CHILDREN`.
 
     Args:
@@ -154,10 +164,10 @@ def register_only(program: Program, found: dict[TreeLoop, LoopCarried]) -> set[_
 class _Giver:
     """A body that gives fields of a role."""
 
-    def __init__(self, body: CodeBlock, role: Role) -> None:
+    def __init__(self, body: CodeBlock, role: Role, accesses: _Accesses) -> None:
         self.role, self._items = role, body.items
-        loads = [(component, op) for component, owner, op in _loads(body.items) if owner is role]
-        stores = [(component, store) for component, owner, store in _stores(body.items) if owner is role]
+        loads = [(component, op) for component, owner, op in accesses.loads if owner is role]
+        stores = [(component, store) for component, owner, store in accesses.stores if owner is role]
         self.loads, self.stores = dict(loads), dict(stores)
         self.accesses = Counter(component for component, _ in (*loads, *stores))
 
@@ -166,7 +176,7 @@ class _Giver:
         """How often each op is used, by its identity."""
         return Counter(id(a) for item in self._items for a in needed(item))
 
-    def adds(self, component: _Component, starts: dict[_Component, set[str]]) -> bool:
+    def adds(self, component: Component, starts: dict[Component, set[str]]) -> bool:
         """Whether a component starts from nothing, and the body adds a term to it once, or leaves it alone."""
         if not starts.get(component, set()).issuperset(self.role.classes):
             return False
@@ -191,10 +201,10 @@ def term(total: Op, load: Op) -> tuple[str, tuple[Op, ...]] | None:
     return ("mul", total.args[:2]) if total.code == "fma" and total.args[2] is load else None
 
 
-def _starts(before: Sequence[_Accesses]) -> dict[_Component, set[str]]:
+def _starts(before: Sequence[_Accesses]) -> dict[Component, set[str]]:
     """Components that start from nothing, and the kinds of nodes that have them."""
-    found: dict[_Component, set[str]] = {}
-    other = set[_Component]().union(*(accesses.loaded for accesses in before))
+    found: dict[Component, set[str]] = {}
+    other = set[Component]().union(*(accesses.loaded for accesses in before))
     for accesses in before:
         is_outward = accesses.direction == "outward"
         for component, role, store in accesses.stores:
@@ -207,19 +217,3 @@ def _starts(before: Sequence[_Accesses]) -> dict[_Component, set[str]]:
 
 def _is_nothing(op: Op) -> bool:
     return op.code == "const" and math.copysign(1.0, op.attr) < 0.0 == op.attr
-
-
-def _loads(items: Iterable[Item]) -> Iterator[tuple[_Component, Role, Op]]:
-    """Loads of fields: component, role and op."""
-    for item in items:
-        if isinstance(item, Op) and item.code == "load" and isinstance(item.attr, FieldPlace):
-            role, name, component = item.attr
-            yield (name, component), role, item
-
-
-def _stores(items: Iterable[Item]) -> Iterator[tuple[_Component, Role, Store]]:
-    """Stores to fields."""
-    for item in items:
-        if isinstance(item, Store) and isinstance(item.place, FieldPlace):
-            role, name, component = item.place
-            yield (name, component), role, item

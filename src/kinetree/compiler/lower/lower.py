@@ -13,6 +13,7 @@ which is an integer op, and a fixed offset. All index arithmetic happens here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -38,14 +39,14 @@ from kinetree.compiler.ir import (
     Switch,
     TreeLoop,
     Uniform,
+    sweep_direction,
     walk,
 )
 from kinetree.compiler.lower.layout import Layout
 from kinetree.compiler.lower.loop_carried import RECORD, RELATIVES, LoopCarried, carried, record_of
 from kinetree.compiler.lower.node_sweeps import Sweeps
-from kinetree.compiler.passes.batch_sincos import ANGLES, Angles
-from kinetree.compiler.passes.defer_constants import sweep_direction
-from kinetree.compiler.passes.merge_variants import alike
+from kinetree.compiler.passes.hoist import ANGLES, Angles
+from kinetree.compiler.verify import canonical
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.entities import IndexEntity
 from kinetree.language.loops import Chain, IndexLoop, Range, Runs, Table
@@ -447,7 +448,7 @@ class _Lowering(Addressing):
         outer, row, source = self.target.current, self.index(), data.source
         numbers = {variant: i for i, variant in enumerate(source.cases(self.variants))}
         filled = dict(sorted((numbers[variant], variant) for variant, body in loop.bodies.items() if body.items))
-        first = alike(loop, filled, self.layout)
+        first = self.equal_bodies(loop, filled)
         single = len(filled) == len(numbers) and len(set(first.values())) == 1
         self.result.tables.setdefault(source.name, [])
         if data.over is None:
@@ -476,6 +477,30 @@ class _Lowering(Addressing):
         self.target.current = outer
         passed_on = self.passed_on(loop, source.name)
         outer.items.append(For(row, start, stop, body, data.backwards, carried=passed_on, note=data.name))
+
+    def equal_bodies(self, loop: TreeLoop, variants: dict[int, tuple[Any, ...]]) -> dict[int, int]:
+        """Variant merging: for each variant of a loop, by number, the first with the same body.
+
+        Kinds of nodes that differ in their placements only have the same formulas in loops that do not read these.
+        Bodies are the same if they execute the same operations on the same places, fields if they have one offset.
+        """
+
+        def offset(p: FieldPlace) -> int:
+            return self.layout.fields[p.role.classes[0], p.name, p.component]
+
+        lengths = Counter(len(loop.bodies[variant].items) for variant in variants.values())
+        found: dict[int, int] = {}
+        firsts: list[tuple[int, list[Any]]] = []
+        for number, variant in variants.items():
+            found[number], body = number, loop.bodies[variant]
+            if lengths[len(body.items)] == 1:
+                continue
+            roles = enumerate(loop.roles[variant])
+            items = canonical(body, {id(role): (i, role.classes == (WORLD_CLASS,)) for i, role in roles}, offset)
+            found[number] = next((first for first, others in firsts if others == items), number)
+            if found[number] == number:
+                firsts.append((number, items))
+        return found
 
     def passed_on(self, loop: TreeLoop, table: str) -> LoopCarried | None:
         """What a sweep carries, by offsets in records."""

@@ -40,7 +40,7 @@ import numpy as np
 
 from kinetree.compiler.lower.layout import Tables
 from kinetree.compiler.lower.node_sweeps import CONSTANTS, FRAMES, OWN_RECORD, PARENT_RECORD, TABLE
-from kinetree.compiler.passes.batch_sincos import ANGLES
+from kinetree.compiler.passes.hoist import ANGLES
 from kinetree.language.loops import LOOPS
 from kinetree.language.mechanism import WORLD, Topology
 from kinetree.language.setup import WORLD_CLASS
