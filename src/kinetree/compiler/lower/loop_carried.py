@@ -111,9 +111,9 @@ class _Accesses:
     def __init__(self, outermost: Item) -> None:
         self.direction = sweep_direction(outermost)
         accesses = field_accesses(outermost)
-        self.loads = [access for access in accesses if isinstance(access.item, Op)]
+        self.loads = [(component, role, item) for component, role, item in accesses if isinstance(item, Op)]
         self.stores = [(component, role, item) for component, role, item in accesses if isinstance(item, Store)]
-        self.loaded = {access.component for access in self.loads}
+        self.loaded = {component for component, _, _ in self.loads}
 
 
 def _carried(
