@@ -1,7 +1,4 @@
-"""Columns of ∂τ/∂q, ∂τ/∂v and M, gathered from tips to base: [JR] Eq. 3.8 with weights. Cost O(n·d).
-
-Sources: see the package.
-"""
+"""Columns of ∂τ/∂q, ∂τ/∂v and M, gathered from tips to base: [JR] Eq. 3.8 (see the package) with weights. O(n·d)."""
 
 from __future__ import annotations
 
@@ -36,13 +33,7 @@ def vary(tree: Tree, k: Any, here: Here) -> None:
 def vary_speed(tree: Tree, k: Any, here: Here, brackets: Array) -> None:
     """Set what `gather` needs to give the Coriolis matrix for ∂τ/∂v: all of it halved, and without dampers.
 
-    After `gyroscopic`.
-
-    Args:
-        tree: The mechanism.
-        k: The node.
-        here: Its state, at rest except for velocities.
-        brackets: Matrix of the Lie brackets with its joint velocities, (n, n).
+    After `gyroscopic`; the node is at rest except for velocities, and `brackets` are Lie brackets with these, (n, n).
     """
     change, n = variation(k, here), len(here.v)
     _inertias(tree, k, here, 0.5)
@@ -60,16 +51,10 @@ def _inertias(tree: Tree, k: Any, here: Here, scale: float) -> None:
 
 
 def gather(tree: Tree, dv: Any, M: Any | None = None, dq: Any | None = None) -> None:
-    """Compute the matrices, given the fields of `vary`, the weights X and the inertial forces f of all nodes.
+    """Compute ∂τ/∂v and, where they are needed, the upper triangle of M and ∂τ/∂q, given X, the fields of `vary` and f.
 
     A column of X = R H, X̂ = R̂ᵀ H and of the forces X_A and X_B, due to unit changes of velocity and of position,
     passes from its node to the base; each node on the way multiplies it by its own motions.
-
-    Args:
-        tree: The mechanism.
-        dv: ∂τ/∂v.
-        M: The mass matrix, if it is needed; its upper triangle.
-        dq: ∂τ/∂q, if it is needed.
     """
     X, X_hat, X_A, X_B = (tree.inward("v", like="none") for _ in range(4))
     for k, parent in tree.gather():

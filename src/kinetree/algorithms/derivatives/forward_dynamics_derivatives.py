@@ -27,8 +27,7 @@ per unit of force on it.
 
 Corrections to the paper: Ĝ = P̂ᵀ H D⁻¹ for P̂ H D⁻¹; H̃* f for H̃ f; the sign of −Λ Y in E; and see the package for
 joints with several degrees of freedom. P̂ and M̂ include the factor 2 that the paper has beside them. P̂ of rigid
-bodies has
-no linear columns, so h has three components instead of six.
+bodies has no linear columns, so h has three components instead of six.
 
 [JR]  A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
       Systems, Man and Cybernetics 23, 1993.
@@ -60,18 +59,7 @@ from kinetree.spatial.value import Array
 def forward_dynamics_derivatives(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, wrench: Indexed, dq: Indexed, dv: Indexed, Minv: Indexed
 ) -> None:
-    """∂a/∂q along the tangent, ∂a/∂v and M⁻¹ = ∂a/∂τ. [JR] Lemma 4.9 and Algorithm 6.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Joint velocities, (nv,).
-        tau: Joint forces, (nv,).
-        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
-        dq: ∂a/∂q, (nv, nv).
-        dv: ∂a/∂v, (nv, nv).
-        Minv: Inverse of the mass matrix, (nv, nv).
-    """
+    """∂a/∂q along the tangent, ∂a/∂v and M⁻¹ = ∂a/∂τ. [JR] Lemma 4.9 and Algorithm 6."""
     F, g, h = (tree.inward("v", like=like) for like in ("none", "none", "no_turn"))
     A = tree.array("node", "v")
     tree.world.V = Motion.zero()

@@ -11,8 +11,7 @@ the way.
 
 Corrections to the paper: H̃* f for H̃ f; R sums over the descendant links, not M(k) again; and see the package for
 joints with several degrees of freedom. M̂ᵀ has no linear rows, so products with X̂ cost 3 multiplications instead of 6:
-36 per
-pair of joints instead of the paper's 42.
+36 per pair of joints instead of the paper's 42.
 
 [JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
      Systems, Man and Cybernetics 23, 1993.
@@ -21,9 +20,9 @@ pair of joints instead of the paper's 42.
 from __future__ import annotations
 
 from kinetree.algorithms.derivatives import columns
+from kinetree.algorithms.derivatives.jvp import inverse_motion
 from kinetree.language.algorithm import algorithm
 from kinetree.language.tree import Indexed, Tree
-from kinetree.language.variation import Here, gyroscopic
 from kinetree.spatial.motion import Force, Motion
 
 
@@ -34,31 +33,14 @@ from kinetree.spatial.motion import Force, Motion
 def inverse_dynamics_derivatives(
     tree: Tree, q: Indexed, v: Indexed, a: Indexed, wrench: Indexed, dq: Indexed, dv: Indexed, M: Indexed
 ) -> None:
-    """∂τ/∂q along the tangent, ∂τ/∂v and M = ∂τ/∂a. [JR] Lemma 3.2 and Algorithm 2.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Joint velocities, (nv,).
-        a: Joint accelerations, (nv,).
-        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
-        dq: ∂τ/∂q, (nv, nv).
-        dv: ∂τ/∂v, (nv, nv).
-        M: Mass matrix, (nv, nv).
-    """
+    """∂τ/∂q along the tangent, ∂τ/∂v and M = ∂τ/∂a. [JR] Lemma 3.2 and Algorithm 2."""
     tree.world.V = Motion.zero()
     tree.world.alpha = -tree.gravity
     tree.world.f = Force.zero()
     columns.start(tree)
 
     for k, parent in tree.scatter():
-        k.X = k.weight(q[k])
-        V_p, alpha_p = parent.V, parent.alpha
-        V_plus = k.X @ V_p
-        k.V = V_plus + k.H @ v[k]
-        k.alpha = k.X @ alpha_p + k.H @ a[k] + k.coriolis(k.V, v[k], V_p)
-        k.f = k.M @ k.alpha + gyroscopic(k, k.V, v[k])  # Eq. 2.9
-        columns.vary(tree, k, Here(k.X, k.V, k.alpha, v[k], a[k], V_p, alpha_p, V_plus))
+        columns.vary(tree, k, inverse_motion(k, parent, q[k], v[k], a[k]))
 
     for frame, carrier in tree.frames():
         carrier.f -= frame.X.T @ Force(wrench[frame])

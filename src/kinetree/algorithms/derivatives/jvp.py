@@ -1,6 +1,17 @@
-"""Directional derivatives of forward and inverse dynamics (jvp), each in O(n).
+"""Directional derivatives (jvp) of inverse and forward dynamics. Cost O(n) each.
 
-Directional derivative of the joint accelerations: δa = ∂a/∂q dq + ∂a/∂v dv + M⁻¹ dτ. Cost O(n).
+Of the joint forces, δτ = ∂τ/∂q dq + ∂τ/∂v dv + M da, at twice the cost of inverse dynamics:
+
+    pass       loop       computes                                                          source
+    motion     scatter    V, α; changes of velocity ϑ and of acceleration ζ, net of rotation  Eqs. 3.3, 3.4
+    wrenches   frames     external forces on the bodies
+    force      gather     force f, its change ν, δτ                                           Eq. 3.5
+
+Everything is in body coordinates, in which vectors that merely rotate with a body are constant: ϑ and ζ are δV and δα
+without this rotation, and a wrench that is constant in its frame's coordinates contributes to f only. Changes of rigid
+bodies have closed forms; other nodes evaluate their formulas once on dual numbers (`language.variation`).
+
+Of the joint accelerations, δa = ∂a/∂q dq + ∂a/∂v dv + M⁻¹ dτ:
 
     pass           loop       computes                                                       source
     motion         scatter    V, Coriolis acceleration, gyroscopic force                       [J11] Alg. 6.1
@@ -15,26 +26,12 @@ linearised equations of motion, solved with the available articulated inertias (
 549 M + 483 A per link of a chain, including the computation of a, while Algorithm 5, corrected and written in the tree
 language (`benchmarks/papers/algorithm_5.py`), takes 606 M + 559 A with a given.
 
-[JR]  A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
-      Systems, Man and Cybernetics 23, 1993.
-[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
-
-Directional derivative of the joint forces: δτ = ∂τ/∂q dq + ∂τ/∂v dv + M da. Cost O(n), twice inverse dynamics.
-
-    pass       loop       computes                                                          source
-    motion     scatter    V, α; changes of velocity ϑ and of acceleration ζ, net of rotation  Eqs. 3.3, 3.4
-    wrenches   frames     external forces on the bodies
-    force      gather     force f, its change ν, δτ                                           Eq. 3.5
-
-Everything is in body coordinates, in which vectors that merely rotate with a body are constant: ϑ and ζ are δV and δα
-without this rotation, and a wrench that is constant in its frame's coordinates contributes to f only. Changes of rigid
-bodies have closed forms; other nodes evaluate their formulas once on dual numbers (`language.variation`).
-
 Corrections to the paper: 2 M̂ ϑ for M̂ ϑ, H̃* f δθ for H̃ f; see the package for joints with several degrees of
 freedom.
 
-[JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
-     Systems, Man and Cybernetics 23, 1993.
+[JR]  A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
+      Systems, Man and Cybernetics 23, 1993.
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """
 
 from __future__ import annotations
@@ -53,29 +50,10 @@ from kinetree.spatial.motion import Force, Motion
     outputs=("da",),
 )  # fmt: skip
 def forward_dynamics_jvp(
-    tree: Tree,
-    q: Indexed,
-    v: Indexed,
-    tau: Indexed,
-    dq: Indexed,
-    dv: Indexed,
-    dtau: Indexed,
-    wrench: Indexed,
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, dq: Indexed, dv: Indexed, dtau: Indexed, wrench: Indexed,
     da: Indexed,
-) -> None:
-    """δa. [JR] Lemma 4.6.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Joint velocities, (nv,).
-        tau: Joint forces, (nv,).
-        dq: Direction of the configuration, a tangent, (nv,).
-        dv: Direction of the velocities, (nv,).
-        dtau: Direction of the joint forces, (nv,).
-        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
-        da: Change of the joint accelerations, (nv,).
-    """
+) -> None:  # fmt: skip
+    """δa. [JR] Lemma 4.6."""
     tree.world.V = Motion.zero()
     tree.world.alpha = -tree.gravity
     tree.world.theta = Motion.zero()
@@ -123,14 +101,7 @@ def forward_dynamics_jvp(
 
 
 def motion(k: Any, parent: Any, q: Any, v: Any) -> None:
-    """Set X, V, the Coriolis acceleration a, the gyroscopic force z, and the initial values of f and P.
-
-    Args:
-        k: The node.
-        parent: Its parent, with V.
-        q: The node's configuration.
-        v: Its joint velocities.
-    """
+    """Set X, V, the Coriolis acceleration a, the gyroscopic force z, and the initial values of f and P."""
     k.X = k.weight(q)
     V_p = parent.V
     k.V_plus = k.X @ V_p
@@ -138,6 +109,17 @@ def motion(k: Any, parent: Any, q: Any, v: Any) -> None:
     k.a = k.coriolis(k.V, v, V_p)
     k.z = k.f = gyroscopic(k, k.V, v)  # Eq. 2.7
     k.P = k.M.articulated()
+
+
+def inverse_motion(k: Any, parent: Any, q: Any, v: Any, a: Any) -> Here:
+    """Set X, V, α and the inertial force f of a node; its state."""
+    k.X = k.weight(q)
+    V_p, alpha_p = parent.V, parent.alpha
+    V_plus = k.X @ V_p
+    k.V = V_plus + k.H @ v
+    k.alpha = k.X @ alpha_p + k.H @ a + k.coriolis(k.V, v, V_p)
+    k.f = k.M @ k.alpha + gyroscopic(k, k.V, v)  # Eq. 2.9
+    return Here(k.X, k.V, k.alpha, v, a, V_p, alpha_p, V_plus)
 
 
 def push(carrier: Any, force: Force) -> None:
@@ -151,29 +133,10 @@ def push(carrier: Any, force: Force) -> None:
     outputs=("dtau",),
 )  # fmt: skip
 def inverse_dynamics_jvp(
-    tree: Tree,
-    q: Indexed,
-    v: Indexed,
-    a: Indexed,
-    dq: Indexed,
-    dv: Indexed,
-    da: Indexed,
-    wrench: Indexed,
+    tree: Tree, q: Indexed, v: Indexed, a: Indexed, dq: Indexed, dv: Indexed, da: Indexed, wrench: Indexed,
     dtau: Indexed,
-) -> None:
-    """δτ. [JR] Algorithm 1.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Joint velocities, (nv,).
-        a: Joint accelerations, (nv,).
-        dq: Direction of the configuration, a tangent, (nv,).
-        dv: Direction of the velocities, (nv,).
-        da: Direction of the accelerations, (nv,).
-        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
-        dtau: Change of the joint forces, (nv,).
-    """
+) -> None:  # fmt: skip
+    """δτ. [JR] Algorithm 1."""
     tree.world.V = Motion.zero()
     tree.world.alpha = -tree.gravity
     tree.world.theta = Motion.zero()
@@ -182,13 +145,7 @@ def inverse_dynamics_jvp(
     tree.world.nu = Force.zero()
 
     for k, parent in tree.scatter():
-        k.X = k.weight(q[k])
-        V_p, alpha_p = parent.V, parent.alpha
-        V_plus = k.X @ V_p
-        k.V = V_plus + k.H @ v[k]
-        k.alpha = k.X @ alpha_p + k.H @ a[k] + k.coriolis(k.V, v[k], V_p)
-        k.f = k.M @ k.alpha + gyroscopic(k, k.V, v[k])  # Eq. 2.9
-        here = Here(k.X, k.V, k.alpha, v[k], a[k], V_p, alpha_p, V_plus)
+        here = inverse_motion(k, parent, q[k], v[k], a[k])
         moved = change(k, here, Direction(dq[k], dv[k], da[k]), parent.theta, parent.zeta)
         k.theta, k.zeta, k.nu, k.spring = moved
 

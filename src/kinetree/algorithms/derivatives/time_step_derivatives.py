@@ -9,7 +9,11 @@ Of the semi-implicit Euler method, v′ = v + a dt, q′ = q ⊕ v′ dt, in O(n
 Source of the first pass: `forward_dynamics_derivatives.py`. The other methods are stages of the chain rule and an end.
 First stages look ahead along v itself, so that derivatives of their configurations are block-diagonal, in O(n²).
 Products of full matrices, in O(n³), take them from stage to stage: one for the midpoint method, five for rk4. All
-stages linearise with the same recursion.
+stages linearise with the same recursion. Of x = (q, v), a step has the derivatives δx′ = A δx + B δτ.
+
+Inputs are at the start of the step, or those of the stage before (ξ̇, a); `…_there` is at the stage, `ahead` steps from
+the start. d_… are derivatives with respect to q, v and τ at the start, and by_there those of the accelerations at the
+stage with respect to q and v there, and to τ, in that order along their middle axis.
 """
 
 from __future__ import annotations
@@ -36,18 +40,7 @@ from kinetree.spatial.value import Array
 def step_derivatives(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, dt: Indexed, wrench: Indexed, A: Entries, B: Entries
 ) -> None:
-    """δx′ = A δx + B δτ, for x = (q, v).
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Joint velocities, (nv,).
-        tau: Joint forces, (nv,).
-        dt: Seconds.
-        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
-        A: (2 nv, 2 nv).
-        B: (2 nv, nv).
-    """
+    """δx′ = A δx + B δτ, for x = (q, v)."""
     lower = A.block(1, 0), A.block(1, 1), B.block(1)
     upper = A.block(0, 0), A.block(0, 1), B.block(0)
     forward_dynamics_derivatives(tree, q, v, tau, wrench, *lower)
@@ -72,21 +65,7 @@ def linearization_ahead(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
     wrench: Indexed, a_there: Indexed, by_there: Entries,
 ) -> None:  # fmt: skip
-    """Accelerations at q ⊕ ξ̇ s and v + a s, s seconds ahead, linearised there. Cost O(n²).
-
-    Args:
-        tree: The mechanism.
-        q: Configuration at the start, (nq,).
-        v: Joint velocities at the start, (nv,).
-        tau: Joint forces, (nv,).
-        xi_rate: ξ̇ of the stage before, (nv,).
-        a: Joint accelerations of the stage before, (nv,).
-        dt: Length of the step, seconds.
-        ahead: How far the stage looks ahead, in steps.
-        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
-        a_there: Joint accelerations there, (nv,).
-        by_there: Their derivatives with respect to q and v there, and to τ, (nv, 3, nv).
-    """
+    """Accelerations at q ⊕ ξ̇ s and v + a s, s seconds ahead, linearised there. Cost O(n²)."""
     seconds = dt[...] * ahead[...]
     for k, _ in tree.scatter():
         k.q_there, k.v_there = k.manifold.integrate(q[k], xi_rate[k] * seconds), v[k] + a[k] * seconds
@@ -102,13 +81,7 @@ def linearization_ahead(
 def _moved(k: NodeRole, c: ColumnRole, by_there: Entries, start: Array, end: Array, into: Sequence[Entries]) -> None:
     """Set derivatives of accelerations at q ⊕ v s with respect to q and v at the start and to τ, from those there.
 
-    Args:
-        k: The node whose columns are set.
-        c: The row.
-        by_there: Derivatives of accelerations there.
-        start: Derivative of the node's configuration there with respect to that at the start.
-        end: Its derivative with respect to v.
-        into: Matrices for derivatives with respect to q, v and τ.
+    `start` and `end` are derivatives of the node's configuration there, with respect to q and v at the start.
     """
     by_q, by_v, by_tau = (block[c, k] for block in _blocks(by_there))
     into[0][c, k], into[1][c, k], into[2][c, k] = by_q @ start, by_q @ end + by_v, by_tau
@@ -162,26 +135,7 @@ def stage_derivatives(
     by_there: Entries, d_xi_rate: Indexed, d_a: Indexed,
     xi_rate_there: Indexed, d_xi_rate_there: Entries, d_a_there: Entries, d_q: Entries, d_v: Entries,
 ) -> None:  # fmt: skip
-    """ξ̇ at a stage of a Runge–Kutta method in the tangent at q, and derivatives of ξ̇ and v̇ there. Cost O(n³).
-
-    Derivatives d_… are with respect to q, v and τ at the start of the step, in that order along their middle axis.
-
-    Args:
-        tree: The mechanism.
-        v: Joint velocities at the start, (nv,).
-        xi_rate: ξ̇ of the stage before, (nv,).
-        a: Joint accelerations of the stage before, (nv,).
-        dt: Length of the step, seconds.
-        ahead: How far the stage looks ahead, in steps.
-        by_there: From `linearization_ahead`, (nv, 3, nv).
-        d_xi_rate: Derivatives of `xi_rate`, (nv, 3, nv).
-        d_a: Derivatives of `a`, (nv, 3, nv).
-        xi_rate_there: ξ̇ at the stage, (nv,).
-        d_xi_rate_there: Derivatives of ξ̇ at the stage, (nv, 3, nv).
-        d_a_there: Derivatives of the accelerations at the stage, (nv, 3, nv).
-        d_q: Derivatives of the stage's configuration, (nv, 3, nv).
-        d_v: Derivatives of the stage's velocities, (nv, 3, nv).
-    """
+    """ξ̇ at a stage of a Runge–Kutta method in the tangent at q, and derivatives of ξ̇, v̇, q and v there. Cost O(n³)."""
     seconds = dt[...] * ahead[...]
     by_q_there, by_v_there, by_tau = _blocks(by_there)
     for k, _ in tree.scatter():
@@ -210,15 +164,7 @@ def midpoint_derivatives(
 ) -> None:  # fmt: skip
     """The end of a step of the midpoint method: v′ = v + a dt, q′ = q ⊕ v ½dt ⊕ v′ ½dt. Cost O(n³).
 
-    Args:
-        tree: The mechanism.
-        v: Joint velocities at the start, (nv,).
-        a: Joint accelerations in the middle, (nv,).
-        dt: Seconds.
-        by_first: From `linearization_ahead`, of the accelerations that predict the velocities there, (nv, 3, nv).
-        by_there: From `linearization_ahead`, of `a`, (nv, 3, nv).
-        A: (2 nv, 2 nv).
-        B: (2 nv, nv).
+    by_first are derivatives of the accelerations that predict the velocities in the middle, by_there those of a.
     """
     half = dt[...] * 0.5
     lower = A.block(1, 0), A.block(1, 1), B.block(1)

@@ -1,20 +1,6 @@
-"""Gradients (vjp) and Hessian-vector products (hvp) of forward and inverse dynamics, each in O(n).
+"""Gradients (vjp) and Hessian-vector products (hvp) of inverse and forward dynamics. Cost O(n) each.
 
-Gradients of wᵀa for the joint accelerations a: wᵀ ∂a/∂q, wᵀ ∂a/∂v and wᵀ M⁻¹. Cost O(n).
-
-    pass           loop       computes                                                 source
-    motion         scatter    V, Coriolis acceleration, gyroscopic force                 [J11] Alg. 6.1
-    hinge          gather     P, D, G; residual accelerations of τ and of w              [J11] Eqs. 33, 58
-    acceleration   scatter    α; u = M⁻¹ w and its virtual velocity ω                    [J11] Eq. 58
-    gradient       gather     forces f; momenta g = Σ M ω and ĝ = Σ M̂ᵀ ω; gradients      Lemmas 3.1 and 4.1, transposed
-
-By Lemma 4.1, wᵀ ∂a = −(M⁻¹ w)ᵀ ∂τ. M⁻¹ w and its ω are computed in the same sweeps as a.
-
-[JR]  A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
-      Systems, Man and Cybernetics 23, 1993.
-[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
-
-Gradients of wᵀτ: wᵀ ∂τ/∂q, wᵀ ∂τ/∂v and wᵀ M. Cost O(n), twice inverse dynamics.
+Gradients of wᵀτ, which are wᵀ ∂τ/∂q, wᵀ ∂τ/∂v and wᵀ M, at twice the cost of inverse dynamics:
 
     pass       loop       computes                                                 source
     motion     scatter    V, α, force f; virtual velocity ω of joint velocities w    transpose of Lemma 3.1
@@ -23,18 +9,25 @@ Gradients of wᵀτ: wᵀ ∂τ/∂q, wᵀ ∂τ/∂v and wᵀ M. Cost O(n), twi
 
 Transposed, the operators of Lemma 3.1 are again one scatter and one gather. Everything is in body coordinates.
 
-[JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
-     Systems, Man and Cybernetics 23, 1993.
+Gradients of wᵀa, which are wᵀ ∂a/∂q, wᵀ ∂a/∂v and wᵀ M⁻¹:
 
-Hessian-vector products: directional derivatives of the gradients of wᵀτ and wᵀa. Cost O(n), about three times `vjp`.
+    pass           loop       computes                                                 source
+    motion         scatter    V, Coriolis acceleration, gyroscopic force                 [J11] Alg. 6.1
+    hinge          gather     P, D, G; residual accelerations of τ and of w              [J11] Eqs. 33, 58
+    acceleration   scatter    α; u = M⁻¹ w and its virtual velocity ω                    [J11] Eq. 58
+    gradient       gather     as above                                                   Lemmas 3.1 and 4.1, transposed
 
-They are the recursions of `vjp` on dual numbers (`kinetree.language.forward_mode`), so they are exact and compiled.
-Published second-order recursions compute arrays of n³ numbers; these are their products with w and a direction, without
-the arrays.
+By Lemma 4.1, wᵀ ∂a = −(M⁻¹ w)ᵀ ∂τ. M⁻¹ w and its ω are computed in the same sweeps as a.
 
-For fixed w they are products of a Hessian with a direction. On joints with several degrees of freedom this Hessian is
-not symmetric: the tangent basis of the gradient rotates with q, and eᵀ h(d) − dᵀ h(e) is the gradient along the bracket
-of d and e.
+Hessian-vector products are directional derivatives of these gradients for fixed w, at about three times their cost: the
+same recursions on dual numbers (`kinetree.language.forward_mode`), so they are exact and compiled. Published
+second-order recursions compute arrays of n³ numbers; these are their products with w and a direction, without the
+arrays. On joints with several degrees of freedom the Hessian is not symmetric: the tangent basis of the gradient
+rotates with q, and eᵀ h(d) − dᵀ h(e) is the gradient along the bracket of d and e.
+
+[JR]  A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
+      Systems, Man and Cybernetics 23, 1993.
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """
 
 from __future__ import annotations
@@ -43,21 +36,13 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.derivatives.jvp import motion, push
+from kinetree.algorithms.derivatives.jvp import inverse_motion, motion, push
 from kinetree.algorithms.dynamics import inertias
 from kinetree.language.algorithm import algorithm
 from kinetree.language.contract import components, describe, rebuild
 from kinetree.language.forward_mode import directional_derivative
 from kinetree.language.tree import Indexed, Tree
-from kinetree.language.variation import (
-    Carried,
-    Here,
-    coriolis_momentum,
-    drag,
-    gradients,
-    gyroscopic,
-    prepare_gradients,
-)
+from kinetree.language.variation import Carried, Here, coriolis_momentum, drag, gradients, prepare_gradients
 from kinetree.spatial.motion import Force, Motion
 
 
@@ -66,39 +51,13 @@ from kinetree.spatial.motion import Force, Motion
     outputs=("dq", "dv", "da"),
 )  # fmt: skip
 def inverse_dynamics_vjp(
-    tree: Tree,
-    q: Indexed,
-    v: Indexed,
-    a: Indexed,
-    w: Indexed,
-    wrench: Indexed,
-    dq: Indexed,
-    dv: Indexed,
-    da: Indexed,
+    tree: Tree, q: Indexed, v: Indexed, a: Indexed, w: Indexed, wrench: Indexed, dq: Indexed, dv: Indexed, da: Indexed
 ) -> None:
-    """Gradients of wᵀτ with respect to q (along the tangent), v and a.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Joint velocities, (nv,).
-        a: Joint accelerations, (nv,).
-        w: Weights of the joint forces, (nv,).
-        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
-        dq: wᵀ ∂τ/∂q, (nv,).
-        dv: wᵀ ∂τ/∂v, (nv,).
-        da: wᵀ M, (nv,).
-    """
+    """Gradients of wᵀτ with respect to q (along the tangent), v and a."""
     start(tree)
 
     for k, parent in tree.scatter():
-        k.X = k.weight(q[k])
-        V_p, alpha_p = parent.V, parent.alpha
-        V_plus = k.X @ V_p
-        k.V = V_plus + k.H @ v[k]
-        k.alpha = k.X @ alpha_p + k.H @ a[k] + k.coriolis(k.V, v[k], V_p)
-        k.f = k.M @ k.alpha + gyroscopic(k, k.V, v[k])
-        vary(k, Here(k.X, k.V, k.alpha, v[k], a[k], V_p, alpha_p, V_plus), parent.omega, w[k])
+        vary(k, inverse_motion(k, parent, q[k], v[k], a[k]), parent.omega, w[k])
 
     for frame, carrier in tree.frames():
         carrier.f -= frame.X.T @ Force(wrench[frame])
@@ -120,14 +79,7 @@ def start(tree: Tree) -> None:
 
 
 def vary(k: Any, here: Here, omega_p: Any, w: Any) -> None:
-    """Set ω, its momenta, and what the gradients need of a node.
-
-    Args:
-        k: The node; after `gyroscopic`.
-        here: Its state.
-        omega_p: ω of its parent.
-        w: Its virtual joint velocities.
-    """
+    """Set ω, its momenta, and what the gradients need of a node; after `gyroscopic`."""
     k.V_plus, k.alpha_plus, k.omega_plus = here.V_plus, here.X @ here.alpha_p, here.X @ omega_p
     k.omega = k.omega_plus + k.H @ w
     k.g = k.M @ k.omega
@@ -154,29 +106,10 @@ def hand_down(k: Any, parent: Any) -> None:
     outputs=("dq", "dv", "dtau"),
 )  # fmt: skip
 def forward_dynamics_vjp(
-    tree: Tree,
-    q: Indexed,
-    v: Indexed,
-    tau: Indexed,
-    w: Indexed,
-    wrench: Indexed,
-    dq: Indexed,
-    dv: Indexed,
+    tree: Tree, q: Indexed, v: Indexed, tau: Indexed, w: Indexed, wrench: Indexed, dq: Indexed, dv: Indexed,
     dtau: Indexed,
-) -> None:
-    """Gradients of wᵀa with respect to q (along the tangent), v and τ.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Joint velocities, (nv,).
-        tau: Joint forces, (nv,).
-        w: Weights of the joint accelerations, (nv,).
-        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
-        dq: wᵀ ∂a/∂q, (nv,).
-        dv: wᵀ ∂a/∂v, (nv,).
-        dtau: wᵀ M⁻¹, (nv,).
-    """
+) -> None:  # fmt: skip
+    """Gradients of wᵀa with respect to q (along the tangent), v and τ."""
     start(tree)
     tree.world.z = Force.zero()
     tree.world.z_w = Force.zero()

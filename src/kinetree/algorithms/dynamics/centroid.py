@@ -27,13 +27,7 @@ from kinetree.spatial.value import Array
 
 @algorithm(q=("q",), com=(3,), outputs=("com",))
 def center_of_mass(tree: Tree, q: Indexed, com: Indexed) -> None:
-    """Centre of mass of all bodies in the world frame.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        com: Centre of mass, (3,) [m].
-    """
+    """Centre of mass of all bodies in the world frame [m]."""
     inertias.start_composite(tree)
 
     for k, _ in tree.scatter():
@@ -49,13 +43,7 @@ def center_of_mass(tree: Tree, q: Indexed, com: Indexed) -> None:
 
 @algorithm(q=("q",), J=(3, "v"), outputs=("J",))
 def center_of_mass_jacobian(tree: Tree, q: Indexed, J: Indexed) -> None:
-    """Jacobian of the centre of mass.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        J: Jacobian, (3, nv).
-    """
+    """Jacobian of the centre of mass."""
     F = tree.array("v")
     inertias.start_composite(tree)
     tree.world.C = Transform.identity()
@@ -77,13 +65,7 @@ def center_of_mass_jacobian(tree: Tree, q: Indexed, J: Indexed) -> None:
 
 @algorithm(q=("q",), A=(6, "v"), outputs=("A",))
 def centroidal_momentum_matrix(tree: Tree, q: Indexed, A: Indexed) -> None:
-    """Maps joint velocities to momentum about the centre of mass, in world axes, angular part first. [OGL13] Eq. 6.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        A: Centroidal momentum matrix, (6, nv).
-    """
+    """Maps joint velocities to momentum about the centre of mass, in world axes, angular part first. [OGL13] Eq. 6."""
     inertias.start_composite(tree)
     tree.world.C = Transform.identity()
     tree.world.origin = tree.world.origin_error = tree.world.left = np.zeros(3)

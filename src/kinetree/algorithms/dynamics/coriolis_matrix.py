@@ -24,14 +24,7 @@ from kinetree.spatial.motion import Motion
 
 @algorithm(q=("q",), v=("v",), C=("v", "v"), outputs=("C",), sparse=("C",))
 def coriolis_matrix(tree: Tree, q: Indexed, v: Indexed, C: Indexed) -> None:
-    """C(q, v) with C v = bias forces without gravity, springs and dampers.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Joint velocities, (nv,).
-        C: Coriolis matrix, (nv, nv).
-    """
+    """C(q, v) with C v = bias forces without gravity, springs and dampers."""
     tree.world.V = tree.world.rest = Motion.zero()
     columns.start(tree)
 

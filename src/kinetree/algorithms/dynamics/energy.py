@@ -12,15 +12,7 @@ from kinetree.spatial.transform import Transform
 
 @algorithm(q=("q",), v=("v",), kinetic=(), potential=(), outputs=("kinetic", "potential"))
 def energy(tree: Tree, q: Indexed, v: Indexed, kinetic: Indexed, potential: Indexed) -> None:
-    """½ Σ Vᵀ M V + ½ Σ armature v², and −Σ m gᵀ c, which is zero with all mass at the world's origin, plus springs.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Joint velocities, (nv,).
-        kinetic: Kinetic energy, () [J].
-        potential: Potential energy, () [J].
-    """
+    """½ Σ Vᵀ M V + ½ Σ armature v², and −Σ m gᵀ c, zero with all mass at the world's origin, plus springs [J]."""
     tree.world.V = Motion.zero()
     tree.world.C = Transform.identity()
     tree.world.kinetic = np.zeros(1)

@@ -24,16 +24,7 @@ from kinetree.spatial.value import Array
 
 @algorithm(q=("q",), v=("v",), tau=("v",), wrench=("frames", 6), a=("v",), outputs=("a",))
 def forward_dynamics(tree: Tree, q: Indexed, v: Indexed, tau: Indexed, wrench: Indexed, a: Indexed) -> None:
-    """Joint accelerations M⁻¹ (τ + Σ Jᵀ w − C − g). [J11] Algorithm 6.1, Eq. 58.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Joint velocities, (nv,).
-        tau: Joint forces, (nv,).
-        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
-        a: Joint accelerations, (nv,).
-    """
+    """Joint accelerations M⁻¹ (τ + Σ Jᵀ w − C − g). [J11] Algorithm 6.1, Eq. 58."""
     articulated_body(tree, q, v, tau, -tree.gravity, wrench, a)
 
 

@@ -1,16 +1,11 @@
-"""Articulated and composite inertias: the recursions that most algorithms share.
+"""Articulated and composite inertias: the two recursions that most algorithms share. Cost O(n) each.
 
-Articulated-body inertias: the Riccati recursion shared by forward dynamics, M⁻¹ and operational space. Cost O(n).
+The articulated inertia P of a node is that of all it carries with free joints, by the Riccati recursion of forward
+dynamics, M⁻¹ and the operational space. The armature of a joint (its reflected rotor inertia) adds to D only. The
+composite inertia R is that of all it carries with locked joints. For rigid bodies this is a rigid body again, with ten
+numbers; where there are nodes that do not consist of bodies, R is stored as any symmetric matrix.
 
-`H` is the transpose of the paper's, `X` its A*(p, k). The armature of a joint (its reflected rotor inertia) adds to D
-only.
-
-[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
-
-Composite inertias: what a node carries, and itself, as one inertia. Cost O(n).
-
-With locked joints, everything that a rigid body carries is one rigid body, whose inertia has ten numbers. Where there
-are nodes that do not consist of bodies, composite inertias are stored as any symmetric matrix.
+`H` is the transpose of the paper's, `X` its A*(p, k).
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """
@@ -30,9 +25,8 @@ def start_articulated(tree: Any) -> None:
 
 def hinge(k: Any, parent: Any) -> None:
     """One step of [J11] Eq. 33: sets D and G = P H D⁻¹ at the node, and adds A P⁺ A* to the parent."""
-    step = k.H.hinge(k.P, k.armature)  # Eq. 32
-    k.D, k.G = step.D, step.G
-    parent.P += k.X.congruence(step.P_plus)  # Eq. 33
+    k.D, k.G, P_plus = k.H.hinge(k.P, k.armature)  # Eq. 32
+    parent.P += k.X.congruence(P_plus)  # Eq. 33
 
 
 def start_composite(tree: Tree) -> None:

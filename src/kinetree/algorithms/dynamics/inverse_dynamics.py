@@ -21,16 +21,7 @@ from kinetree.spatial.motion import Force, Motion
 
 @algorithm(q=("q",), v=("v",), a=("v",), wrench=("frames", 6), tau=("v",), outputs=("tau",))
 def inverse_dynamics(tree: Tree, q: Indexed, v: Indexed, a: Indexed, wrench: Indexed, tau: Indexed) -> None:
-    """Joint forces τ = M(q) a + C(q, v) + g(q) − Σ Jᵀ w. [J11] Algorithm 3.1, Eq. 10.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Joint velocities, (nv,).
-        a: Joint accelerations, (nv,).
-        wrench: External wrenches on the frames, in their own coordinates, (m, 6).
-        tau: Joint forces, (nv,).
-    """
+    """Joint forces τ = M(q) a + C(q, v) + g(q) − Σ Jᵀ w. [J11] Algorithm 3.1, Eq. 10."""
     newton_euler(tree, q, v, a, -tree.gravity, wrench, tau)
 
 

@@ -48,15 +48,7 @@ PLACE = 15
     outputs=("factors", "place", "mobility"), sparse=("mobility",),
 )  # fmt: skip
 def mass_factors(tree: Tree, q: Indexed, factors: Indexed, place: Indexed, mobility: Indexed) -> None:
-    """Factors of the mass matrix, and where the frames are and how they can be moved.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        factors: (nv, 28).
-        place: (m, 15).
-        mobility: Λ⁻¹ of the rows in world axes, (r, r).
-    """
+    """Factors of the mass matrix; where the frames are, and Λ⁻¹ of their rows in world axes."""
     chi, block = tree.inward("sorted_rows", like="none"), tree.array("sorted_rows", "sorted_rows")
     scaled = [tree.array("sorted_rows") for _ in range(task_space.place(tree, q))]
     task_space.clear(tree, block)
@@ -92,15 +84,7 @@ def _of(k: Any, factors: Indexed) -> _Factors:
 
 @algorithm(factors=("v", WIDTH), v=("v",), tau=("v",), a=("v",), outputs=("a",), rigid=True)
 def factored_accelerations(tree: Tree, factors: Indexed, v: Indexed, tau: Indexed, a: Indexed) -> None:
-    """M⁻¹ (τ − C − g).
-
-    Args:
-        tree: The mechanism.
-        factors: From `mass_factors`, (nv, 28).
-        v: Joint velocities, (nv,).
-        tau: Joint forces, (nv,).
-        a: Joint accelerations, (nv,).
-    """
+    """M⁻¹ (τ − C − g)."""
     tree.world.twist = Motion.zero()
     tree.world.rate = -tree.gravity
     tree.world.Z = Force.zero()
@@ -130,15 +114,7 @@ def _answer(tree: Tree, factors: Indexed, tau: Any, a: Indexed, before: Indexed 
 
 @algorithm(factors=("v", WIDTH), v=("v",), place=("frames", PLACE), twist=("frames", 6), outputs=("twist",), rigid=True)
 def factored_twists(tree: Tree, factors: Indexed, v: Indexed, place: Indexed, twist: Indexed) -> None:
-    """Velocities of the frames, in world axes.
-
-    Args:
-        tree: The mechanism.
-        factors: From `mass_factors`, (nv, 28).
-        v: Joint velocities, (nv,).
-        place: From `mass_factors`, (m, 15).
-        twist: (m, 6).
-    """
+    """Velocities of the frames, in world axes."""
     tree.world.twist = Motion.zero()
     for k, parent in tree.scatter():
         k.twist = parent.twist + _of(k, factors).S @ v[k]
@@ -154,16 +130,7 @@ def factored_twists(tree: Tree, factors: Indexed, v: Indexed, place: Indexed, tw
 def factored_impulses(
     tree: Tree, factors: Indexed, v: Indexed, place: Indexed, wrench: Indexed, after: Indexed
 ) -> None:
-    """v + M⁻¹Jᵀ w: velocities after impulses.
-
-    Args:
-        tree: The mechanism.
-        factors: From `mass_factors`, (nv, 28).
-        v: Joint velocities before, (nv,).
-        place: From `mass_factors`, (m, 15).
-        wrench: Impulses on the frames in world axes, moments first, (m, 6).
-        after: (nv,).
-    """
+    """v + M⁻¹Jᵀ w: velocities after impulses on the frames, in world axes, moments first."""
     tree.world.Z = Force.zero()
     for k, _ in tree.scatter():
         k.Z = Force.zero()

@@ -1,6 +1,6 @@
-"""M, M⁻¹, M x, M⁻¹ x and the determinant of M.
+"""M in O(n·d), M⁻¹ in O(n²), and M x, M⁻¹ x and the determinant of M in O(n), without forming M or M⁻¹.
 
-The mass matrix by composite inertias. Cost O(n·d).
+The mass matrix, by composite inertias [J11]:
 
     pass        loop               computes                                              source
     place       scatter            weight and inertia R of each node
@@ -10,9 +10,7 @@ Algorithm 4.2 walks from each node k to the base and propagates X(k) on the way.
 the same products are formed row by row: node l uses the X of its descendants. (The printed algorithm propagates X with
 φ instead of A, and includes the inertial node.)
 
-[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
-
-The inverse of the mass matrix, without forming the mass matrix. Cost O(n²).
+Its inverse, by articulated inertias [C18]:
 
     pass       loop                computes                                                      lines
     place      scatter             weight and inertia P of each node                               2–5
@@ -24,14 +22,6 @@ in line 14; and in lines 30–34 all columns from i on, not those of subtree(i).
 triangle. F and A travel by the weights of [J11], so that nodes may be of any kind.
 
 [C18] J. Carpentier, "Analytical inverse of the joint space inertia matrix", LAAS report 18125, 2018.
-[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
-
-M x without M. Cost O(n), for nodes of any kind.
-
-[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
-
-M⁻¹ x without forming M⁻¹, and the determinant of M, from the articulated-body factorisation. Cost O(n).
-
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """
 
@@ -52,13 +42,7 @@ from kinetree.spatial.scalar import log
 
 @algorithm(q=("q",), M=("v", "v"), outputs=("M",), symmetric=("M",))
 def mass_matrix(tree: Tree, q: Indexed, M: Indexed) -> None:
-    """Joint-space inertia M(q). [J11] Algorithms 4.1 and 4.2.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        M: Mass matrix, (nv, nv); blocks of nodes on different branches are zero.
-    """
+    """M(q); blocks of nodes on different branches are zero. [J11] Algorithms 4.1 and 4.2."""
     X = tree.inward("v", like="none")
     inertias.start_composite(tree)
 
@@ -81,13 +65,7 @@ def mass_matrix(tree: Tree, q: Indexed, M: Indexed) -> None:
 
 @algorithm(q=("q",), Minv=("v", "v"), outputs=("Minv",), symmetric=("Minv",))
 def mass_matrix_inverse(tree: Tree, q: Indexed, Minv: Indexed) -> None:
-    """M⁻¹(q). [C18] Algorithm 1, as corrected.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        Minv: Inverse of the mass matrix, (nv, nv); blocks of nodes on different trees are zero.
-    """
+    """M⁻¹(q); blocks of nodes on different trees are zero. [C18] Algorithm 1, as corrected."""
     F, A = tree.inward("v", like="none"), tree.array("node", "v")
     inertias.start_articulated(tree)
     for c in tree.columns():
@@ -107,14 +85,9 @@ def mass_matrix_inverse(tree: Tree, q: Indexed, Minv: Indexed) -> None:
 
 
 def inverse_rows_inward(tree: Tree, k: Any, parent: Any, F: Indexed, Minv: Indexed) -> None:
-    """On the way to the base: rows of M⁻¹ as far as descendants determine them.
+    """On the way to the base: rows of M⁻¹ as far as descendants determine them; the node has X, D and G.
 
-    Args:
-        tree: The mechanism.
-        k: A node with X, D and G.
-        parent: Its parent.
-        F: Force on each node per unit force of its descendants' joints; of `tree.inward`.
-        Minv: Inverse of the mass matrix.
+    F, of `tree.inward`, is the force on each node per unit force of its descendants' joints.
     """
     Minv[k, k] = k.D.inverse().reshape(k.D.order, k.D.order)  # line 21, moved up
     for c, unit in zip(k.columns(), np.eye(k.D.order), strict=True):
@@ -129,12 +102,7 @@ def inverse_rows_inward(tree: Tree, k: Any, parent: Any, F: Indexed, Minv: Index
 def inverse_rows_outward(tree: Tree, k: Any, parent: Any, A: Indexed, Minv: Indexed) -> None:
     """On the way to the tips: the part of these rows that is due to the motion of the parent.
 
-    Args:
-        tree: The mechanism.
-        k: A node with X and G.
-        parent: Its parent.
-        A: Acceleration of each node per unit force of a joint.
-        Minv: Inverse of the mass matrix, its upper triangle.
+    A is the acceleration of each node per unit force of a joint.
     """
     for c in tree.onward(k):
         onward = k.X @ A[parent, c]
@@ -145,39 +113,19 @@ def inverse_rows_outward(tree: Tree, k: Any, parent: Any, A: Indexed, Minv: Inde
 
 @algorithm(q=("q",), x=("v",), y=("v",), outputs=("y",))
 def mass_matrix_product(tree: Tree, q: Indexed, x: Indexed, y: Indexed) -> None:
-    """y = M(q) x: inverse dynamics at rest, without gravity. [J11] Eq. 9.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        x: Joint accelerations, (nv,).
-        y: Joint forces, (nv,).
-    """
+    """y = M(q) x: inverse dynamics at rest, without gravity. [J11] Eq. 9."""
     newton_euler(tree, q, Zeros(), x, Motion.zero(), None, y, springs=False)
 
 
 @algorithm(q=("q",), x=("v",), y=("v",), outputs=("y",))
 def mass_matrix_solve(tree: Tree, q: Indexed, x: Indexed, y: Indexed) -> None:
-    """y = M⁻¹(q) x: forward dynamics at rest, without gravity. [J11] Eq. 51.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        x: Joint forces, (nv,).
-        y: Joint accelerations, (nv,).
-    """
+    """y = M⁻¹(q) x: forward dynamics at rest, without gravity. [J11] Eq. 51."""
     articulated_body(tree, q, Zeros(), x, Motion.zero(), None, y, springs=False)
 
 
 @algorithm(q=("q",), determinant=(), outputs=("determinant",), sparse=("determinant",))
 def mass_matrix_determinant(tree: Tree, q: Indexed, determinant: Indexed) -> None:
-    """det M = ∏ det D. [J11] Corollary 6.1, Eq. 53.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        determinant: ().
-    """
+    """det M = ∏ det D. [J11] Corollary 6.1, Eq. 53."""
     reciprocals = _pivots(tree, q)
     determinant[...] = 1.0
     for c in tree.columns():
@@ -186,13 +134,7 @@ def mass_matrix_determinant(tree: Tree, q: Indexed, determinant: Indexed) -> Non
 
 @algorithm(q=("q",), logarithm=(), outputs=("logarithm",), sparse=("logarithm",))
 def mass_matrix_log_determinant(tree: Tree, q: Indexed, logarithm: Indexed) -> None:
-    """ln det M = Σ ln det D, which neither overflows nor underflows.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        logarithm: ().
-    """
+    """ln det M = Σ ln det D, which neither overflows nor underflows."""
     reciprocals = _pivots(tree, q)
     logarithms = tree.array("v")
     for c in tree.columns():

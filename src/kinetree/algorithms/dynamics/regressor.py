@@ -22,15 +22,7 @@ from kinetree.spatial.value import Array
 
 @algorithm(q=("q",), v=("v",), a=("v",), Y=("v", "frames", 10), outputs=("Y",), sparse=("Y",))
 def regressor(tree: Tree, q: Indexed, v: Indexed, a: Indexed, Y: Indexed) -> None:
-    """Joint forces per unit of each inertial parameter of a body at each frame. [AAH86] Eq. 12.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Joint velocities, (nv,).
-        a: Joint accelerations, (nv,).
-        Y: Regressor, (nv, m, 10).
-    """
+    """Joint forces per unit of each inertial parameter of a body at each frame. [AAH86] Eq. 12."""
     S = tree.travelling("v", like="still")
     tree.world.V = tree.world.still = Motion.zero()
     tree.world.alpha = -tree.gravity

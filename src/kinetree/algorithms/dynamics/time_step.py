@@ -36,18 +36,7 @@ _ARGUMENTS: dict[str, Any] = {
 def semi_implicit_euler(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, dt: Indexed, wrench: Indexed, q_end: Indexed, v_end: Indexed
 ) -> None:
-    """A step of the semi-implicit Euler method.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Joint velocities, (nv,).
-        tau: Joint forces, (nv,).
-        dt: Seconds.
-        wrench: External wrenches on the frames asked for, in their own coordinates, (m, 6).
-        q_end: Configuration after the step, (nq,).
-        v_end: Joint velocities after the step, (nv,).
-    """
+    """A step of the semi-implicit Euler method."""
     articulated_forces(tree, q, v, tau, -tree.gravity, wrench)
     for k, parent in tree.scatter():
         after = v[k] + acceleration(k, parent) * dt[...]
@@ -59,7 +48,7 @@ def semi_implicit_euler(
 def midpoint(
     tree: Tree, q: Indexed, v: Indexed, tau: Indexed, dt: Indexed, wrench: Indexed, q_end: Indexed, v_end: Indexed
 ) -> None:
-    """A step of the explicit midpoint method. Arguments as of `semi_implicit_euler`."""
+    """A step of the explicit midpoint method."""
     half = 0.5 * dt[...]
     for k, _ in tree.scatter():
         q_end[k] = k.manifold.integrate(q[k], v[k] * half)
@@ -95,20 +84,7 @@ def rk4_stage(
     tree: Tree, q: Indexed, v: Indexed, xi_rate: Indexed, a: Indexed, dt: Indexed, ahead: Indexed,
     q_there: Indexed, v_there: Indexed, xi_rate_there: Indexed,
 ) -> None:  # fmt: skip
-    """The state at a stage of the Runge–Kutta method, and ξ̇ there. [MK98].
-
-    Args:
-        tree: The mechanism.
-        q: Configuration at the start, (nq,).
-        v: Joint velocities at the start, (nv,).
-        xi_rate: ξ̇ of the stage before, (nv,).
-        a: Joint accelerations of the stage before, (nv,).
-        dt: Length of the step, seconds.
-        ahead: How far the stage looks ahead, in steps.
-        q_there: Configuration at the stage, (nq,).
-        v_there: Joint velocities at the stage, (nv,).
-        xi_rate_there: ξ̇ at the stage, (nv,).
-    """
+    """The state `ahead` steps from the start, along ξ̇ and a of the stage before, and ξ̇ there. [MK98]."""
     seconds = dt[...] * ahead[...]
     for k, _ in tree.scatter():
         xi, there = xi_rate[k] * seconds, v[k] + a[k] * seconds

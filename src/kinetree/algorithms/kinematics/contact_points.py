@@ -20,15 +20,7 @@ from kinetree.spatial.transform import Transform
     q=("q",), v=("v",), place=("frames", PLACE), twist=("frames", 6), outputs=("place", "twist"),
 )  # fmt: skip
 def contact_bodies(tree: Tree, q: Indexed, v: Indexed, place: Indexed, twist: Indexed) -> None:
-    """Poses and velocities of frames, in world axes.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Joint velocities, (nv,).
-        place: As of `mass_factors`, (m, 15).
-        twist: (m, 6).
-    """
+    """Poses, as of `mass_factors`, and velocities of frames, in world axes."""
     tree.world.C = Transform.identity()
     tree.world.V = Motion.zero()
 
@@ -46,15 +38,7 @@ def contact_bodies(tree: Tree, q: Indexed, v: Indexed, place: Indexed, twist: In
 
 @algorithm(q=("q",), v=("v",), wrench=("frames", 6), after=("v",), outputs=("after",), sparse=("after",))
 def after_impulses(tree: Tree, q: Indexed, v: Indexed, wrench: Indexed, after: Indexed) -> None:
-    """v + M⁻¹Jᵀ w: velocities after impulses.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Joint velocities before, (nv,).
-        wrench: Impulses on the frames, moments first, in their own coordinates, (m, 6).
-        after: (nv,).
-    """
+    """v + M⁻¹Jᵀ w: velocities after impulses on the frames, in their own coordinates, moments first."""
     articulated_body(tree, q, Zeros(), Zeros(), Motion.zero(), wrench, after, springs=False)
     for k, _ in tree.scatter():
         after[k] = v[k] + after[k]

@@ -1,9 +1,9 @@
-"""Joints that depend on each other: velocities and forces of all joints, and constraints that close loops. Cost O(n).
+"""Joints that depend on each other: velocities and forces of all joints, and constraints that close loops.
 
 For independent velocities v the velocities of all joints are q̇ = G v, their accelerations q̈ = G v̇ + Ġ v. Forces on
-all joints act as τ = Gᵀ τ_joints. Nodes whose joints are independent have G = 1.
+all joints act as τ = Gᵀ τ_joints. Nodes whose joints are independent have G = 1. Cost O(n).
 
-One Newton step that closes loops. Cost O(r² n + r³) for a node with r rows of constraints and n joint rates.
+A Newton step closes loops, in O(r² n + r³) for a node with r rows of constraints φ and n joint rates:
 
     Δ = −W Kᵀ (K W Kᵀ + λ 1)⁻¹ φ,    λ = c φᵀφ + ε tr(K W Kᵀ)
 
@@ -35,13 +35,7 @@ from kinetree.spatial.value import Array
 
 @algorithm(q=("q",), G=("joints", "v"), outputs=("G",), sparse=("G",))
 def coupling(tree: Tree, q: Indexed, G: Indexed) -> None:
-    """Velocities of all joints per independent velocity.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        G: (joints, nv).
-    """
+    """G: velocities of all joints per independent velocity."""
     for k, _ in tree.scatter():
         G[k, k] = k.coupling(q[k])
 
@@ -52,57 +46,28 @@ coupling_rate = directional_derivative(coupling, "coupling_rate", "v", {}, ("rat
 
 @algorithm(q=("q",), v=("v",), rates=("joints",), outputs=("rates",))
 def joint_rates(tree: Tree, q: Indexed, v: Indexed, rates: Indexed) -> None:
-    """Velocities of all joints.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Independent velocities, (nv,).
-        rates: G v, (joints,).
-    """
+    """G v: velocities of all joints."""
     for k, _ in tree.scatter():
         rates[k] = k.coupling(q[k]) @ v[k]
 
 
 @algorithm(q=("q",), v=("v",), a=("v",), rates=("joints",), outputs=("rates",))
 def joint_accelerations(tree: Tree, q: Indexed, v: Indexed, a: Indexed, rates: Indexed) -> None:
-    """Accelerations of all joints.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Independent velocities, (nv,).
-        a: Their rates, (nv,).
-        rates: G a + Ġ v, (joints,).
-    """
+    """G a + Ġ v: accelerations of all joints."""
     for k, _ in tree.scatter():
         rates[k] = k.coupling(q[k]) @ a[k] + k.coupling_drift(q[k], v[k])
 
 
 @algorithm(q=("q",), forces=("joints",), tau=("v",), outputs=("tau",))
 def joint_forces(tree: Tree, q: Indexed, forces: Indexed, tau: Indexed) -> None:
-    """Forces along the independent velocities that act like given forces on all joints.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        forces: On all joints, (joints,).
-        tau: Gᵀ forces, (nv,).
-    """
+    """Gᵀ τ_joints: forces along the independent velocities that act like given forces on all joints."""
     for k, _ in tree.scatter():
         tau[k] = k.coupling(q[k]).T @ forces[k]
 
 
 @algorithm(q=("q",), residual=("loops",), K=("loops", "joints"), outputs=("residual", "K"), sparse=("K",))
 def loop_constraints(tree: Tree, q: Indexed, residual: Indexed, K: Indexed) -> None:
-    """What keeps loops closed.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        residual: φ, zero where loops are closed, (loops,).
-        K: Its rate per velocity of each joint, (loops, joints).
-    """
+    """φ, zero where loops are closed, and K, its rate per velocity of each joint."""
     for k, _ in tree.scatter():
         residual[k], K[k, k] = k.loops(q[k])
 
@@ -126,16 +91,7 @@ _NEVER_ZERO = 1e-300
     sparse=("moving",),
 )
 def close_loops(tree: Tree, q: Indexed, free: Indexed, q_end: Indexed, residual: Indexed, moving: Indexed) -> None:
-    """A step from q.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        free: 1 for joint rates that may change, 0 for others, (joints,).
-        q_end: Configuration after the step, (nq,).
-        residual: φ there, (loops,).
-        moving: Number of nodes that moved.
-    """
+    """A step from q with W = `free`, φ where it leads, and the number of nodes that moved."""
     for k, _ in tree.scatter():
         before, K = k.loops(q[k])
         if not len(before):

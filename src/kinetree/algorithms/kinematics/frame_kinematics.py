@@ -1,36 +1,26 @@
-"""Motion of frames: poses, twists, accelerations, Jacobians, and their rates and derivatives.
+"""Motion of frames: poses, twists, accelerations, Jacobians J, J̇v, J̇ and ∂(J v)/∂q.
 
-Rates of Jacobians, J̇, and derivatives of twists with respect to q, ∂(J v)/∂q. Cost O(n·d), in the common frame O(d).
+Cost O(d) per frame of depth d, and O(n·d) for matrices, whose columns travel from node to node; in the common frame
+they do not, and cost O(d) per frame, too.
+
+Motions of a frame are expressed in one of three references. A view that moves along with a frame has the twist U:
+
+    reference              axes       velocity is that of                          U
+    local                  frame's    the frame's origin                           twist of the frame
+    local_world_aligned    world's    the frame's origin                           velocity of its origin, no rotation
+    world                  world's    the body-fixed point at the world's origin   0
+
+Each is a transform from the carrier's coordinates (`tree.seen`). Frames sit on rigid bodies, or on outlets of other
+nodes.
 
 Seen from the world, a joint's motion rotates with its own node, S° = V × S, and is passed on by weights like S itself
-(`language.variation` says what other nodes than rigid bodies add). In a view that moves with the twist U, its rate of
-change is S° − U × S:
-
-    reference              U
-    local                  twist of the frame
-    local_world_aligned    velocity of the frame's origin, without rotation
-    world                  0
-
+(`language.variation` says what other nodes than rigid bodies add). So in a view its rate of change is S° − U × S.
 Moving a joint by δ changes the twists of its descendants, in their own coordinates, by Ψ̇ δ with Ψ̇ = V⁺ × S, where V⁺
 is the velocity of the joint's parent ([JR] Eq. 3.3). In other views, axes also rotate and the reference point moves.
 
-[JR] A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
-     Systems, Man and Cybernetics 23, 1993.
-
-Poses, velocities, accelerations, Jacobians and J̇v of frames. Cost O(d) per frame of depth d, of Jacobians O(n·d).
-
-Motions of a frame are expressed in one of three references:
-
-    reference              axes       velocity is that of
-    local                  frame's    the frame's origin
-    local_world_aligned    world's    the frame's origin
-    world                  world's    the body-fixed point at the world's origin
-
-Each is a transform from the carrier's coordinates (`tree.seen`); nothing else in the recursions depends on the
-reference. Frames sit on rigid bodies, or on outlets of other nodes. In the common frame, columns of Jacobians do not
-travel: their cost is O(d) per frame, too.
-
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+[JR]  A. Jain, G. Rodriguez, "Linearization of manipulator dynamics using spatial operators", IEEE Transactions on
+      Systems, Man and Cybernetics 23, 1993.
 """
 
 from __future__ import annotations
@@ -53,13 +43,7 @@ REFERENCES = ("local", "local_world_aligned", "world")
 
 @algorithm(q=("q",), T=("frames", 4, 4), outputs=("T",))
 def poses(tree: Tree, q: Indexed, T: Indexed) -> None:
-    """Homogeneous transforms from each frame to the world.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        T: [[R, p], [0, 1]] of each frame, (m, 4, 4).
-    """
+    """Homogeneous transforms from each frame to the world."""
     tree.world.C = Transform.identity()
 
     for k, parent in tree.scatter():
@@ -154,14 +138,9 @@ def _jacobians(reference: str) -> Callable[..., None]:
 
 
 def propagate_columns(tree: Tree, k: Any, parent: Any, X: Any, S: Indexed) -> None:
-    """Set the motion of a node per unit velocity of each degree of freedom that moves it.
+    """Set S, of `tree.travelling`: the motion of a node per unit velocity of each degree of freedom that moves it.
 
-    Args:
-        tree: The mechanism.
-        k: The node.
-        parent: Its parent, with `still`, a motion that is zero.
-        X: Its weight.
-        S: The motions; of `tree.travelling`.
+    The parent has `still`, a motion that is zero.
     """
     k.still = k.H @ Zeros()[k]  # the type of motions
     for c, unit in zip(k.columns(), np.eye(len(Zeros()[k])), strict=True):
@@ -173,13 +152,7 @@ def propagate_columns(tree: Tree, k: Any, parent: Any, X: Any, S: Indexed) -> No
 def for_each_reference(
     make: Callable[[str], Callable[..., None]], prefix: str = "", **dimensions: Any
 ) -> dict[str, Algorithm]:
-    """One algorithm for each reference, named after it.
-
-    Args:
-        make: Makes the recursion for a reference.
-        prefix: Precedes the recursion's own name.
-        **dimensions: As for `algorithm`.
-    """
+    """One algorithm for each reference, named after it; `prefix` precedes the recursion's own name."""
     made = {}
     for reference in REFERENCES:
         run = make(reference)

@@ -2,8 +2,6 @@
 
 Most joints have plain numbers for coordinates; quaternions and planar motions are Lie groups. Each kind of node brings
 its own formulas (`language.node.Manifold`). Derivatives are along tangents, and block diagonal.
-
-Velocities between which joints stay within their stops in a time step: see `kinetree.kernels.joint_rows`. O(n).
 """
 
 from __future__ import annotations
@@ -24,17 +22,9 @@ def joint_bounds(
     tree: Tree, q: Indexed, origin: Indexed, lower: Indexed, upper: Indexed, dt: Indexed,
     slowest: Indexed, fastest: Indexed,
 ) -> None:  # fmt: skip
-    """Velocities between which joints stay within their stops.
+    """Velocities between which joints stay within their stops in a time step: see `kinetree.kernels.joint_rows`.
 
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        origin: The configuration from which limits are counted, (nq,).
-        lower: Lower limits, −∞ where there is none, (nv,).
-        upper: Upper limits, ∞ where there is none, (nv,).
-        dt: Length of the step, seconds.
-        slowest: (nv,).
-        fastest: (nv,).
+    Limits are counted from the configuration `origin`, and infinite where there are none.
     """
     for k, _ in tree.scatter():
         place = k.manifold.difference(origin[k], q[k])
@@ -48,29 +38,14 @@ def _allowed(gap: Any) -> Any:
 
 @algorithm(q=("q",), v=("v",), dt=(), end=("q",), outputs=("end",))
 def integrate(tree: Tree, q: Indexed, v: Indexed, dt: Indexed, end: Indexed) -> None:
-    """q ⊕ v dt: where a constant velocity leads.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Velocities, (nv,).
-        dt: Seconds.
-        end: Configuration, (nq,).
-    """
+    """q ⊕ v dt: where a constant velocity leads."""
     for k, _ in tree.scatter():
         end[k] = k.manifold.integrate(q[k], v[k] * dt[...])
 
 
 @algorithm(q0=("q",), q1=("q",), v=("v",), outputs=("v",))
 def difference(tree: Tree, q0: Indexed, q1: Indexed, v: Indexed) -> None:
-    """The velocity that leads from one configuration to another in one second.
-
-    Args:
-        tree: The mechanism.
-        q0: Configuration, (nq,).
-        q1: Configuration, (nq,).
-        v: Velocities, (nv,).
-    """
+    """The velocity that leads from one configuration to another in one second."""
     for k, _ in tree.scatter():
         v[k] = k.manifold.difference(q0[k], q1[k])
 
@@ -79,16 +54,7 @@ def difference(tree: Tree, q0: Indexed, q1: Indexed, v: Indexed) -> None:
     q=("q",), v=("v",), dt=(), dq=("v", "v"), dv=("v", "v"), outputs=("dq", "dv"), sparse=("dq", "dv")
 )  # fmt: skip
 def dintegrate(tree: Tree, q: Indexed, v: Indexed, dt: Indexed, dq: Indexed, dv: Indexed) -> None:
-    """Derivatives of q ⊕ v dt.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,); nothing depends on it.
-        v: Velocities, (nv,).
-        dt: Seconds.
-        dq: With respect to q, (nv, nv).
-        dv: With respect to v, (nv, nv).
-    """
+    """Derivatives of q ⊕ v dt, which do not depend on q."""
     del q  # gives its leading axes
     for k, _ in tree.scatter():
         step = v[k] * dt[...]
@@ -100,15 +66,7 @@ def dintegrate(tree: Tree, q: Indexed, v: Indexed, dt: Indexed, dq: Indexed, dv:
     q0=("q",), q1=("q",), dq0=("v", "v"), dq1=("v", "v"), outputs=("dq0", "dq1"), sparse=("dq0", "dq1")
 )  # fmt: skip
 def ddifference(tree: Tree, q0: Indexed, q1: Indexed, dq0: Indexed, dq1: Indexed) -> None:
-    """Derivatives of the velocity that leads from one configuration to another.
-
-    Args:
-        tree: The mechanism.
-        q0: Configuration, (nq,).
-        q1: Configuration, (nq,).
-        dq0: With respect to q0, (nv, nv).
-        dq1: With respect to q1, (nv, nv).
-    """
+    """Derivatives of the velocity that leads from one configuration to another."""
     for k, _ in tree.scatter():
         step = k.manifold.difference(q0[k], q1[k])
         dq0[k, k] = -k.manifold.inverse_right_jacobian(-step)
@@ -117,39 +75,21 @@ def ddifference(tree: Tree, q0: Indexed, q1: Indexed, dq0: Indexed, dq1: Indexed
 
 @algorithm(q=("q",), T=("v", "q"), outputs=("T",), sparse=("T",))
 def tangent_map(tree: Tree, q: Indexed, T: Indexed) -> None:
-    """Takes changes of the numbers q to tangents.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        T: (nv, nq).
-    """
+    """Takes changes of the numbers q to tangents."""
     for k, _ in tree.scatter():
         T[k, k] = k.manifold.tangent_map(q[k])
 
 
 @algorithm(x=("v",), ad=("v", "v"), outputs=("ad",), sparse=("ad",))
 def bracket(tree: Tree, x: Indexed, ad: Indexed) -> None:
-    """Matrix of the Lie bracket.
-
-    Args:
-        tree: The mechanism.
-        x: A tangent, (nv,).
-        ad: (nv, nv).
-    """
+    """Matrix of the Lie bracket with a tangent x."""
     for k, _ in tree.scatter():
         ad[k, k] = k.manifold.bracket(x[k])
 
 
 @algorithm(q=("q",), unit=("q",), outputs=("unit",))
 def normalize(tree: Tree, q: Indexed, unit: Indexed) -> None:
-    """The same configuration with quaternions of length one.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        unit: Configuration, (nq,).
-    """
+    """The same configuration with quaternions of length one."""
     for k, _ in tree.scatter():
         unit[k] = k.manifold.normalize(q[k])
 
@@ -159,28 +99,14 @@ def normalize(tree: Tree, q: Indexed, unit: Indexed) -> None:
 
 @algorithm(q=("q",), g=("v",), by_q=("q",), outputs=("by_q",))
 def component_gradient(tree: Tree, q: Indexed, g: Indexed, by_q: Indexed) -> None:
-    """The gradient with respect to the components of q, from that along the tangent.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        g: Gradient along the tangent, (nv,).
-        by_q: Gradient with respect to the components, (nq,).
-    """
+    """The gradient with respect to the components of q, from that along the tangent."""
     for k, _ in tree.scatter():
         by_q[k] = k.manifold.tangent_map(q[k]).T @ g[k]
 
 
 @algorithm(q=("q",), dq=("q",), tangent=("v",), outputs=("tangent",))
 def component_change(tree: Tree, q: Indexed, dq: Indexed, tangent: Indexed) -> None:
-    """The tangent for a change of the components of q.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        dq: Change of the components, (nq,).
-        tangent: (nv,).
-    """
+    """The tangent for a change of the components of q."""
     for k, _ in tree.scatter():
         tangent[k] = k.manifold.tangent_map(q[k]) @ dq[k]
 
@@ -197,16 +123,7 @@ integrate_change = coordinate_derivative(integrate, "integrate_change", {"dq": "
 
 @algorithm(q=("q",), v=("v",), w=("q",), by_q=("q",), by_v=("v",), outputs=("by_q", "by_v"))
 def integrate_gradients(tree: Tree, q: Indexed, v: Indexed, w: Indexed, by_q: Indexed, by_v: Indexed) -> None:
-    """Gradients of wᵀ(q ⊕ v) with respect to the components of q and v.
-
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        v: Velocities, (nv,).
-        w: Weights, (nq,).
-        by_q: With respect to q, (nq,).
-        by_v: With respect to v, (nv,).
-    """
+    """Gradients of wᵀ(q ⊕ v) with respect to the components of q and v."""
     for k, _ in tree.scatter():
         by_q[k], by_v[k] = gradients(k.manifold.integrate, (q[k], v[k]), w[k])
 

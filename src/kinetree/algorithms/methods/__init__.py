@@ -48,42 +48,25 @@ def recursion_of(method: str, reference: str, parts: TaskKinds) -> Callable[...,
 
 @cache
 def inverse_inertia(method: str, reference: str, parts: TaskKinds = PLAIN) -> Algorithm:
-    """Λ⁻¹ of all task rows, (Σr, Σr), by a given method and in a given reference.
-
-    Args:
-        method: One of `ALGORITHMS`.
-        reference: As of `kinetree.language.tree.Tree.seen`.
-        parts: The kinds of tasks present.
-    """
-    result = "inverse_inertia"
-    # entries of relative tasks are accumulated, so they start at zero
-    sparse = (result,) if parts.relative else ()
+    """Λ⁻¹ of all task rows, (r, r), by one of `ALGORITHMS`, in a reference of `Tree.seen`, for these kinds of tasks."""
     declare = algorithm(
-        q=("q",),
-        inverse_inertia=("rows", "rows"),
-        outputs=(result,),
-        sparse=sparse,
+        q=("q",), inverse_inertia=("rows", "rows"), outputs=("inverse_inertia",),
+        sparse=("inverse_inertia",) * parts.relative,  # entries of relative tasks are accumulated
         rigid=not takes_any_node(method),
-    )
+    )  # fmt: skip
     return replace(declare(recursion_of(method, reference, parts)), name=f"{method}_{reference}{parts.suffix}")
 
 
 @cache
 def inertia(method: str, reference: str, parts: TaskKinds = PLAIN) -> Algorithm:
-    """Λ of all task rows, (Σr, Σr), and its `spread`; arguments as for `inverse_inertia`.
+    """Λ of all task rows, (r, r), and its `spread`; arguments as for `inverse_inertia`.
 
-    Its inputs are q and `reach`, how far the mechanism moves each row, (Σr,): see `inversion`.
+    Its inputs are q and `reach`, how far the mechanism moves each row, (r,): see `inversion`.
     """
     declare = algorithm(
-        q=("q",),
-        reach=("rows",),
-        inertia=("rows", "rows"),
-        spread=(),
-        outputs=("inertia", "spread"),
-        symmetric=("inertia",),
-        sparse=("spread",),
-        rigid=not takes_any_node(method),
-    )
+        q=("q",), reach=("rows",), inertia=("rows", "rows"), spread=(),
+        outputs=("inertia", "spread"), symmetric=("inertia",), sparse=("spread",), rigid=not takes_any_node(method),
+    )  # fmt: skip
     run = inertia_by(recursion_of(method, reference, parts), parts)
     return replace(declare(run), name=f"inertia_{method}_{reference}{parts.suffix}")
 
@@ -92,13 +75,8 @@ def inertia(method: str, reference: str, parts: TaskKinds = PLAIN) -> Algorithm:
 def task_dynamics(reference: str, parts: TaskKinds = PLAIN) -> Algorithm:
     """Λ with its `spread`, J̄ and N of all task rows, in a given reference; inputs as for `inertia`."""
     declare = algorithm(
-        q=("q",),
-        reach=("rows",),
-        inertia=("rows", "rows"),
-        spread=(),
-        dynamically_consistent_inverse=("v", "rows"),
-        nullspace=("v", "v"),
-        outputs=("inertia", "spread", "dynamically_consistent_inverse", "nullspace"),
-        sparse=("spread",),
-    )
+        q=("q",), reach=("rows",),
+        inertia=("rows", "rows"), spread=(), dynamically_consistent_inverse=("v", "rows"), nullspace=("v", "v"),
+        outputs=("inertia", "spread", "dynamically_consistent_inverse", "nullspace"), sparse=("spread",),
+    )  # fmt: skip
     return replace(declare(task_dynamics_in(reference, parts)), name=f"task_dynamics_{reference}{parts.suffix}")

@@ -36,22 +36,12 @@ _BY_COLUMNS = ("definition", "sparse_factorization")
 
 
 def view_of(sites: Sequence[Site], method: str = _WITHOUT) -> str:
-    """The view for recursions of task rows, "own" or "common".
-
-    Args:
-        sites: The task frames, with their rows.
-        method: The method for Λ⁻¹, if that is computed.
-    """
+    """The view for recursions of the rows of tasks at these sites, "own" or "common"; method: that for Λ⁻¹."""
     return "common" if method in _BY_COLUMNS or any(site.part == "near" for site in sites) else "own"
 
 
 def choose(mechanism: Mechanism, sites: Sequence[Site]) -> str:
-    """The one of `CANDIDATES` that is expected to take less time.
-
-    Args:
-        mechanism: The robot.
-        sites: The task frames, with their rows.
-    """
+    """The one of `CANDIDATES` that is expected to take less time for the rows of tasks at these sites."""
     if mechanism.first_general is not None:
         return _WITHOUT
     rows = Rows(mechanism, sites)

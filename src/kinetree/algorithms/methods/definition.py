@@ -77,12 +77,9 @@ def definition(reference: str, parts: TaskKinds = PLAIN) -> Callable[..., None]:
 
 
 def mass(tree: Tree, M: Indexed, motions: Callable[[Any], Any]) -> None:
-    """Write M(i, c) of all columns c that i carries, itself included; nodes must be placed.
+    """Write M(i, c), upper triangle, of all columns c that i carries, itself included; nodes must be placed.
 
-    Args:
-        tree: The mechanism.
-        M: Its upper triangle, (nv, nv).
-        motions: H of a node, or another basis of its motions.
+    `motions` is H of a node, or another basis of its motions.
     """
     F = tree.inward("v", like="none")
     inertias.start_composite(tree)

@@ -40,13 +40,7 @@ def moved(X: Any, motions: Array) -> Array:
 
 
 def through(V: Compliance, rows: Array, own: Array) -> Compliance:
-    """rows V rowsᵀ + own, upper triangle only.
-
-    Args:
-        V: V of a body.
-        rows: Six forces, one per row, (6, 6).
-        own: A symmetric matrix; only its upper triangle is read, (6, 6).
-    """
+    """rows V rowsᵀ + own, upper triangle only; rows are six forces, own is symmetric, (6, 6)."""
     moved = V.matrix() @ rows.T
     return _upper(lambda i, j: own[i, j] + rows[i] @ moved[:, j])
 
