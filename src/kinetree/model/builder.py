@@ -20,7 +20,7 @@ from kinetree.model.joints.one_axis import plain
 from kinetree.model.loops.aggregation import Constraint, rates_of
 from kinetree.model.loops.coupling import Coupling
 from kinetree.model.loops.loop import Loop
-from kinetree.model.model import Model, NamedSpecs
+from kinetree.model.model import Model
 from kinetree.model.nodes.flexible import FlexibleBody
 from kinetree.model.nodes.general import Node, checked
 from kinetree.model.nodes.laws import require_laws
@@ -30,6 +30,7 @@ from kinetree.model.specs import (
     BodySpec,
     FrameSpec,
     JointSpec,
+    NamedSpecs,
     Z,
     axes_of,
     constant,

@@ -7,7 +7,7 @@ All are exact. Derivatives with respect to q are taken along the tangent: δq is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,12 +19,11 @@ from kinetree.algorithms.dynamics.regressor import regressor
 from kinetree.algorithms.dynamics.time_step import semi_implicit_euler
 from kinetree.errors import InputError
 from kinetree.language.common_frame import prefers_common_frame
-from kinetree.language.mechanism import Mechanism, Site
-from kinetree.model.body import Body
+from kinetree.model.base import ModelBase
 from kinetree.model.results import Discretized, LinearizedForward, LinearizedInverse
 from kinetree.model.singularity import require_invertible
 from kinetree.model.stepping import DiscretizeFunction, StepFunction
-from kinetree.runtime.function import ForcedFunction, FrameFunction, Function
+from kinetree.runtime.function import ForcedFunction
 from kinetree.runtime.quantity import forced_quantity, frame_quantity
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.value import Array
@@ -32,31 +31,8 @@ from kinetree.spatial.value import Array
 _L = TypeVar("_L", LinearizedInverse, LinearizedForward)
 
 
-class Derivatives:
+class Derivatives(ModelBase):
     """Derivatives of a model, in addition to `jvp`, `vjp` and `hvp` of its functions."""
-
-    if TYPE_CHECKING:
-        mechanism: Mechanism
-
-        @property
-        def bodies(self) -> tuple[Body, ...]: ...
-
-        @property
-        def frames(self) -> tuple[str, ...]: ...
-
-        @property
-        def jacobian(self) -> FrameFunction[..., Array]: ...
-
-        @property
-        def jacobian_rate(self) -> FrameFunction[..., Array]: ...
-
-        @property
-        def mass_matrix_inverse(self) -> Function[..., Array]: ...
-
-        @property
-        def coriolis_matrix(self) -> Function[..., Array]: ...
-
-        def site(self, frame: str) -> Site: ...
 
     @forced_quantity(inverse_dynamics_derivatives, bundle=LinearizedInverse, view=prefers_common_frame)
     def inverse_dynamics_derivatives(

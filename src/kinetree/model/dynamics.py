@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import ArrayLike
 
@@ -58,9 +58,9 @@ from kinetree.algorithms.methods.choice import view_of
 from kinetree.compiler.count import Count, count
 from kinetree.errors import InputError, UnknownNameError, UnsupportedError
 from kinetree.language.common_frame import View, in_view, prefers_common_frame
-from kinetree.language.mechanism import Mechanism, Site
+from kinetree.model.base import ModelBase
 from kinetree.model.compilation import Progress, compile_functions
-from kinetree.model.coordinates import Manifold
+from kinetree.model.configurations import Configurations
 from kinetree.model.derivatives import Derivatives
 from kinetree.model.export import export_c
 from kinetree.model.results import Energy, ForwardGradients, InverseGradients
@@ -81,7 +81,7 @@ Reference = Literal["local", "local_world_aligned", "world"]
 _OF_MOTIONS: dict[str, View] = {"local": "own", "local_world_aligned": "common", "world": "common"}
 
 
-class Kinematics:
+class Kinematics(ModelBase):
     """The kinematics of a model's frames."""
 
     @frame_quantity(poses)
@@ -211,24 +211,10 @@ _INVERSE_DERIVATIVES = {"jvp": inverse_dynamics_jvp, "vjp": inverse_dynamics_vjp
 _FORWARD_DERIVATIVES = {"jvp": forward_dynamics_jvp, "vjp": forward_dynamics_vjp, "hvp": forward_dynamics_hvp}
 
 
-class Dynamics(Manifold, Kinematics, Derivatives):
+class Dynamics(Configurations, Kinematics, Derivatives):
     """The dynamics of a model."""
 
-    if TYPE_CHECKING:
-        mechanism: Mechanism
-
-        def _with_own_code(self, aim: str) -> Self: ...
-
-        @property
-        def frames(self) -> tuple[str, ...]: ...
-
-        def site(self, frame: str) -> Site: ...
-
-    @differentiable_quantity(
-        inverse_dynamics,
-        _INVERSE_DERIVATIVES,
-        InverseGradients,
-    )
+    @differentiable_quantity(inverse_dynamics, _INVERSE_DERIVATIVES, InverseGradients)
     def inverse_dynamics(
         self,
         q: ArrayLike,
@@ -254,12 +240,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
             out: Array for the result.
         """
 
-    @differentiable_quantity(
-        forward_dynamics,
-        _FORWARD_DERIVATIVES,
-        ForwardGradients,
-        guard=require_invertible,
-    )
+    @differentiable_quantity(forward_dynamics, _FORWARD_DERIVATIVES, ForwardGradients, guard=require_invertible)
     def forward_dynamics(
         self,
         q: ArrayLike,
@@ -491,7 +472,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
         from importlib.metadata import version  # here, because importing it takes 20 ms
 
         exported = (*FUNCTIONS, *DERIVATIVES)
-        return export_c(cast("Any", self), functions, exported, directory, frames, scalar, version("kinetree"))
+        return export_c(self, functions, exported, directory, frames, scalar, version("kinetree"))
 
     def _function(self, name: str) -> Any:
         if not isinstance(name, str):
@@ -506,7 +487,7 @@ class Dynamics(Manifold, Kinematics, Derivatives):
 #: Names of all functions of a model, in teaching order.
 FUNCTIONS = tuple(
     name
-    for owner in (Manifold, Kinematics, Dynamics, Derivatives)
+    for owner in (Configurations, Kinematics, Dynamics, Derivatives)
     for name, member in vars(owner).items()
     if isinstance(member, Quantity)
 )

@@ -1,22 +1,19 @@
-"""Variants of a model: other gravity, masses, rotors or limits, more frames, locked joints, models attached to it.
-
-Locking joints: the same robot with some of them fixed where they are.
-"""
+"""Variants of a model: other gravity, masses, rotors or limits, more frames, locked joints, models attached to it."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
-from kinetree.model import surgery
 from kinetree.model.assembly.stages import displaced
-from kinetree.model.body import Body
+from kinetree.model.base import ModelBase
+from kinetree.model.body import Body, Frame
 from kinetree.model.coordinates import numbers
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
@@ -25,69 +22,21 @@ from kinetree.model.loops.coupling import Coupling, LinearCoupling, reduced_coup
 from kinetree.model.loops.loop import Loop
 from kinetree.model.physical import fault, from_parameters, possible_inertia
 from kinetree.model.population import Population
-from kinetree.model.surgery import EditableModel
+from kinetree.model.specs import WORLD_NAME, checked_placement
+from kinetree.spatial.inertia import spread
+from kinetree.spatial.reproducible import apply, product
 from kinetree.spatial.value import Array
 
-_Locked = TypeVar("_Locked", bound=EditableModel)
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _NO_LIMITS = Limits().expanded(KINDS["fixed"])
 
 
-def locked(robot: _Locked, lock: Mapping[str, Any]) -> _Locked:
-    """The robot with some joints locked; see `Model.reduced`."""
-    if not isinstance(lock, Mapping):
-        raise InputError(f"reduced() needs a mapping of joints to values, such as {{'hip': 0.1}}; got {lock!r}")
-    names = {joint.name: None for joint in robot.joints}
-    for name in lock:
-        if name not in names:
-            raise UnknownNameError("moving joint", name, tuple(names))
-    for joint in robot.joints:
-        if joint.name in lock and joint.node is not None:
-            raise InputError(f"{joint.name!r} is a general node and cannot be locked; give it a stiff spring")
-    for cluster in robot.clusters:
-        loop = next((one for one in cluster.constraints if isinstance(one, Loop)), None)
-        for joint in robot.joints:
-            if loop is not None and joint.name in lock and joint.child in cluster.bodies:
-                raise InputError(f"joint {joint.name!r} is part of a loop, closed by {loop}, and cannot be locked")
-    couplings, lock = reduced_couplings(_without_loops(robot.joint_constraints), lock)
-    equal, held = reduced_couplings(_without_loops(robot.equalities), lock)
-    ties = [LinearCoupling((name,), np.ones(1), held[name]) for name in held if name not in lock]
-    return robot._edited(
-        joints=[_locked(one, lock[one.name]) if one.name in lock else one for one in robot._every_joint],
-        constraints=[*couplings, *_loops(robot.joint_constraints)],
-        independent=[rate for rate in robot.independent if rate[0] not in lock],
-        equalities=[*equal, *ties, *_loops(robot.equalities)],
-    )
-
-
-def _loops(constraints: Iterable[Constraint]) -> list[Loop]:
-    return [one for one in constraints if isinstance(one, Loop)]
-
-
-def _without_loops(constraints: Iterable[Constraint]) -> list[Coupling]:
-    return [one for one in constraints if not isinstance(one, Loop)]
-
-
-def _locked(joint: Joint, value: Any) -> Joint:
-    """A fixed joint that holds another one at a configuration."""
-    q = np.atleast_1d(numbers(f"lock of joint {joint.name!r}", value))
-    if q.shape != (joint.type.nq,) or q.dtype.kind == "c":
-        raise InputError(f"joint {joint.name!r} has {joint.type.nq} real coordinates to lock, got {value!r}")
-    with np.errstate(all="ignore"):
-        placement = displaced(joint, q)
-    if not np.isfinite(placement).all():
-        raise InputError(f"joint {joint.name!r} cannot be locked at {value!r}, which is not a configuration")
-    none = np.zeros(0)
-    kept = joint.parent, joint.child, placement
-    return Joint(joint.name, "fixed", *kept, none, 0.0, none, _NO_LIMITS, none, none, 0, 0)
-
-
-_Model = TypeVar("_Model", bound=surgery.EditableModel)
-
-
-class Editing:
+class Editing(ModelBase):
     """Methods of `Model` that return a variant of it."""
 
-    def with_gravity(self: _Model, gravity: Any) -> _Model:
+    def with_gravity(self, gravity: Any) -> Self:
         """This robot under a different gravity.
 
         Args:
@@ -95,7 +44,7 @@ class Editing:
         """
         return self._edited(gravity=_vector("gravity", gravity, 3))
 
-    def with_frame(self: _Model, name: str, frame: str = "world", placement: Any = None) -> _Model:
+    def with_frame(self, name: str, frame: str = "world", placement: Any = None) -> Self:
         """This robot with one more named frame: a tool centre point, a sensor.
 
         Args:
@@ -107,9 +56,15 @@ class Editing:
             ModelError: If the name is taken, or the placement is not a pose.
             UnknownNameError: If there is no such frame.
         """
-        return surgery.with_frame(self, name, frame, placement)
+        if not isinstance(name, str) or not name:
+            raise ModelError(f"a frame needs a name that is not empty; got {name!r}")
+        if name in self.frames:
+            raise ModelError(f"frame {name!r}: a body or frame has that name already; choose another")
+        body, at = _carrier(self, frame)
+        new = Frame(name, body, product(at, checked_placement(placement, f"frame {name!r}")))
+        return self._edited(frames=[*self.extra_frames, new])
 
-    def with_inertia(self: _Model, body: str, mass: Any = None, com: Any = None, inertia: Any = None) -> _Model:
+    def with_inertia(self, body: str, mass: Any = None, com: Any = None, inertia: Any = None) -> Self:
         """This robot with another mass, centre of mass or inertia of one body. Values left at None are kept.
 
         Args:
@@ -130,7 +85,7 @@ class Editing:
         given = old.mass if mass is None else mass, old.com if com is None else com, inertia
         return self._edited(bodies=[_solid(one, *given) if one is old else one for one in self.bodies])
 
-    def with_inertial_parameters(self: _Model, parameters: Any, *, strict: bool = True) -> _Model:
+    def with_inertial_parameters(self, parameters: Any, *, strict: bool = True) -> Self:
         """This robot with identified inertial parameters, which become its `inertial_parameters`.
 
         Args:
@@ -148,32 +103,32 @@ class Editing:
             raise InputError(f"parameters have shape {rows.shape}; pass ten for each body, ({len(self.bodies)}, 10)")
         return self._edited(bodies=[_identified(body, row, strict) for body, row in zip(self.bodies, rows)])
 
-    def with_armature(self: _Model, armature: Any) -> _Model:
+    def with_armature(self, armature: Any) -> Self:
         """This robot with other reflected rotor inertias.
 
         Args:
             armature: By joint name (omitted joints keep theirs), or one number for all, or one for each degree of
                 freedom of `joints`, coupled ones included [kg m² or kg].
         """
-        return _with_joints(self, "armature", armature)
+        return self._with_joints("armature", armature)
 
-    def with_damping(self: _Model, damping: Any) -> _Model:
+    def with_damping(self, damping: Any) -> Self:
         """This robot with other viscous damping of joints, which is stored but not part of the dynamics.
 
         Args:
             damping: As for `with_armature` [N m s/rad or N s/m].
         """
-        return _with_joints(self, "damping", damping)
+        return self._with_joints("damping", damping)
 
-    def with_friction(self: _Model, friction: Any) -> _Model:
+    def with_friction(self, friction: Any) -> Self:
         """This robot with other dry friction of joints, which is stored but not part of the dynamics.
 
         Args:
             friction: As for `with_armature` [N m or N].
         """
-        return _with_joints(self, "friction", friction)
+        return self._with_joints("friction", friction)
 
-    def with_limits(self: _Model, limits: Mapping[str, Limits]) -> _Model:
+    def with_limits(self, limits: Mapping[str, Limits]) -> Self:
         """This robot with other limits of some joints.
 
         Args:
@@ -187,7 +142,26 @@ class Editing:
                 raise InputError(f"the limits of joint {name!r} must be kinetree.Limits; got {type(given).__name__}")
         return self._edited(joints=[_limited(joint, limits) for joint in self._every_joint])
 
-    def reduced(self: _Model, lock: Mapping[str, Any]) -> _Model:
+    def _with_joints(self, what: str, values: Any) -> Self:
+        """Replace a field that has one non-negative number per degree of freedom."""
+        if isinstance(values, Mapping):
+            _require_joints(self, values)
+            own = {
+                joint.name: _each(f"{what} of joint {joint.name!r}", values[joint.name], joint.type.nv)
+                for joint in self.joints
+                if joint.name in values
+            }
+        else:
+            every = _each(what, values, sum(joint.type.nv for joint in self.joints))
+            ends = accumulate(joint.type.nv for joint in self.joints)
+            own = {joint.name: every[end - joint.type.nv : end] for joint, end in zip(self.joints, ends, strict=True)}
+        for name, given in own.items():
+            if (given < 0.0).any():
+                raise ModelError(f"{what} of joint {name!r} is negative: {given.tolist()}")
+        joints = self._every_joint
+        return self._edited(joints=[_replaced(one, what, own[one.name]) if one.name in own else one for one in joints])
+
+    def reduced(self, lock: Mapping[str, Any]) -> Self:
         """The same robot with some joints locked. Bodies and frames keep their names; all joints may be locked.
 
         Joints that follow locked ones only are locked where these put them.
@@ -195,9 +169,28 @@ class Editing:
         Args:
             lock: Joint names and their values: a scalar, or the joint's nq coordinates.
         """
-        return locked(self, lock)
+        if not isinstance(lock, Mapping):
+            raise InputError(f"reduced() needs a mapping of joints to values, such as {{'hip': 0.1}}; got {lock!r}")
+        _require_joints(self, lock)
+        for joint in self.joints:
+            if joint.name in lock and joint.node is not None:
+                raise InputError(f"{joint.name!r} is a general node and cannot be locked; give it a stiff spring")
+        for cluster in self.clusters:
+            loop = next((one for one in cluster.constraints if isinstance(one, Loop)), None)
+            for joint in self.joints:
+                if loop is not None and joint.name in lock and joint.child in cluster.bodies:
+                    raise InputError(f"joint {joint.name!r} is part of a loop, closed by {loop}, and cannot be locked")
+        couplings, lock = reduced_couplings(_without_loops(self.joint_constraints), lock)
+        equal, held = reduced_couplings(_without_loops(self.equalities), lock)
+        ties = [LinearCoupling((name,), np.ones(1), held[name]) for name in held if name not in lock]
+        return self._edited(
+            joints=[_locked(one, lock[one.name]) if one.name in lock else one for one in self._every_joint],
+            constraints=[*couplings, *_loops(self.joint_constraints)],
+            independent=[rate for rate in self.independent if rate[0] not in lock],
+            equalities=[*equal, *ties, *_loops(self.equalities)],
+        )
 
-    def attach(self: _Model, frame: str, other: _Model, placement: Any = None, prefix: str = "") -> _Model:
+    def attach(self, frame: str, other: Self, placement: Any = None, prefix: str = "") -> Self:
         """This robot with another model fixed to one of its frames: a gripper on an arm.
 
         The other model's world frame coincides with the frame. Its bodies, joints and frames keep their names, prefixed
@@ -214,9 +207,57 @@ class Editing:
             ModelError: If names clash.
             UnknownNameError: If there is no such frame.
         """
-        return surgery.attach(self, frame, other, placement, prefix)
+        if not isinstance(other, type(self)):
+            raise InputError(f"attach() needs a Model, got {type(other).__name__}")
+        if not isinstance(prefix, str):
+            raise InputError(f"prefix is put in front of names, so it must be a string; got {prefix!r}")
+        body, at = _carrier(self, frame)
+        at = product(at, checked_placement(placement, "attach()"))
 
-    def with_payload(self: _Model, frame: str, mass: float, com: Any = (0.0, 0.0, 0.0), inertia: Any = None) -> _Model:
+        def parent(name: str) -> str:
+            return body if name == WORLD_NAME else prefix + name
+
+        def place(name: str, own: Array) -> Array:
+            return product(at, own) if name == WORLD_NAME else own
+
+        new_bodies = [
+            replace(one, name=prefix + one.name, parent=parent(one.parent), joint=prefix + one.joint)
+            for one in other.bodies
+        ]
+        new_joints = [
+            replace(
+                one,
+                name=prefix + one.name,
+                parent=parent(one.parent),
+                child=prefix + one.child,
+                placement=place(one.parent, one.placement),
+            )
+            for one in other._every_joint
+        ]
+        new_frames = [
+            replace(one, name=prefix + one.name, body=parent(one.body), placement=place(one.body, one.placement))
+            for one in other.extra_frames
+        ]
+        names = [one.name for one in new_bodies] + [one.name for one in new_frames]
+        _refuse_clashes(self, other, names, [one.name for one in new_joints])
+        # after everything that the body already carries, to keep the order depth first
+        carried = _below(self, body)
+        end = 1 + max((i for i, one in enumerate(self.bodies) if one.name in carried), default=-1)
+        old = self._every_joint
+        return self._edited(
+            bodies=[*self.bodies[:end], *new_bodies, *self.bodies[end:]],
+            joints=[*old[:end], *new_joints, *old[end:]],
+            frames=[*self.extra_frames, *new_frames],
+            constraints=[
+                *self.joint_constraints,
+                *(_renamed(constraint, prefix, parent, place) for constraint in other.joint_constraints),
+            ],
+            independent=[*self.independent, *((prefix + name, component) for name, component in other.independent)],
+            near=[*self.near, *((prefix + name, values) for name, values in other.near)],
+            equalities=[*self.equalities, *(_renamed(one, prefix, parent, place) for one in other.equalities)],
+        )
+
+    def with_payload(self, frame: str, mass: float, com: Any = (0.0, 0.0, 0.0), inertia: Any = None) -> Self:
         """This robot with a rigid load fixed to one of its frames. Names and coordinates are unchanged.
 
         Args:
@@ -230,9 +271,17 @@ class Editing:
             InputError: If the frame is fixed to the world itself.
             UnknownNameError: If there is no such frame.
         """
-        return surgery.with_payload(self, frame, mass, com, inertia)
+        name, at = _carrier(self, frame)
+        if name == WORLD_NAME:
+            raise InputError(f"frame {frame!r} is fixed to the world, which carries no payload; name a frame of a body")
+        owner = f"payload at {frame!r}"
+        mass, com, inertia = possible_inertia(owner, mass, com, np.zeros((3, 3)) if inertia is None else inertia)
+        R, p = at[:3, :3], at[:3, 3]
+        load = Body(owner, name, "", mass, apply(R, com) + p, product(product(R, inertia), R.T))
+        bodies = [_merged(body, load) if body.name == name else body for body in self.bodies]
+        return self._edited(bodies=bodies)
 
-    def subtree(self: _Model, body: str) -> _Model:
+    def subtree(self, body: str) -> Self:
         """The subtree of a body with the joint that carries it: for example one arm of a humanoid.
 
         The link frame of the body's parent becomes the world, with the same components of gravity. To remove the joint
@@ -244,7 +293,30 @@ class Editing:
         Raises:
             UnknownNameError: If there is no such body.
         """
-        return surgery.subtree(self, body)
+        kept = _below(self, self.body(body).name)
+        bodies = [one for one in self.bodies if one.name in kept]
+        joints = [joint for joint in self._every_joint if joint.child in kept]
+        # the body itself is the first of its subtree
+        bodies[0], joints[0] = replace(bodies[0], parent=WORLD_NAME), replace(joints[0], parent=WORLD_NAME)
+        frames = [one for one in self.extra_frames if one.body in kept]
+        names = {joint.name for joint in joints}
+        constraints = [one for one in self.joint_constraints if _touches(one, names, kept)]
+        equalities = [one for one in self.equalities if _touches(one, names, kept)]
+        for constraint in (*constraints, *equalities):
+            whole = names.issuperset(constraint.joints) if not isinstance(constraint, Loop) else kept.issuperset(
+                constraint.bodies
+            )  # fmt: skip
+            if not whole:
+                fix = "Take the subtree of a body that carries all of it"
+                if not isinstance(constraint, Loop):
+                    fix = "First lock one of its joints with reduced()"
+                raise InputError(f"subtree({body!r}) would cut {constraint}, part of which lies outside. {fix}")
+        independent = [rate for rate in self.independent if rate[0] in names]
+        near = [one for one in self.near if one[0] in names]
+        return self._edited(
+            name=body, bodies=bodies, joints=joints, frames=frames,
+            constraints=constraints, independent=independent, near=near, equalities=equalities,
+        )  # fmt: skip
 
     def population(self, inertial_parameters: Any = None, gravity: Any = None, *, strict: bool = True) -> Population:
         """The dynamics of robots that differ in masses and gravity, a sample each: for domain randomisation.
@@ -259,35 +331,14 @@ class Editing:
             InputError: If they have the wrong shape, or are not finite.
             ModelError: If a body without mass has a first moment, or parameters are unphysical; names sample and body.
         """
-        robot: Any = self
-        return Population(robot, inertial_parameters, gravity, strict)
+        return Population(self, inertial_parameters, gravity, strict)
 
 
-def _require_joints(robot: surgery.EditableModel, names: Mapping[str, Any]) -> None:
+def _require_joints(robot: ModelBase, names: Mapping[str, Any]) -> None:
     known = tuple(joint.name for joint in robot.joints)
     for name in names:
         if name not in known:
             raise UnknownNameError("moving joint", name, known)
-
-
-def _with_joints(robot: _Model, what: str, values: Any) -> _Model:
-    """Replace a field that has one non-negative number per degree of freedom."""
-    if isinstance(values, Mapping):
-        _require_joints(robot, values)
-        own = {
-            joint.name: _each(f"{what} of joint {joint.name!r}", values[joint.name], joint.type.nv)
-            for joint in robot.joints
-            if joint.name in values
-        }
-    else:
-        every = _each(what, values, sum(joint.type.nv for joint in robot.joints))
-        ends = accumulate(joint.type.nv for joint in robot.joints)
-        own = {joint.name: every[end - joint.type.nv : end] for joint, end in zip(robot.joints, ends, strict=True)}
-    for name, given in own.items():
-        if (given < 0.0).any():
-            raise ModelError(f"{what} of joint {name!r} is negative: {given.tolist()}")
-    joints = robot._every_joint
-    return robot._edited(joints=[_replaced(one, what, own[one.name]) if one.name in own else one for one in joints])
 
 
 def _replaced(joint: Joint, what: str, value: Any) -> Joint:
@@ -341,3 +392,94 @@ def _limited(joint: Joint, limits: Mapping[str, Limits]) -> Joint:
         return replace(joint, limits=limits[joint.name].expanded(joint.type))
     except ModelError as error:
         raise ModelError(f"joint {joint.name!r}: {error}") from None
+
+
+def _loops(constraints: Iterable[Constraint]) -> list[Loop]:
+    return [one for one in constraints if isinstance(one, Loop)]
+
+
+def _without_loops(constraints: Iterable[Constraint]) -> list[Coupling]:
+    return [one for one in constraints if not isinstance(one, Loop)]
+
+
+def _locked(joint: Joint, value: Any) -> Joint:
+    """A fixed joint that holds another one at a configuration."""
+    q = np.atleast_1d(numbers(f"lock of joint {joint.name!r}", value))
+    if q.shape != (joint.type.nq,) or q.dtype.kind == "c":
+        raise InputError(f"joint {joint.name!r} has {joint.type.nq} real coordinates to lock, got {value!r}")
+    with np.errstate(all="ignore"):
+        placement = displaced(joint, q)
+    if not np.isfinite(placement).all():
+        raise InputError(f"joint {joint.name!r} cannot be locked at {value!r}, which is not a configuration")
+    none = np.zeros(0)
+    kept = joint.parent, joint.child, placement
+    return Joint(joint.name, "fixed", *kept, none, 0.0, none, _NO_LIMITS, none, none, 0, 0)
+
+
+def _touches(constraint: Constraint, joints: set[str], bodies: set[str]) -> bool:
+    if isinstance(constraint, Loop):
+        return bool(bodies.intersection(constraint.bodies))
+    return bool(joints.intersection(constraint.joints))
+
+
+def _renamed(
+    constraint: Constraint, prefix: str, parent: Callable[[str], str], place: Callable[[str, Array], Array]
+) -> Constraint:
+    """A constraint of a model that is attached to another."""
+    if not isinstance(constraint, Loop):
+        return replace(constraint, joints=tuple(prefix + name for name in constraint.joints))
+    first, second = constraint.bodies
+    return replace(
+        constraint,
+        name=prefix + constraint.name,
+        bodies=(parent(first), parent(second)),
+        first=place(first, constraint.first),
+        second=place(second, constraint.second),
+    )
+
+
+def _carrier(robot: ModelBase, frame: str) -> tuple[str, Array]:
+    """The body that a frame is fixed to, or the world, and the frame's pose in it."""
+    for one in robot.extra_frames:
+        if one.name == frame:
+            return one.body, one.placement
+    if frame == WORLD_NAME or any(body.name == frame for body in robot.bodies):
+        return frame, np.eye(4)
+    raise UnknownNameError("frame", frame, robot.frames)
+
+
+def _below(robot: ModelBase, body: str) -> set[str]:
+    """Names of a body and its descendants."""
+    found = {body}
+    for one in robot.bodies:  # parents come first
+        if one.parent in found:
+            found.add(one.name)
+    return found
+
+
+def _merged(body: Body, load: Body) -> Body:
+    """Two rigid bodies merged into one, both expressed in the first one's link frame."""
+    if load.mass == 0.0:
+        return body
+    mass = body.mass + load.mass
+    if mass == 0.0:
+        raise ModelError(f"body {body.name!r} has the negative mass {body.mass:g} kg, which the payload cancels")
+    com = (body.mass * body.com + load.mass * load.com) / mass
+    inertia = sum((one.inertia + one.mass * spread(one.com - com) for one in (body, load)), np.zeros((3, 3)))
+    return replace(body, mass=mass, com=com, inertia=inertia)
+
+
+def _refuse_clashes(robot: ModelBase, other: ModelBase, names: list[str], joints: list[str]) -> None:
+    taken = {name for name in names if name in robot.frames}
+    taken_joints = {joint.name for joint in robot._every_joint} & set(joints)
+    if not taken and not taken_joints:
+        return
+    listed = "; ".join(
+        f"{what} {', '.join(map(repr, sorted(clash)))}"
+        for what, clash in (("bodies or frames", taken), ("joints", taken_joints))
+        if clash
+    )
+    raise ModelError(
+        f"{robot.name!r} and {other.name!r} have names in common: {listed}. Give the attached model's names a prefix, "
+        f"such as attach(…, prefix={other.name + '_'!r})"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -17,34 +17,11 @@ from kinetree.errors import InputError, UnknownNameError
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.common_frame import in_view
 from kinetree.language.mechanism import Mechanism, Site
-from kinetree.model.joint import Joint
+from kinetree.model.configurations import Configurations
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.runtime.function import FrameFunction
 from kinetree.runtime.kernels import bind
-from kinetree.spatial.value import Array
 from kinetree.tasks.task_types import CenterOfMassTask, RelativeTask, Task, read_tasks, sites_of
-
-
-class Exportable(Protocol):
-    """The part of a model that the export needs."""
-
-    name: str
-    mechanism: Mechanism
-    joints: tuple[Joint, ...]
-
-    @property
-    def frames(self) -> tuple[str, ...]:
-        """Names of all frames."""
-
-    def site(self, frame: str) -> Site:
-        """A frame."""
-
-    def random_configuration(self, rng: Any = None, shape: Any = ()) -> Array:
-        """A configuration."""
-
-    def astype(self, dtype: Any) -> Any:
-        """The robot with functions of another type."""
-
 
 #: Functions of task frames, with their descriptions.
 TASK_FUNCTIONS = {
@@ -57,7 +34,7 @@ TASK_FUNCTIONS = {
 
 
 def export_c(
-    robot: Exportable,
+    robot: Configurations,
     functions: Iterable[str],
     names: Sequence[str],
     directory: Any,
@@ -65,20 +42,7 @@ def export_c(
     scalar: str | None,
     version: str,
 ) -> tuple[Path, Path]:
-    """Write a header and a source file; see `Model.export_c`.
-
-    Args:
-        robot: The robot.
-        functions: Names of the functions to export.
-        names: Names of all functions of the robot.
-        directory: The directory to write to, created if necessary.
-        frames: Names of frames; for functions of tasks, also tasks.
-        scalar: "double", "float", or None for the type of the robot.
-        version: Version of the library.
-
-    Returns:
-        The paths of both files.
-    """
+    """Write a header and a source file, see `Model.export_c`; `names` are those of all functions of the robot."""
     if scalar is not None:
         if scalar not in tuple(SCALARS):  # also of what has no hash
             raise UnknownNameError("scalar", scalar, tuple(SCALARS))
@@ -99,7 +63,7 @@ def export_c(
     return CSource(robot.name, mechanism, quantities, provenance, _labels(robot, mechanism)).write(directory)
 
 
-def _sites(robot: Exportable, functions: Sequence[str], frames: Any) -> tuple[Site, ...]:
+def _sites(robot: Configurations, functions: Sequence[str], frames: Any) -> tuple[Site, ...]:
     """The frames of a call; tasks are allowed if all functions of frames are functions of tasks."""
     if not frames:
         return ()
@@ -115,7 +79,7 @@ def _sites(robot: Exportable, functions: Sequence[str], frames: Any) -> tuple[Si
     return tuple(site for task in read_tasks(named, "frames") for site in sites_of(task, robot.site))
 
 
-def _labels(robot: Exportable, mechanism: Mechanism) -> list[str]:
+def _labels(robot: Configurations, mechanism: Mechanism) -> list[str]:
     """For each node, its body and the joint that carries it."""
     joints: dict[int, str] = {}
     for joint in robot.joints:
@@ -126,7 +90,7 @@ def _labels(robot: Exportable, mechanism: Mechanism) -> list[str]:
 
 
 def _quantity(
-    robot: Exportable, mechanism: Mechanism, name: str, names: Sequence[str], frames: tuple[Site, ...]
+    robot: Configurations, mechanism: Mechanism, name: str, names: Sequence[str], frames: tuple[Site, ...]
 ) -> Exported:
     if name in TASK_FUNCTIONS:
         if not frames:
@@ -157,7 +121,7 @@ def _summary(docstring: str) -> str:
 
 
 def _sampled(
-    robot: Exportable, mechanism: Mechanism, name: str, algorithm: Algorithm, sites: tuple[Site, ...], text: str
+    robot: Configurations, mechanism: Mechanism, name: str, algorithm: Algorithm, sites: tuple[Site, ...], text: str
 ) -> Exported:
     """The function, with the native engine's results for a random state."""
     rng = np.random.default_rng(0)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinetree.language.mechanism import Mechanism, Site
 from kinetree.model import constraints as held
-from kinetree.model.body import Body
+from kinetree.model.base import ModelBase
 from kinetree.model.constraints import ConstrainedDynamics, Constraints
-from kinetree.model.coordinates import Coordinates
 from kinetree.model.held_rows import AnyConstraint
-from kinetree.model.joint import Joint
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.operators.collection import Operators
 from kinetree.spatial.value import Array
@@ -36,23 +33,8 @@ def _names(*frames: Any) -> tuple[tuple[str, ...], ...] | None:
     return None
 
 
-class Operational:
+class Operational(ModelBase):
     """The operational space of a model."""
-
-    if TYPE_CHECKING:
-        mechanism: Mechanism
-        clusters: tuple[Any, ...]
-        spanning_tree: Any
-        bodies: tuple[Body, ...]
-        joints: tuple[Joint, ...]
-        _every_joint: tuple[Joint, ...]
-
-        @property
-        def mass(self) -> float: ...
-
-        def site(self, frame: str) -> Site: ...
-
-        _coordinates: Coordinates
 
     def operators(self, q: ArrayLike, *, engine: str = "native") -> Operators:
         """Spatial operators at a configuration: lazy matrices, applied by sweeps over the tree.

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Several
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kinetree.algorithms.kinematics import dependent_joints as algorithms
 from kinetree.errors import InputError
-from kinetree.language.mechanism import Mechanism
-from kinetree.model.coordinates import Coordinates, checked
-from kinetree.model.joint import Joint
-from kinetree.model.loops.aggregation import Cluster, Rate, first_rates, rates_of
+from kinetree.model.base import ModelBase
+from kinetree.model.coordinates import checked
+from kinetree.model.loops.aggregation import first_rates, rates_of
 from kinetree.model.loops.solver import ClusterRows, LoopSolver, parts_of
 from kinetree.runtime.arguments import common_batch
 from kinetree.runtime.lazy import lazy
 from kinetree.runtime.quantity import quantity
 from kinetree.spatial.value import Array
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # singular values below this fraction of the largest are rounding
 _RANK = 1e-9
@@ -95,42 +97,8 @@ def _least_forces(part: ClusterRows, K: Array, needed: Array) -> Array:
     return forces
 
 
-_Model = TypeVar("_Model", bound="Loops")
-
-
-class Loops:
+class Loops(ModelBase):
     """Functions of joints that depend on each other."""
-
-    if TYPE_CHECKING:
-        mechanism: Mechanism
-        clusters: tuple[Cluster, ...]
-        joints: tuple[Joint, ...]
-
-        @property
-        def nq(self) -> int: ...
-
-        @property
-        def nv(self) -> int: ...
-
-        independent: tuple[Rate, ...]
-
-        def _rounded(self, array: Array) -> Array: ...
-
-        def astype(self: _Model, dtype: Any) -> _Model: ...
-
-        def neutral(self) -> Array: ...
-
-        def joint(self, name: str) -> Joint: ...
-
-        @property
-        def _coordinates(self) -> Coordinates: ...
-
-        @property
-        def inverse_dynamics(self) -> Callable[..., Array]: ...
-
-        def _opened(self: _Model) -> _Model: ...
-
-        def _with_independent(self: _Model, rates: Several[Rate]) -> _Model: ...
 
     @quantity(algorithms.coupling)
     def coupling(self, q: ArrayLike, *, out: Array | None = None) -> Array:
@@ -246,16 +214,17 @@ class Loops:
             batches = [checked(name, given[name], size, real=True).shape[:-1] for name, size in sizes.items()]
             return np.zeros((*common_batch("loop_forces", tuple(sizes), batches), 0))
         _, K = self.loop_constraints(q)
-        tree = self.spanning_tree.inverse_dynamics(*self.to_tree(q, v, a))
-        needed = tree[..., np.argsort(self._tree_rates)] - np.asarray(forces)
+        tree: Any = self.spanning_tree
+        in_order = tree.inverse_dynamics(*self.to_tree(q, v, a))[..., np.argsort(self._tree_rates)]
+        needed = in_order - np.asarray(forces)
         return np.concatenate([_least_forces(part, K, needed) for part in self._loop_parts], axis=-1)
 
     @property
-    def spanning_tree(self: _Model) -> _Model:
+    def spanning_tree(self) -> Self:
         """The same bodies without loops and couplings: every joint has its own coordinates, depth first."""
-        known: _Model | None = self.__dict__.get("_spanning_tree")
+        known: Self | None = self.__dict__.get("_spanning_tree")
         if known is None:
-            known = self._opened()
+            known = self._edited(constraints=(), independent=(), near=())
             self.__dict__["_spanning_tree"] = known
         return known
 
@@ -293,7 +262,7 @@ class Loops:
         order: Array = self._tree_rates.copy()
         return order
 
-    def with_independent(self: _Model, *joints: str | tuple[str, int]) -> _Model:
+    def with_independent(self, *joints: str | tuple[str, int]) -> Self:
         """The same robot with other independent joints: the same q, another v.
 
         Args:
@@ -311,7 +280,7 @@ class Loops:
             if joint.child in cluster.bodies and any(self.joint(name).child in cluster.bodies for name, _ in rates)
         }
         kept = [rate for rate in self.independent if rate[0] not in touched]
-        return self._with_independent([*kept, *rates])
+        return self._edited(constraints=self.joint_constraints, independent=[*kept, *rates])
 
     def _drawn(self, draw: Callable[[Any], Array], shape: Any) -> Array:
         """Random configurations with closed loops; see `LoopSolver.draw`."""
@@ -337,12 +306,12 @@ class Loops:
     def _branch_rows(self) -> list[Array]:
         """The rows of K whose determinant tells branches of loops apart: the same for all configurations."""
         precise = self.astype("float64")
-        _, K = precise.loop_constraints(precise.neutral())
+        _, K = precise.loop_constraints(precise._coordinates.neutral())
         return [_most_independent(part, K) for part in self._loop_parts]
 
     @lazy
     def _solver(self) -> LoopSolver:
-        return LoopSolver(self.mechanism, self.joints, self._loop_parts, self.neutral())
+        return LoopSolver(self.mechanism, self.joints, self._loop_parts, self._coordinates.neutral())
 
     @lazy
     def _tree_rates(self) -> Array:
