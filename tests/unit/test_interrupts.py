@@ -6,6 +6,7 @@ import io
 import signal
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,16 +41,16 @@ def test_a_large_batch_ends_on_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = robot.forward_dynamics(q, v, tau)
     function = robot.forward_dynamics.bound()
     monkeypatch.setattr(threads, "UNINTERRUPTED", 700 * function.binding.footprint)
-    np.testing.assert_array_equal(function.general(q, v, tau), expected)
+    np.testing.assert_array_equal(function.compute((q, v, tau), None), expected)
     runner, out = function._runner(function._width), np.full((5003, 2), np.nan)
 
-    def interrupted(*arrays: object, out: object) -> None:
-        runner(*arrays, out=out)
+    def interrupted(arrays: Any, samples: int) -> None:
+        runner(arrays, samples)
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setitem(function._runners, function._width, interrupted)
     with pytest.raises(KeyboardInterrupt):
-        function.general(q, v, tau, out=out)
+        function.compute((q, v, tau), out)
     computed = np.isfinite(out).all(axis=1)
     assert computed[:600].all()
     assert not computed[2000:].any()

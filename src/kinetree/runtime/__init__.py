@@ -1,1 +1,1 @@
-"""The native engine: traced loops as machine code behind real NumPy generalised ufuncs."""
+"""What users call: compiled functions of NumPy arrays, their arguments, batches, threads and sequences."""

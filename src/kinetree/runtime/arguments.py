@@ -8,18 +8,17 @@ memory; they may share it with inputs.
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from kinetree.errors import InputError
+from kinetree.runtime.buffers import physical_memory
 from kinetree.spatial.value import Array
 
 _FLOAT64 = np.dtype(np.float64)
@@ -186,19 +185,10 @@ def empty(function: str, shapes: Sequence[tuple[int, ...]], make: Callable[..., 
     """
     needed = 8 * sum(map(math.prod, shapes))
     with suppress(MemoryError):
-        if needed <= _memory():  # systems promise more than they have
+        if needed <= physical_memory():  # systems promise more than they have
             return [make(shape) for shape in shapes]
     listed = ", ".join(map(str, shapes))
     raise InputError(f"{function}: results {listed}, {needed / 2**30:.3g} GiB, do not fit into memory; {fix}")
-
-
-@lru_cache(maxsize=1)
-def _memory() -> float:
-    """Bytes of this machine's memory; infinite if it does not tell."""
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):  # not on Windows
-        return math.inf
 
 
 def results(

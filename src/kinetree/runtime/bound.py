@@ -1,16 +1,15 @@
 """A compiled function of arrays: checks its arguments, chooses a lane width and runs the kernel.
 
 A single sample runs on a kernel of width 1, a batch on the processor's vector width. Results have the same bits either
-way.
-
-Shields the library from the caller's floating-point settings.
+way, whatever the caller's floating-point settings. Arrays that the driver cannot read or write in place are copied.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -22,16 +21,15 @@ from kinetree.concurrency import ForkSafeLock
 from kinetree.errors import InputError
 from kinetree.runtime import arguments, buffers, fastcall, threads, tiered
 from kinetree.runtime.compile_queue import CompileJob, Libraries
-from kinetree.runtime.driver import driver_text, make_gufunc
+from kinetree.runtime.driver import driver_text
 from kinetree.runtime.fastcall import Gate
 from kinetree.runtime.fastcall_results import SMALLEST_BATCH
 from kinetree.runtime.operands import Array, Binding, Operand, plan
 from kinetree.runtime.tiered import Library
 
 Kernel = Callable[[int], Library]
-
-# the limit of some versions of NumPy
-_UFUNC_OPERANDS = 32
+#: Runs a kernel on arrays of dense samples, inputs first, given their number.
+Runner = Callable[[Sequence[Array], int], None]
 
 
 class Compiled(Gate):
@@ -48,11 +46,12 @@ class Compiled(Gate):
         self._kernel, self._begin = kernel, begin
         self._target = target.current()
         self._lock = ForkSafeLock()
-        self._shapes = tuple(operand.shape for operand in binding.inputs)
         self._width = _batch_width(binding, self._target.lanes(binding.scalar))
         self._dtype = binding.scalar.dtype
-        self._runners: dict[int, Callable[..., Any]] = {}
-        self._single: Callable[..., Any] | None = None
+        self._strides = [np.empty(operand.shape, self._dtype).strides for operand in binding.operands]
+        self._runners: dict[int, Runner] = {}
+        self._converted = _Converted(self)
+        self._converted.follow(self)
 
     def general(self, *inputs: Any, out: Any = None) -> Any:
         """Compute, with any valid arguments; `Gate` handles single contiguous samples without coming here.
@@ -64,15 +63,26 @@ class Compiled(Gate):
         Returns:
             The result, or a tuple of results.
         """
-        # single samples go straight to the ufunc
-        if out is None and len(inputs) == len(self._shapes) and self._single is not None:
-            for array, shape in zip(inputs, self._shapes, strict=False):
-                if type(array) is not np.ndarray or array.shape != shape or array.dtype is not self._dtype:
-                    break
-            else:
-                results = self._single(*inputs)
-                return results if len(self.binding.outputs) == 1 else self.binding.bundled(results)
-        return self._general(inputs, out)
+        binding = self.binding
+        if len(inputs) != len(binding.inputs):
+            names = ", ".join(operand.name for operand in binding.inputs)
+            raise InputError(f"{binding.name} takes {len(binding.inputs)} inputs ({names}), got {len(inputs)}")
+        arrays = [self._checked(operand, value) for operand, value in zip(binding.inputs, inputs, strict=True)]
+        return self._converted(*arrays) if out is None else self._converted(*arrays, out=out)
+
+    def compute(self, arrays: Sequence[Array], out: Any) -> Any:
+        """Compute, with arrays of the kernel's type that are too many for the fast call, or have another layout."""
+        batch = self._batch(arrays)
+        results = self._results(out, batch)
+        samples = math.prod(batch)
+        if samples:
+            sources = [self._source(k, array, batch, samples) for k, array in enumerate(arrays)]
+            places = [self._place(len(arrays) + k, x, batch, samples, sources) for k, x in enumerate(results)]
+            self._run_slices([*sources, *places], samples)
+            for result, place in zip(results, places, strict=True):
+                if place is not result and not np.may_share_memory(place, result):
+                    result[...] = place.reshape(result.shape)
+        return self.binding.bundled(results)
 
     def bound(self) -> Compiled:
         """Itself, as functions that are compiled later give it."""
@@ -102,93 +112,79 @@ class Compiled(Gate):
     def _driver(self, width: int) -> Library:
         return load_driver(width, self.binding.scalar)
 
-    def _runner(self, width: int) -> Callable[..., Any]:
-        """The function that runs the kernel of a lane width on checked arrays with at most one batch axis."""
-        try:
-            return self._runners[width]
-        except KeyError:
-            pass
+    def _runner(self, width: int) -> Runner:
+        """What runs the kernel of a lane width."""
+        found = self._runners.get(width)
+        if found is not None:
+            return found
         with self._lock, target.use(self._target):
             if width not in self._runners:
                 self.begin_library(width)
                 prepare(width, self.binding.scalar)
                 kernel, driver = self._kernel(width), self._driver(width)  # other threads compile the driver meanwhile
-                operands = self.binding.operands
-                if len(operands) > _UFUNC_OPERANDS or any(operand.size == 0 for operand in operands):
-                    self._runners[width] = _direct(self.binding, driver, kernel, width)
-                else:
-                    self._runners[width] = make_gufunc(self.binding, driver, kernel, width)
+                self._runners[width] = _runner(self.binding, driver, kernel, width)
                 self.open_gate(self.binding, driver, kernel, width, self._width)
-                self._single = None if self.binding.has_big_results else self._runners.get(1)
             return self._runners[width]
 
-    def _general(self, inputs: tuple[Any, ...], out: Any) -> Any:
-        binding = self.binding
-        if len(inputs) != len(binding.inputs):
-            names = ", ".join(operand.name for operand in binding.inputs)
-            raise InputError(f"{binding.name} takes {len(binding.inputs)} inputs ({names}), got {len(inputs)}")
-        arrays = [self._checked(operand, value) for operand, value in zip(binding.inputs, inputs, strict=True)]
-        batch = self._batch(arrays)
-        results = self._results(out, batch)
-        if not batch:
-            with tiered.ready_for(binding.work):
-                runner = self._runner(1)
-            runner(*arrays, out=results)
-        elif (samples := math.prod(batch)) > 0:
-            flat = [_flat(a, o, batch, samples) for a, o in zip(arrays, binding.inputs, strict=True)]
-            if out is None:
-                self._run_slices([*flat, *_reshaped(results, binding, samples)], samples)
-            else:
-                self._run_into(flat, results, samples)
-        return binding.bundled(results)
+    def _is_dense(self, k: int, array: Array) -> bool:
+        """Whether the samples of an operand are contiguous, at any distance from each other."""
+        strides = self._strides[k]
+        return array.strides[array.ndim - len(strides) :] == strides and array.flags.aligned
 
-    def _run_into(self, flat: list[Array], results: tuple[Array, ...], samples: int) -> None:
-        """Run a flat batch into a user's arrays."""
-        targets = _reshaped(results, self.binding, samples)
-        # a result that overlaps inputs, or has no flat view, is computed in a temporary array
-        for k, (result, flat_result) in enumerate(zip(results, targets, strict=True)):
-            detached = flat_result is not result and not np.may_share_memory(result, flat_result)
-            if detached or any(np.may_share_memory(result, a) for a in flat):
-                targets[k] = np.empty(flat_result.shape, self._dtype)
-        self._run_slices([*flat, *targets], samples)
-        for result, computed in zip(results, targets, strict=True):
-            if computed is not result and not np.may_share_memory(result, computed):
-                result[...] = computed.reshape(result.shape)
+    def _source(self, k: int, array: Array, batch: tuple[int, ...], samples: int) -> Array:
+        """An input with dense samples along one batch axis, or none; a single sample is repeated by a zero stride."""
+        core = self.binding.operands[k].shape
+        lead = array.shape[: array.ndim - len(core)]
+        if lead != batch:
+            one = math.prod(lead) == 1
+            array = np.broadcast_to(array.reshape(core) if one else array, ((samples,) if one else batch) + core)
+        if array.ndim - len(core) > 1:
+            array = array.reshape(samples, *core)
+        if not self._is_dense(k, array):
+            array, strided = buffers.empty(array.shape, self._dtype), array
+            array[...] = strided
+        return array
+
+    def _place(self, k: int, result: Array, batch: tuple[int, ...], samples: int, sources: list[Array]) -> Array:
+        """Where a result is computed: in its array if the driver can write there, and reads nothing from it later."""
+        flat = (samples, *self.binding.operands[k].shape)
+        if not self._is_dense(k, result) or (samples > 1 and any(np.may_share_memory(result, x) for x in sources)):
+            return np.empty(flat, self._dtype)
+        if len(batch) <= 1:
+            return result
+        return result.reshape(flat) if result.flags.c_contiguous else np.empty(flat, self._dtype)
 
     def _run_slices(self, arrays: list[Array], samples: int) -> None:
         """Run a flat batch in rounds. Python handles signals between them, so Ctrl-C need not wait for all samples."""
         width, work = self._width if samples >= SMALLEST_BATCH else 1, max(self.binding.work, 1)
         with tiered.ready_for(samples * work):
-            self._runner(width)
+            run = self._runner(width)
         fitting = threads.UNINTERRUPTED * threads.get_threads() // work
         longest = max(width, fitting // width * width)
         for start in range(0, samples, longest):
             pieces = arrays if samples <= longest else [array[start : start + longest] for array in arrays]
-            self._run_round(pieces, min(longest, samples - start), width)
+            self._run_round(run, pieces, min(longest, samples - start), width)
 
-    def _run_round(self, arrays: list[Array], samples: int, width: int) -> None:
+    def _run_round(self, run: Runner, arrays: list[Array], samples: int, width: int) -> None:
         """Spread a flat batch over threads, in slices of whole blocks of lanes."""
-        runner, inputs = self._runner(width), len(self.binding.inputs)
-        parts = min(threads.get_threads(), samples * self.binding.work // threads.NUMBERS_PER_THREAD)
+        parts = min(threads.get_threads(), samples, samples * self.binding.work // threads.NUMBERS_PER_THREAD)
         if parts <= 1:
-            runner(*arrays[:inputs], out=tuple(arrays[inputs:]))
+            run(arrays, samples)
             return
         length = -(-samples // (parts * width)) * width
-
-        def task(start: int) -> Callable[[], object]:
-            pieces = [array[start : start + length] for array in arrays]
-            return lambda: runner(*pieces[:inputs], out=tuple(pieces[inputs:]))
-
-        threads.run([task(start) for start in range(0, samples, length)])
+        starts = range(0, samples, length)
+        pieces = [([a[i : i + length] for a in arrays], min(length, samples - i)) for i in starts]
+        threads.run([partial(run, *piece) for piece in pieces])
 
     def _checked(self, operand: Operand, value: Any) -> Array:
         """An input as an array of the kernel's type and the right core shape."""
         array = arguments.numbers(self.binding.name, operand.name, value)
         arguments.require_shape(f"{self.binding.name}: {operand.name}", array.shape, operand.shape)
         checked: Array = rounded(array, self._dtype)
-        return checked
+        small = checked.nbytes < buffers.SMALLEST_RESULT  # to copy it takes less time than to go without the fast call
+        return np.array(checked, order="C") if small and not checked.flags.c_contiguous else checked
 
-    def _batch(self, arrays: list[Array]) -> tuple[int, ...]:
+    def _batch(self, arrays: Sequence[Array]) -> tuple[int, ...]:
         """The common leading shape."""
         leads = [_lead(array, operand) for array, operand in zip(arrays, self.binding.inputs, strict=True)]
         return arguments.common_batch(self.binding.name, [operand.name for operand in self.binding.inputs], leads)
@@ -202,6 +198,17 @@ class Compiled(Gate):
             return tuple(arguments.empty(self.binding.name, shapes, partial(buffers.empty, dtype=self._dtype), fix))
         names = [operand.name for operand in outputs]
         return arguments.results(self.binding.name, out, names, shapes, self._dtype)
+
+
+class _Converted(Gate):
+    """The same function of arrays that were checked and converted, by a fast call if possible."""
+
+    def __init__(self, function: Compiled) -> None:
+        self._function = weakref.ref(function)
+
+    def general(self, *arrays: Array, out: Any = None) -> Any:
+        function = self._function()
+        return None if function is None else function.compute(arrays, out)
 
 
 class standard_arithmetic:
@@ -272,43 +279,21 @@ def _lead(array: Array, operand: Operand) -> tuple[int, ...]:
     return lead
 
 
-def _reshaped(results: tuple[Array, ...], binding: Binding, samples: int) -> list[Array]:
-    """Results with one batch axis; views if strides permit."""
-    flat = [(samples, *operand.shape) for operand in binding.outputs]
-    return [r if r.shape == shape else r.reshape(shape) for r, shape in zip(results, flat, strict=True)]
+def _runner(binding: Binding, driver: Library, kernel: Library, width: int) -> Runner:
+    """Calls the driver with the addresses of arrays and the distances of their samples."""
+    words, count = plan(binding, kernel.address("kernel"), width), len(binding.operands)
+    pointer, number = ctypes.c_void_p, ctypes.c_ssize_t
+    drive = ctypes.CFUNCTYPE(number, *(pointer,) * 4)(driver.address("drive"))
+    addresses, steps, orders = pointer * count, number * count, words.ctypes.data
+    ranks = [len(operand.shape) for operand in binding.operands]
 
+    def run(arrays: Sequence[Array], samples: int) -> None:
+        at = addresses(*[array.ctypes.data for array in arrays])
+        each = steps(*[x.strides[0] if x.ndim > rank else 0 for x, rank in zip(arrays, ranks, strict=True)])
+        if drive(at, ctypes.byref(number(samples)), each, orders):
+            raise MemoryError(f"{binding.name}: no memory for intermediate values")
 
-def _flat(array: Array, operand: Operand, batch: tuple[int, ...], samples: int) -> Array:
-    """An input with one batch axis; a single sample is repeated by a zero stride, anything else copied."""
-    lead = _lead(array, operand)
-    if lead == batch:
-        return array if len(lead) == 1 else array.reshape(samples, *operand.shape)
-    if math.prod(lead) == 1:
-        return np.broadcast_to(array.reshape(operand.shape), (samples, *operand.shape))
-    return np.broadcast_to(array, batch + operand.shape).reshape(samples, *operand.shape)
-
-
-def _direct(binding: Binding, driver: Library, kernel: Library, width: int) -> Callable[..., Any]:
-    """Call the driver directly, since NumPy's ufuncs limit the number of operands and have no empty core axes."""
-    words = plan(binding, kernel.address("kernel"), width)
-    drive = ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * 4)(driver.address("drive"))
-
-    def run(*inputs: Array, out: tuple[Array, ...] | None = None) -> Any:
-        results = tuple(np.empty(o.shape, binding.scalar.dtype) for o in binding.outputs) if out is None else out
-        # copies make this independent of strides and overlaps
-        arrays = [np.array(array, order="C") for array in (*inputs, *results)]
-        leads = [array.ndim - len(operand.shape) for array, operand in zip(arrays, binding.operands, strict=True)]
-        outer = [array.strides[0] if lead else 0 for array, lead in zip(arrays, leads, strict=True)]
-        core = [stride for array, lead in zip(arrays, leads, strict=True) for stride in array.strides[lead:]]
-        addresses = np.array([array.ctypes.data for array in arrays], dtype=np.intp)
-        steps = np.array(outer + core, dtype=np.intp)
-        samples = np.array([len(arrays[0]) if leads[0] else 1], dtype=np.intp)
-        drive(addresses.ctypes.data, samples.ctypes.data, steps.ctypes.data, words.ctypes.data)
-        for result, computed in zip(results, arrays[len(inputs) :], strict=True):
-            result[...] = computed
-        return results if len(results) > 1 else results[0]
-
-    run.__dict__["owned"] = (binding, driver, kernel)
+    run.__dict__["owned"] = (driver, kernel, words)
     return run
 
 

@@ -1,36 +1,23 @@
-"""Moves samples between user arrays, scratch memory and lanes, as LLVM assembly.
+"""Copies of samples between user arrays and scratch memory, as LLVM assembly.
 
-Copies single samples between user arrays and contiguous scratch memory, as LLVM assembly.
+    take         single samples -> numbers
+    mirror       upper triangle -> lower triangle, of the symmetric results of single samples
+    interleave   W samples -> lanes, by transposes in registers
+    deinterleave lanes -> W samples
+    fetch        tells the processor which lines of a user array will be needed soon
 
-    take      user array -> numbers
-    put       numbers -> user array, unless they are there already
-    mirror    upper triangle -> lower triangle
+Samples are contiguous, at any distance from each other. User memory is assumed to be aligned to single numbers only.
 
-User memory is assumed to be aligned to single numbers only.
-
-Between samples and lanes in registers: W samples of L numbers each as L vectors of W lanes, and back.
-
-L is W, or less for what remains of longer samples, but at least the numbers in 128 bits. Short samples share vectors,
-so that fewer of them are shuffled. As many vectors as there are numbers in 128 bits are interleaved within 128-bit
-pieces, then pieces are exchanged; each step is one instruction on x86.
-
-Consecutive numbers of samples that are moved at once, in LLVM assembly.
-
-Dimensions and strides of a sample in a user's array, in LLVM assembly.
-
-Copies samples between user arrays and lane-interleaved scratch memory, as LLVM assembly.
-
-    interleave, deinterleave     contiguous samples -> lanes and back, by transposes in registers
-    take_strided, put_strided    samples of any strides -> lanes and back
-    fetch                        tells the processor which lines of a user array will be needed soon
-
-User memory is assumed to be aligned to single numbers only.
+A transpose makes L vectors of W lanes from W samples of L numbers, or the reverse. L is W, or less for what remains of
+longer samples, but at least the numbers in 128 bits. Short samples share vectors, so that fewer of them are shuffled.
+As many vectors as there are numbers in 128 bits are interleaved within 128-bit pieces, then pieces are exchanged; each
+step is one instruction on x86.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from kinetree.compiler.formats import FLOAT64, Format
@@ -221,87 +208,25 @@ def _mask(f: FunctionWriter, width: int, count: str, scalar: Format) -> str:
     return f.let(f"icmp slt <{width} x {integer}> <{numbers}>, {f.splat(count, width, integer)}")
 
 
-class CoreStrides:
-    """Dimensions and strides of one sample of an operand, padded on the left to three axes."""
-
-    def __init__(self, f: FunctionWriter, operand: str, steps: str, scalar: Format) -> None:
-        self.f, self.scalar = f, scalar
-        self.size = f.word(operand, OperandWord.SIZE)
-        self.dims = [f.word(operand, OperandWord.DIM + axis) for axis in range(3)]
-        first, rank = f.word(operand, OperandWord.FIRST_STEP), f.word(operand, OperandWord.RANK)
-        self.strides = []
-        for axis in range(3):
-            # padded axes have length 1; their stride is irrelevant but must be read from somewhere
-            offset = f.let(f"sub i64 {rank}, {3 - axis}")
-            real = f.let(f"icmp sge i64 {offset}, 0")
-            index = f.let(f"select i1 {real}, i64 {f.let(f'add i64 {first}, {offset}')}, i64 0")
-            self.strides.append(f.word(steps, index))
-
-    def contiguous(self) -> str:
-        """Whether a sample is contiguous in C order, an i1."""
-        f = self.f
-        inner, answer = str(self.scalar.bytes), "true"
-        for dim, stride in zip(reversed(self.dims), reversed(self.strides), strict=True):
-            single = f.let(f"icmp eq i64 {dim}, 1")
-            dense = f.let(f"icmp eq i64 {stride}, {inner}")
-            answer = f.let(f"and i1 {answer}, {f.let(f'or i1 {single}, {dense}')}")
-            inner = f.let(f"mul i64 {inner}, {dim}")
-        return answer
-
-    @contextmanager
-    def each(self) -> Iterator[tuple[str, str]]:
-        """Loop over the elements; yields an element's number in C order and its offset in bytes."""
-        f, number, offset = self.f, "0", "0"
-        with ExitStack() as loops:
-            for dim, stride in zip(self.dims, self.strides, strict=True):
-                index = loops.enter_context(f.loop(0, dim))
-                number = f.let(f"add i64 {f.let(f'mul i64 {number}, {dim}')}, {index}")
-                offset = f.let(f"add i64 {offset}, {f.let(f'mul i64 {index}, {stride}')}")
-            yield number, offset
-
-
 # Bytes of vectors from which on processors have masks.
 _MASKED = 32
 
-_SIGNATURE = "(ptr %area, ptr %operand, ptr %sample, ptr %steps)"
-
 
 def take(block: int, scalar: Format) -> str:
-    """A sample from a user array.
+    """A sample from a user array, by vectors under masks: the C library takes longer for the few of a small robot.
 
     Args:
         block: Numbers in a vector register.
         scalar: The format.
     """
-    number, align = scalar.llvm, f"align {scalar.bytes}"
-    f = FunctionWriter(f"define internal void @take{_SIGNATURE}")
-    core = CoreStrides(f, "%operand", "%steps", scalar)
-    with f.returning_when(core.contiguous()):
-        _copy(f, "%sample", core.size, block, scalar)
-    with core.each() as (place, offset):
-        value = f.let(f"load {number}, ptr {f.at('%sample', offset)}, {align}")
-        f.do(f"store {number} {value}, ptr {f.at('%area', place, number)}, {align}")
-    return f.text()
-
-
-def put(scalar: Format) -> str:
-    """A sample to a user array."""
-    number, align = scalar.llvm, f"align {scalar.bytes}"
-    f = FunctionWriter(f"define internal void @put{_SIGNATURE}")
-    with CoreStrides(f, "%operand", "%steps", scalar).each() as (place, offset):
-        value = f.let(f"load {number}, ptr {f.at('%area', place, number)}, {align}")
-        f.do(f"store {number} {value}, ptr {f.at('%sample', offset)}, {align}")
-    return f.text()
-
-
-def _copy(f: FunctionWriter, source: str, size: str, block: int, scalar: Format) -> None:
-    """Copy numbers to `%area`: by vectors under masks, as the C library takes longer for the few of a small robot."""
+    f = FunctionWriter("define internal void @take(ptr %area, ptr %sample, i64 %size)")
     if scalar.bytes * block < _MASKED:
-        bytes_, align = f.let(f"mul i64 {size}, {scalar.bytes}"), f"ptr align {scalar.bytes}"
-        f.do(f"call void @llvm.memcpy.p0.p0.i64({align} %area, {align} {source}, i64 {bytes_}, i1 0)")
-        return
-    with chunks(f, "0", size, block, scalar, size) as chunk:
-        chunk.store(chunk.load(source), "%area")
+        length, align = f.let(f"mul i64 %size, {scalar.bytes}"), f"ptr align {scalar.bytes}"
+        f.do(f"call void @llvm.memcpy.p0.p0.i64({align} %area, {align} %sample, i64 {length}, i1 0)")
+    else:
+        with chunks(f, "0", "%size", block, scalar, "%size") as chunk:
+            chunk.store(chunk.load("%sample"), "%area")
+    return f.text()
 
 
 def mirror(block: int, scalar: Format) -> str:
@@ -360,12 +285,10 @@ _FETCHED = 1 << 13
 _LONG = 1 << 12
 _AHEAD = 512
 
-SIGNATURE = (
-    "(ptr %area, ptr %operand, ptr %base, i64 %outer, i64 %first, i64 %last, ptr %places, ptr %steps, i1 %distant)"
-)
-"""Arguments of all functions that copy: where the lanes are, what the operand is, the user's array and the distance of
-its samples, the first sample of the block and the last one of all, where lanes are that are not in the order of numbers
-(or null), the strides of all operands, and whether these outgrow the caches."""
+SIGNATURE = "(ptr %area, ptr %operand, ptr %base, i64 %outer, i64 %first, i64 %last, ptr %places, i1 %distant)"
+"""Arguments of both functions that copy W samples: where the lanes are, what the operand is, the user's array and the
+distance of its samples, the first sample of the block and the last one of all, where lanes are that are not in the
+order of numbers (or null), and whether all operands outgrow the caches."""
 
 
 def interleave(width: int, scalar: Format) -> str:
@@ -426,35 +349,6 @@ def deinterleave(width: int, scalar: Format) -> str:
     for loop in _all_chunks(f, distant, width, width, scalar):
         with loop as chunk:
             put_chunk(chunk)
-    return f.text()
-
-
-def take_strided(width: int, scalar: Format) -> str:
-    """Samples of any strides to lanes."""
-    lanes, align = scalar.vector(width), scalar.bytes * width
-    f = FunctionWriter(f"define internal void @take_strided{SIGNATURE}")
-    pointers = _samples(f, width)
-    with CoreStrides(f, "%operand", "%steps", scalar).each() as (number, offset):
-        vector = "poison"
-        for lane, sample in enumerate(pointers):
-            value = f.let(f"load {scalar.llvm}, ptr {f.at(sample, offset)}, align {scalar.bytes}")
-            vector = f.let(f"insertelement {lanes} {vector}, {scalar.llvm} {value}, i64 {lane}")
-        f.do(f"store {lanes} {vector}, ptr {f.at('%area', number, lanes)}, align {align}")
-    return f.text()
-
-
-def put_strided(width: int, scalar: Format) -> str:
-    """Lanes to samples of any strides."""
-    lanes, align = scalar.vector(width), scalar.bytes * width
-    f = FunctionWriter(f"define internal void @put_strided{SIGNATURE}")
-    pointers = _samples(f, width)
-    in_order = f.let("icmp eq ptr %places, null")
-    with CoreStrides(f, "%operand", "%steps", scalar).each() as (number, offset):
-        (slot,) = f.either(in_order, "ptr", lambda: [f.at("%area", number, lanes)], lambda: [_elsewhere(f, number)])
-        vector = f.let(f"load {lanes}, ptr {slot}, align {align}")
-        for lane, sample in enumerate(pointers):
-            value = f.let(f"extractelement {lanes} {vector}, i64 {lane}")
-            f.do(f"store {scalar.llvm} {value}, ptr {f.at(sample, offset)}, align {scalar.bytes}")
     return f.text()
 
 

@@ -1,45 +1,35 @@
-"""The inner loop between NumPy's arrays and a kernel, as LLVM assembly; the same for all algorithms.
+"""The inner loop between arrays and a kernel, as LLVM assembly; the same for all algorithms.
 
-NumPy calls `drive(args, dims, steps, plan)` with the arrays' addresses, the number of samples and all strides. `drive`
-copies W samples at a time into lane-interleaved scratch memory, calls the kernel and copies the results back. All
-inputs of a block are read before its first result is written, so results may overwrite inputs. If fewer than W samples
-are left, the last one fills the unused lanes, which compute the same bits and are stored to the same place.
-
-It runs in IEEE default arithmetic (`runtime/driver.py`). `runtime/copying.py` has the functions that copy samples; the
-plan is described in `operands.py`.
-
-IEEE default arithmetic around kernels, as LLVM assembly.
+`drive(args, dims, steps, plan)` takes the arrays' addresses, the number of samples, and the distance from sample to
+sample of each array. It copies W samples at a time into lane-interleaved scratch memory (`runtime/copying.py`), calls
+the kernel and copies the results back; those of single samples are computed where they belong. All inputs of a block
+are read before its first result is written, so results may overwrite inputs of the same block. If fewer than W samples
+are left, the last one fills the unused lanes, which compute the same bits and are stored to the same place. The plan is
+described in `operands.py`. `drive` returns 0, or 1 if there is no memory.
 
 Even if the thread flushes subnormal numbers to zero, rounds upwards or traps, kernels run under IEEE default arithmetic
-and leave settings and flags unchanged.
+and leave settings and flags unchanged:
 
     standard  switches to IEEE default arithmetic; returns the previous settings and exception flags
     restore   restores them
-
-NumPy generalised ufuncs around compiled code.
-
-NumPy's C function that creates ufuncs is reached with ctypes, through the table that NumPy exports to C extensions. A
-ufunc keeps everything it points to (code, plan, tables) alive in its own `__dict__`.
 """
 
 from __future__ import annotations
 
-import ctypes
-from functools import lru_cache
-from typing import Any, cast
-
-import numpy as np
-from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
-
 from kinetree.compiler.formats import FLOAT64, Format
 from kinetree.compiler.llvm.machine_code import Processor
 from kinetree.compiler.llvm.writer import FunctionWriter
-from kinetree.runtime import copying
-from kinetree.runtime import copying as interleaving
-from kinetree.runtime.buffers import pool_text
-from kinetree.runtime.copying import ALIGNMENT, CoreStrides, declarations, masked_lengths
-from kinetree.runtime.operands import HEADER_WORDS, OPERAND_WORDS, Binding, Flag, OperandWord, PlanWord, plan
-from kinetree.runtime.tiered import Library
+from kinetree.runtime.copying import (
+    ALIGNMENT,
+    declarations,
+    deinterleave,
+    fetch,
+    interleave,
+    masked_lengths,
+    mirror,
+    take,
+)
+from kinetree.runtime.operands import HEADER_WORDS, OPERAND_WORDS, OperandWord, PlanWord, Zeroed
 
 # On x86, settings and flags share one register; the default is all exceptions masked, rounding to nearest, no flushing.
 # The low six bits are flags. On ARM, settings are in FPCR, with default zero, and flags in FPSR.
@@ -107,61 +97,39 @@ def driver_text(width: int, target: Processor, scalar: Format = FLOAT64) -> str:
         target: The processor; its vector width is used for copies that do not involve lanes.
         scalar: The format of all numbers.
     """
-    parts = _copies_of_samples(width, scalar) if width > 1 else _copies_of_one(max(2, target.lanes(scalar)), scalar)
-    parts += [_drive(width, scalar), arithmetic_text(target), pool_text("linux" in target.triple)]
-    parts += [
-        "declare ptr @malloc(i64)",
-        "declare void @free(ptr)",
-        "declare i32 @PyGILState_Ensure()",
-        "declare void @PyGILState_Release(i32)",
-        "declare ptr @PyErr_NoMemory()",
-        "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
-    ]
-    return "\n".join(parts)
-
-
-def _copies_of_one(block: int, scalar: Format) -> list[str]:
-    """Functions that copy single samples."""
-    functions = [copying.take(block, scalar), copying.put(scalar), copying.mirror(block, scalar)]
-    return [*functions, *declarations(block, scalar), "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
-
-
-def _copies_of_samples(width: int, scalar: Format) -> list[str]:
-    """Functions that copy samples to lanes and back."""
-    made = (
-        interleaving.interleave,
-        interleaving.take_strided,
-        interleaving.deinterleave,
-        interleaving.put_strided,
-        interleaving.fetch,
-    )
-    parts = [make(width, scalar) for make in made]
-    for length in masked_lengths(width, scalar):
-        parts += declarations(length, scalar)
-    return [*parts, "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"]
+    if width > 1:
+        parts = [make(width, scalar) for make in (interleave, deinterleave, fetch)]
+        parts += ["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"]
+        masked = masked_lengths(width, scalar)
+    else:
+        masked = [max(2, target.lanes(scalar))]
+        parts = [take(masked[0], scalar), mirror(masked[0], scalar)]
+        parts += ["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
+    parts += [declaration for length in masked for declaration in declarations(length, scalar)]
+    parts += [_drive(width, scalar), arithmetic_text(target)]
+    parts += ["declare ptr @malloc(i64)", "declare void @free(ptr)"]
+    return "\n".join([*parts, "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"])
 
 
 def _drive(width: int, scalar: Format) -> str:
-    f = FunctionWriter("define void @drive(ptr %args, ptr %dims, ptr %steps, ptr %plan)")
+    f = FunctionWriter("define i64 @drive(ptr %args, ptr %dims, ptr %steps, ptr %plan)")
     inputs, outputs = f.word("%plan", PlanWord.INPUTS), f.word("%plan", PlanWord.OUTPUTS)
+    every = f.let(f"add i64 {inputs}, {outputs}")
     outs = f.let(f"alloca ptr, i64 {outputs}, align 8")
     samples = f.word("%dims")
-    with f.returning_when(f.let(f"icmp slt i64 {samples}, 1")):
+    with f.returning_when(f.let(f"icmp slt i64 {samples}, 1"), "i64 0"):
         pass
 
     size = f.let(f"add i64 {f.word('%plan', PlanWord.SCRATCH_BYTES)}, {ALIGNMENT}")
-    slots = f.address("%plan", PlanWord.POOL)
     place = f.let("alloca ptr, align 8")
     large = f.let(f"icmp ugt i64 {size}, {_ON_STACK}")
     with f.when(f.let(f"xor i1 {large}, true")):
         f.do(f"store ptr {f.let(f'alloca i8, i64 {size}, align {ALIGNMENT}')}, ptr {place}, align 8")
     with f.when(large):
-        f.do(f"store ptr {f.let(f'call ptr @grab(ptr {slots}, i64 {size})')}, ptr {place}, align 8")
+        f.do(f"store ptr {f.let(f'call ptr @malloc(i64 {size})')}, ptr {place}, align 8")
     memory = f.address(place)
-    with f.returning_when(f.let(f"icmp eq ptr {memory}, null")):
-        state = f.let("call i32 @PyGILState_Ensure()")
-        f.let("call ptr @PyErr_NoMemory()")
-        f.do(f"call void @PyGILState_Release(i32 {state})")
+    with f.returning_when(f.let(f"icmp eq ptr {memory}, null"), "i64 1"):
+        pass
     found = f.let("call i64 @standard()")
     # distance to the next multiple of the alignment
     number = f.let(f"ptrtoint ptr {memory} to i64")
@@ -176,67 +144,54 @@ def _drive(width: int, scalar: Format) -> str:
     def operand(k: str) -> str:
         return f.at(operands, f.let(f"mul i64 {k}, {OPERAND_WORDS}"), "i64")
 
-    def has(descriptor: str, flag: Flag) -> str:
-        return f.let(f"icmp ne i64 {f.let(f'and i64 {f.word(descriptor, OperandWord.FLAGS)}, {flag.value}')}, 0")
+    def area_of(descriptor: str) -> str:
+        return f.at(scratch, f.word(descriptor, OperandWord.AREA))
 
-    def zero(descriptor: str, area: str) -> None:
-        size = f.let(f"mul i64 {f.word(descriptor, OperandWord.SIZE)}, {scalar.bytes * width}")
-        f.do(f"call void @llvm.memset.p0.i64(ptr align {scalar.bytes} {area}, i8 0, i64 {size}, i1 0)")
+    def zero(descriptor: str, area: str, when: Zeroed) -> None:
+        with f.when(f.let(f"icmp eq i64 {f.word(descriptor, OperandWord.ZEROED)}, {when.value}")):
+            size = f.let(f"mul i64 {f.word(descriptor, OperandWord.SIZE)}, {scalar.bytes * width}")
+            f.do(f"call void @llvm.memset.p0.i64(ptr align {scalar.bytes} {area}, i8 0, i64 {size}, i1 0)")
 
     if width > 1:
         # areas of lanes come first, so this is what all samples take, in units of a block's lanes
         operand_bytes = f.let(f"mul i64 {samples}, {f.word('%plan', PlanWord.WORKSPACE)}")
         distant = f.let(f"icmp ugt i64 {operand_bytes}, {_CACHED * width}")
-        every = f.let(f"add i64 {inputs}, {outputs}")
-        dense = f.let(f"alloca i1, i64 {every}, align 1")
-        with f.loop(0, every) as k:
-            f.do(f"store i1 {CoreStrides(f, operand(k), '%steps', scalar).contiguous()}, ptr {f.at(dense, k)}, align 1")
-        with f.loop(0, outputs) as o:
-            sink = operand(f.let(f"add i64 {o}, {inputs}"))
-            with f.when(has(sink, Flag.ZEROED_ONCE)):
-                zero(sink, f.at(scratch, f.word(sink, OperandWord.AREA)))
+        with f.loop(inputs, every) as k:
+            zero(operand(k), area_of(operand(k)), Zeroed.ONCE)
 
-    def copy(function: str, k: str, area: str, first: str) -> None:
-        """Call a function that copies the samples of an operand."""
-        descriptor, base, outer = operand(k), f.address("%args", k), f.word("%steps", k)
-        if width == 1:
-            sample = f.at(base, f.let(f"mul i64 {first}, {outer}"))
-            f.do(f"call void @{function}(ptr {area}, ptr {descriptor}, ptr {sample}, ptr %steps)")
-            return
-        offset = f.word(descriptor, OperandWord.PLACES)
+    def sample(k: str, first: str) -> str:
+        return f.at(f.address("%args", k), f.let(f"mul i64 {first}, {f.word('%steps', k)}"))
+
+    def copy(function: str, k: str, first: str) -> None:
+        """Call a function that copies the samples of an operand to or from its area."""
+        descriptor = operand(k)
+        area, offset = area_of(descriptor), f.word(descriptor, OperandWord.PLACES)
         in_order = f.let(f"icmp eq i64 {offset}, 0")
         places = f.let(f"select i1 {in_order}, ptr null, ptr {f.at('%plan', offset)}")
-        block = f"ptr {base}, i64 {outer}, i64 {first}, i64 {last}, ptr {places}, ptr %steps, i1 {distant}"
-        contiguous = f.let(f"load i1, ptr {f.at(dense, k)}, align 1")
-        for suffix, condition in ("", contiguous), ("_strided", f.let(f"xor i1 {contiguous}, true")):
-            with f.when(condition):
-                f.do(f"call void @{function}{suffix}(ptr {area}, ptr {descriptor}, {block})")
+        array = f"ptr {f.address('%args', k)}, i64 {f.word('%steps', k)}, i64 {first}, i64 {last}"
+        f.do(f"call void @{function}(ptr {area}, ptr {descriptor}, {array}, ptr {places}, i1 {distant})")
 
-    def mirror(k: str, area: str) -> None:
-        """Fill the lower triangles of a symmetric result."""
-        sink = operand(k)
-        with f.when(has(sink, Flag.SYMMETRIC)):
-            n = f.word(sink, OperandWord.DIM + 2)
+    def fill_lower_triangles(descriptor: str, matrices: str) -> None:
+        n = f.word(descriptor, OperandWord.ROWS)
+        with f.when(f.let(f"icmp ne i64 {n}, 0")):
             square = f.let(f"mul i64 {n}, {n}")
-            with f.loop(0, f.word(sink, OperandWord.DIM)) as matrix:
-                start = f.at(area, f.let(f"mul i64 {matrix}, {square}"), scalar.llvm)
+            with f.loop(0, f.let(f"udiv i64 {f.word(descriptor, OperandWord.SIZE)}, {square}")) as matrix:
+                start = f.at(matrices, f.let(f"mul i64 {matrix}, {square}"), scalar.llvm)
                 f.do(f"call void @mirror(ptr {start}, i64 {n})")
 
     with f.loop(0, samples, width) as first:
         with f.loop(0, inputs) as k:
-            copy("take", k, f.at(scratch, f.word(operand(k), OperandWord.AREA)), first)
+            if width == 1:
+                length = f.word(operand(k), OperandWord.SIZE)
+                f.do(f"call void @take(ptr {area_of(operand(k))}, ptr {sample(k, first)}, i64 {length})")
+            else:
+                copy("take", k, first)
 
         with f.loop(0, outputs) as o:
             k = f.let(f"add i64 {o}, {inputs}")
-            sink = operand(k)
-            area = f.at(scratch, f.word(sink, OperandWord.AREA))
-            if width == 1:
-                # a contiguous result is computed in place
-                user = f.at(f.address("%args", k), f.let(f"mul i64 {first}, {f.word('%steps', k)}"))
-                area = f.let(f"select i1 {CoreStrides(f, sink, '%steps', scalar).contiguous()}, ptr {user}, ptr {area}")
+            area = sample(k, first) if width == 1 else area_of(operand(k))
             f.do(f"store ptr {area}, ptr {f.at(outs, o, 'ptr')}, align 8")
-            with f.when(has(sink, Flag.ZEROED)):
-                zero(sink, area)
+            zero(operand(k), area, Zeroed.ALWAYS)
 
         if width > 1:
             # while the kernel runs: its results' lines, and the inputs of the next block
@@ -244,86 +199,20 @@ def _drive(width: int, scalar: Format) -> str:
                 following = f.let(f"add i64 {first}, {width}")
                 for start, stop, block in (("0", inputs, following), (inputs, every, first)):
                     with f.loop(start, stop) as k:
-                        sample = f"ptr {f.address('%args', k)}, i64 {f.word('%steps', k)}, i64 {block}, i64 {samples}"
-                        f.do(f"call void @fetch(ptr {operand(k)}, {sample})")
+                        array = f"ptr {f.address('%args', k)}, i64 {f.word('%steps', k)}, i64 {block}, i64 {samples}"
+                        f.do(f"call void @fetch(ptr {operand(k)}, {array})")
 
         pointers = ", ".join(f"ptr {p}" for p in (workspace, parameters, tables, scratch, outs))
         f.do(f"call void {kernel}({pointers})")
 
         with f.loop(0, outputs) as o:
             k = f.let(f"add i64 {o}, {inputs}")
-            area = f.address(outs, o)
-            if width > 1:
-                copy("put", k, area, first)
+            if width == 1:
+                fill_lower_triangles(operand(k), f.address(outs, o))
             else:
-                mirror(k, area)
-                staged = f.at(scratch, f.word(operand(k), OperandWord.AREA))
-                with f.when(f.let(f"icmp eq ptr {area}, {staged}")):
-                    copy("put", k, area, first)
+                copy("put", k, first)
 
     f.do(f"call void @restore(i64 {found})")
     with f.when(large):
-        f.do(f"call void @drop(ptr {slots}, ptr {memory}, i64 {size})")
-    return f.text()
-
-
-_FROM_FUNC_AND_DATA_AND_SIGNATURE = 31  # position in NumPy's ufunc table, part of its binary interface
-_NUMPY_ABI = 2  # positions in the tables are fixed for this version
-_NO_IDENTITY = -1
-
-
-def make_gufunc(binding: Binding, driver: Library, kernel: Library, width: int) -> np.ufunc:
-    """A ufunc that runs a kernel.
-
-    Args:
-        binding: The kernel's operands, none of which has an axis of length 0.
-        driver: Library with `drive` for this width.
-        kernel: Library with `kernel` for this width.
-        width: Lane width W.
-    """
-    sides = (binding.inputs, binding.outputs)
-    signature = "->".join(",".join("(" + ",".join(map(str, o.shape)) + ")" for o in side) for side in sides)
-    words = plan(binding, kernel.address("kernel"), width)
-    types = bytes([binding.scalar.number] * len(binding.operands))
-    ufunc = _make(driver.address("drive"), words.ctypes.data, types, len(sides[0]), binding.name, signature)
-    vars(ufunc)["kinetree_owned"] = (binding, driver, kernel, words)
-    return ufunc
-
-
-def _make(function: int, data: int, kinds: bytes, inputs: int, name: str, signature: str) -> np.ufunc:
-    """Call NumPy's constructor. The ufunc owns the buffers created here; the caller attaches everything else."""
-    functions = (ctypes.c_void_p * 1)(function)
-    datas = (ctypes.c_void_p * 1)(data)
-    types, outputs = ctypes.create_string_buffer(kinds), len(kinds) - inputs
-    label, text, shape = (ctypes.create_string_buffer(s.encode()) for s in (name, "", signature))
-    ufunc = cast(
-        np.ufunc,
-        _constructor()(functions, datas, types, 1, inputs, outputs, _NO_IDENTITY, label, text, 0, shape),
-    )
-    vars(ufunc)["kinetree_buffers"] = (functions, datas, types, label, text, shape)
-    return ufunc
-
-
-@lru_cache(maxsize=1)
-def _constructor() -> Any:
-    if _multiarray_umath._get_ndarray_c_version() >> 24 != _NUMPY_ABI:
-        raise ImportError(f"Kinetree needs NumPy 2's binary interface; that of NumPy {np.__version__} is different")
-    table = _c_table(_multiarray_umath._UFUNC_API)
-    arrays, text, number = ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p, ctypes.c_int
-    prototype = ctypes.PYFUNCTYPE(
-        ctypes.py_object, arrays, arrays, text, number, number, number, number, text, text, number, text
-    )
-    return prototype(table[_FROM_FUNC_AND_DATA_AND_SIGNATURE])
-
-
-def array_functions() -> Any:
-    """The addresses of NumPy's functions of arrays."""
-    return _c_table(_multiarray_umath._ARRAY_API)
-
-
-def _c_table(capsule: object) -> Any:
-    """The array of addresses that a C extension exports in a capsule."""
-    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", ctypes.pythonapi)
-    )
-    return ctypes.cast(get(capsule, None), ctypes.POINTER(ctypes.c_void_p))
+        f.do(f"call void @free(ptr {memory})")
+    return f.text("i64 0")

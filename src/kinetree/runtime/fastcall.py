@@ -1,6 +1,6 @@
 """The fast path from Python to a kernel.
 
-For a small robot, NumPy's overhead of calling a ufunc exceeds the time of the kernel. `Gate` is a base class whose
+For a small robot, checking arguments in Python takes many times as long as the kernel. `Gate` is a base class whose
 instances, once open, are called without executing any Python code. Machine code matches the arguments with the
 parameters and checks that arrays are exactly `numpy.ndarray`, contiguous, of the kernel's type and of the shape of one
 sample, or of a batch that is not worth several threads; scalars may also be floats of Python or NumPy. If so, it finds
@@ -29,6 +29,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
 from kinetree.compiler.formats import FLOAT64
 from kinetree.compiler.llvm import machine_code
@@ -36,7 +37,6 @@ from kinetree.concurrency import ForkSafeLock
 from kinetree.runtime import buffers, threads
 from kinetree.runtime import fastcall_results as layout
 from kinetree.runtime.compile_queue import CompileJob, Libraries
-from kinetree.runtime.driver import array_functions
 from kinetree.runtime.fastcall_code import gate_text
 from kinetree.runtime.fastcall_results import KernelDescriptor
 from kinetree.runtime.operands import Binding, plan
@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+_NUMPY_ABI = 2
+"""Version of NumPy's binary interface: of its structures, and of places in its array table."""
 PYARRAY_NEW, PYARRAY_SET_BASE = 93, 282
-"""Places in NumPy's array table, part of its binary interface."""
 
 _HAVE_VECTORCALL = 1 << 11
 
@@ -82,6 +83,14 @@ class _TypeMember(ctypes.Structure):
     )
 
 
+def array_functions() -> Any:
+    """The addresses of NumPy's functions of arrays, from the table that it exports to C extensions in a capsule."""
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    return ctypes.cast(get(_multiarray_umath._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
+
+
 def make_base() -> type:
     """A type with space for a gate's three pointers, the first of which is its vectorcall function."""
     members = (_TypeMember * 2)(
@@ -114,6 +123,8 @@ def supported() -> bool:
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
     if object.__basicsize__ != layout.VECTORCALL or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return False
+    if _multiarray_umath._get_ndarray_c_version() >> 24 != _NUMPY_ABI:
         return False
     square = np.arange(6.0).reshape(2, 3)
     shifted = np.zeros(17, dtype=np.uint8)[1:].view(np.float64)
@@ -325,15 +336,11 @@ class _Description:
     """The machine code's description of a bound kernel, and everything that it points to."""
 
     def __init__(self, binding: Binding) -> None:
-        operands = binding.operands
-        scalar = binding.scalar
-        strides = [np.empty(operand.shape, scalar.dtype).strides for operand in operands]
-        self.steps = np.array([0] * len(operands) + [s for core in strides for s in core], dtype=np.intp)
+        operands, scalar = binding.operands, binding.scalar
         self.binding = binding
         self.owned: list[Any] = []
         words = self.words = np.zeros(KernelDescriptor.OPERANDS + layout.OPERAND_WORDS * len(operands), dtype=np.int64)
         words[KernelDescriptor.INPUTS], words[KernelDescriptor.OUTPUTS] = len(binding.inputs), len(binding.outputs)
-        words[KernelDescriptor.STEPS], words[KernelDescriptor.STEP_COUNT] = self.steps.ctypes.data, len(self.steps)
         words[KernelDescriptor.ARRAY_TYPE], words[KernelDescriptor.DTYPE] = id(np.ndarray), id(scalar.dtype)
         words[KernelDescriptor.TYPE_NUMBER], words[KernelDescriptor.ITEM_BYTES] = scalar.number, scalar.bytes
         numpy_functions = array_functions()

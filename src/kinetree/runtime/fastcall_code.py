@@ -308,30 +308,29 @@ class _Gate(Matching, Results):
     def run(self) -> None:
         """Run the kernel."""
         f, put = self.f, self.put
-        constant = f.address(self.words, KernelDescriptor.STEPS)
-        with f.when(self.batched):
-            total = f.let(f"add i64 {self.inputs}, {self.outputs}")
-            with f.loop(0, self.outputs) as o:
-                k = f.let(f"add i64 {o}, {self.inputs}")
-                put(self.bytes_of(self.operand(k)), f.at(self.steps, k, "i64"))
-            with f.loop(total, f.word(self.words, KernelDescriptor.STEP_COUNT)) as i:
-                put(f.word(constant, i), f.at(self.steps, i, "i64"))
-        steps = f.let(f"select i1 {self.batched}, ptr {self.steps}, ptr {constant}")
-        run = f"call void {self.drive}(ptr {self.arguments}, ptr {self.samples}, ptr {steps}, ptr {self.orders})"
+        with f.loop(0, self.outputs) as o:
+            k = f.let(f"add i64 {o}, {self.inputs}")
+            put(self.bytes_of(self.operand(k)), f.at(self.steps, k, "i64"))
+        run = f"call i64 {self.drive}(ptr {self.arguments}, ptr {self.samples}, ptr {self.steps}, ptr {self.orders})"
         touched = f.let(f"mul i64 {f.word(self.words, KernelDescriptor.WORK)}, {self.count}")
-        short = f.let(f"icmp slt i64 {touched}, {_LONG_RUN}")
-        with f.when(short):
-            f.do(run)
-        with f.when(f.let(f"xor i1 {short}, true")):
+
+        def run_alone() -> list[str]:
             state = f.let("call ptr @PyEval_SaveThread()")
-            f.do(run)
+            status = f.let(run)
             f.do(f"call void @PyEval_RestoreThread(ptr {state})")
-        f.leave_when(f.let(f"icmp ne ptr {f.let('call ptr @PyErr_Occurred()')}, null"), "failed")
+            return [status]
+
+        short = f.let(f"icmp slt i64 {touched}, {_LONG_RUN}")
+        (status,) = f.either(short, "i64", lambda: [f.let(run)], run_alone)
+        f.leave_when(f.let(f"icmp ne i64 {status}, 0"), "exhausted")
         f.do(f"ret ptr {f.address(self.answer)}")
 
     def leave(self) -> None:
         """The exits: out of memory, and through `general`."""
         f = self.f
+        f.label("exhausted")
+        f.let("call ptr @PyErr_NoMemory()")
+        f.do("br label %failed")
         f.label("failed")
         owned = f.address(self.answer)
         with f.when(f.let(f"icmp ne ptr {owned}, null")):
@@ -361,7 +360,7 @@ class _Gate(Matching, Results):
 _DECLARATIONS = (
     "declare ptr @PyEval_SaveThread()",
     "declare void @PyEval_RestoreThread(ptr)",
-    "declare ptr @PyErr_Occurred()",
+    "declare ptr @PyErr_NoMemory()",
     "declare void @Py_IncRef(ptr)",
     "declare void @Py_DecRef(ptr)",
     "declare ptr @PyType_GenericAlloc(ptr, i64)",

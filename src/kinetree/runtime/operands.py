@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum
 from functools import cached_property
 from typing import Any
 
@@ -20,8 +20,8 @@ from kinetree.runtime import buffers
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-HEADER_WORDS = 8
-OPERAND_WORDS = 9
+HEADER_WORDS = 7
+OPERAND_WORDS = 5
 
 _LINE = 64  # bytes; the alignment of areas of lanes
 
@@ -138,27 +138,24 @@ class PlanWord(IntEnum):
     OUTPUTS = 4
     SCRATCH_BYTES = 5
     WORKSPACE = 6
-    POOL = 7
 
 
 class OperandWord(IntEnum):
     """Layout of the description of an operand, in 64-bit words."""
 
     SIZE = 0
-    DIM = 1  # three, padded on the left with 1
-    AREA = 4  # byte offset into the scratch memory
-    FLAGS = 5
-    FIRST_STEP = 6  # index of its first core stride among the strides that NumPy passes
-    RANK = 7
-    PLACES = 8  # byte offset into the plan of the places of its numbers, or 0 if lanes are in their order
+    AREA = 1  # byte offset into the scratch memory
+    ZEROED = 2
+    ROWS = 3  # of symmetric results of single samples, else 0; batches find the lower triangle by its places
+    PLACES = 4  # byte offset into the plan of the places of its numbers, or 0 if lanes are in their order
 
 
-class Flag(Enum):
-    """Bits of an operand's flags."""
+class Zeroed(IntEnum):
+    """When an output is filled with zeros."""
 
-    ZEROED = 1
-    SYMMETRIC = 2  # of single samples; batches find the lower triangle by its places
-    ZEROED_ONCE = 4
+    NEVER = 0
+    ALWAYS = 1
+    ONCE = 2
 
 
 def plan(binding: Binding, kernel: int, width: int) -> Array:
@@ -175,28 +172,24 @@ def plan(binding: Binding, kernel: int, width: int) -> Array:
     lane_bytes = binding.scalar.bytes * width
     words = np.zeros(HEADER_WORDS + OPERAND_WORDS * len(binding.operands), dtype=np.int64)
     offset = 0
-    first_step = len(binding.operands)
     tables = [words]
     for k, operand in enumerate(binding.operands):
         if k >= len(binding.inputs):
             # transposes at the end of an operand access up to W - 1 rows beyond it
             offset = _aligned(offset + (width - 1) * lane_bytes)
         entry = words[HEADER_WORDS + OPERAND_WORDS * k :]
-        entry[OperandWord.SIZE] = operand.size
-        entry[OperandWord.DIM : OperandWord.DIM + 3] = (1,) * (3 - len(operand.shape)) + operand.shape
-        entry[OperandWord.AREA] = offset
+        entry[OperandWord.SIZE], entry[OperandWord.AREA] = operand.size, offset
         # a single sample is computed in the user's array, which differs from call to call
-        zeroed = Flag.ZEROED_ONCE if operand.unread and width > 1 else Flag.ZEROED
-        entry[OperandWord.FLAGS] = zeroed.value * operand.zeroed + Flag.SYMMETRIC.value * operand.symmetric
-        entry[OperandWord.FIRST_STEP] = first_step
-        entry[OperandWord.RANK] = len(operand.shape)
-        if operand.symmetric and width > 1:
+        once = operand.unread and width > 1
+        entry[OperandWord.ZEROED] = (Zeroed.ONCE if once else Zeroed.ALWAYS) if operand.zeroed else Zeroed.NEVER
+        if operand.symmetric and width == 1:
+            entry[OperandWord.ROWS] = operand.shape[-1]
+        elif operand.symmetric:
             entry[OperandWord.PLACES] = sum(table.nbytes for table in tables)
             tables.append(_upper_places(operand, width, lane_bytes))
-        offset += operand.size * lane_bytes
-        first_step += len(operand.shape)
+        if k < len(binding.inputs) or width > 1:
+            offset += operand.size * lane_bytes
     words[PlanWord.KERNEL] = kernel
-    words[PlanWord.POOL] = buffers.slots.ctypes.data
     words[PlanWord.PARAMETERS] = binding.parameters.ctypes.data
     words[PlanWord.TABLES] = binding.tables.ctypes.data
     words[PlanWord.INPUTS] = len(binding.inputs)

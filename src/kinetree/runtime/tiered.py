@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 # Functions that compiled code may call: the C library's memory functions, those that LLVM substitutes for intrinsics on
-# processors without the instruction, and those of Python's C API that `gate` and `driver` need.
+# processors without the instruction, and those of Python's C API that `gate` needs.
 _LIBC = ("malloc", "free", "memcpy", "memset", "memmove")
 _LIBM = ("fma", "fmaf", "rint", "floor", "ceil", "trunc", "nearbyint", "round", "sqrt")
 # Code for macOS clears memory with `bzero`. Code for Windows touches large stack frames page by page with `__chkstk`,
@@ -43,11 +43,8 @@ _LIBRARIES: dict[str, tuple[str | None, ...]] = {"darwin": (None,), "win32": ("u
 _FLTUSED = ctypes.c_int(0x9875)
 _PYTHON = (
     "PyErr_NoMemory",
-    "PyErr_Occurred",
     "PyEval_RestoreThread",
     "PyEval_SaveThread",
-    "PyGILState_Ensure",
-    "PyGILState_Release",
     "PyObject_VectorcallMethod",
     "PyTuple_GetItem",
     "PyTuple_SetItem",
@@ -105,7 +102,7 @@ def _generation(_: int) -> llvmlite.binding.LLJIT:
 
 @lru_cache(maxsize=1)
 def _externals() -> dict[str, int]:
-    wanted = {*_LIBC, *_LIBM, *_SYSTEM.get(sys.platform, ("madvise", "sched_yield"))}
+    wanted = {*_LIBC, *_LIBM, *_SYSTEM.get(sys.platform, ("sched_yield",))}
     found: dict[str, Any] = {name: getattr(ctypes.pythonapi, name) for name in _PYTHON}
     for name in _LIBRARIES.get(sys.platform, (None, "libm.so.6")):
         if missing := sorted(wanted - set(found)):

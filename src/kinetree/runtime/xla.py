@@ -22,8 +22,6 @@ from __future__ import annotations
 
 import sys
 
-import numpy as np
-
 from kinetree.compiler.formats import FORMATS, Format
 from kinetree.compiler.llvm import machine_code
 from kinetree.compiler.llvm.machine_code import compile_text
@@ -155,7 +153,7 @@ def task_text(binding: Binding, plan: int, driver: int) -> str:
                 offset = f.let(f"mul i64 {start}, {binding.scalar.bytes * operand.size}")
                 address = f.at(f.address("%memory", _OPERANDS + k), offset)
                 f.do(f"store ptr {address}, ptr {f.at(addresses, k, 'ptr')}, align 8")
-            f.do(f"call void {drive}(ptr {addresses}, ptr {samples}, ptr @steps, ptr {words})")
+            f.let(f"call i64 {drive}(ptr {addresses}, ptr {samples}, ptr @steps, ptr {words})")
             f.let(f"atomicrmw add ptr {done}, i64 1 release, align 8")
     f.do("call void @leave(ptr %memory)")
 
@@ -177,7 +175,7 @@ _ERROR_MESSAGE, _ERROR_CODE, _ERROR_SIZE = 16, 24, 32
 
 _KIND_METADATA = 1
 _RESOURCE_EXHAUSTED = 8
-_MESSAGE = "Kinetree: no memory for the samples in the robot's precision"
+_MESSAGE = "Kinetree: no memory for the samples"
 
 
 class Handler:
@@ -243,7 +241,8 @@ def _text(binding: Binding, calls: list[tuple[int, int]], scalar: str, width: in
         few = f.let(f"icmp slt i64 {count}, {SMALLEST_BATCH}")
         chosen = [f.let(f"select i1 {few}, i64 {one}, i64 {many}") for one, many in zip(*calls, strict=True)]
         words, drive = (f.let(f"inttoptr i64 {address} to ptr") for address in chosen)
-        f.do(f"call void {drive}(ptr {addresses}, ptr {samples}, ptr @steps, ptr {words})")
+        status = f.let(f"call i64 {drive}(ptr {addresses}, ptr {samples}, ptr @steps, ptr {words})")
+        f.leave_when(f.let(f"icmp ne i64 {status}, 0"), "exhausted")
 
     if given is not own:
         for k in range(len(binding.inputs), len(operands)):
@@ -254,9 +253,7 @@ def _text(binding: Binding, calls: list[tuple[int, int]], scalar: str, width: in
     f.label("exhausted")
     error = _error(f)
 
-    # Strides as NumPy would pass them: from sample to sample for each operand, then within a sample.
     steps = [own.bytes * operand.size for operand in operands]
-    steps += [stride for operand in operands for stride in np.empty(operand.shape, own.dtype).strides]
     constants = f"@steps = internal constant [{len(steps)} x i64] [{', '.join(f'i64 {step}' for step in steps)}]\n"
     declarations = "declare ptr @malloc(i64)\ndeclare void @free(ptr)\n"
     message = f'@message = internal constant [{len(_MESSAGE) + 1} x i8] c"{_MESSAGE}\\00"\n'

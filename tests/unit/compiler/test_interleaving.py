@@ -101,6 +101,6 @@ def test_more_samples_than_fit_the_caches(scalar: Format, n: int, monkeypatch: p
     monkeypatch.setattr(threads, "NUMBERS_PER_THREAD", 1 << 40)
     x, S, P = numbers((24 << 20) // (scalar.bytes * 2 * (n + 8)), n, 2, scalar)
     out = np.empty_like(x), np.empty_like(P)
-    copy(n, 2, scalar).general(x, S, out=out)
+    copy(n, 2, scalar).compute((x, S), out)
     np.testing.assert_array_equal(out[0], x)
     np.testing.assert_array_equal(out[1], P)

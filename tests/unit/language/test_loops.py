@@ -179,7 +179,7 @@ def test_engines_know_no_loop_by_name(path: Path) -> None:
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(12, 6), (40, 30)])
 def test_no_limit_on_inputs_outputs_and_arrays(inputs: int, outputs: int) -> None:
-    """Nor on what NumPy's ufuncs or single samples take: the second case is too much for them."""
+    """Nor on what fast calls take: the second case is too much for them."""
     arrays = 50
 
     def many(tree: Any, *arguments: Any) -> None:

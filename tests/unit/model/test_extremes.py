@@ -300,7 +300,7 @@ def test_more_samples_than_there_is_memory() -> None:
 def test_memory_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     from kinetree.runtime import arguments
 
-    monkeypatch.setattr(arguments, "_memory", lambda: np.inf)
+    monkeypatch.setattr(arguments, "physical_memory", lambda: np.inf)
 
     def full(_shape: Any) -> Any:
         raise MemoryError

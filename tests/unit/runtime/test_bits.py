@@ -135,9 +135,9 @@ def test_threads(seven: Compiled, count: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(threads, "run", lambda given: (tasks.append(len(given)), run(given))[1])
     threads.set_threads(count)
     try:
-        assert same_bits(seven.general(*inputs), expected)
+        assert same_bits(seven.compute(inputs, None), expected)
         out = (inputs[0].copy(), *(np.empty_like(e) for e in expected[1:]))
-        assert same_bits(seven.general(out[0], *inputs[1:], out=out), expected)
+        assert same_bits(seven.compute((out[0], *inputs[1:]), out), expected)
     finally:
         threads.set_threads(None)
     assert tasks == ([count] * 2 if count > 1 else [])
@@ -153,7 +153,7 @@ def test_one_threads_results_are_anothers_inputs(seven: Compiled, monkeypatch: p
         memory = np.empty((96, 7))
         memory[:64] = q
         out = (memory[32:], *(np.empty_like(e) for e in expected[1:]))
-        assert same_bits(seven.general(memory[:64], v, s, out=out), expected)
+        assert same_bits(seven.compute((memory[:64], v, s), out), expected)
     finally:
         threads.set_threads(None)
 

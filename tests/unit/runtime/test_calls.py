@@ -161,13 +161,14 @@ def test_function_outlives_its_binding() -> None:
     binding = weakref.ref(function.binding)
     q, v = np.ones(5), np.full(5, 2.0)
     expected = function(q, v, 1.0)
-    ufunc = function._runner(1)
+    run, results = function._runner(1), [np.empty_like(x) for x in expected]
     del function
     gc.collect()
     clutter = [np.full(n, np.nan) for n in range(1, 400)]  # would land in freed tables
-    assert all(np.array_equal(a, b) for a, b in zip(ufunc(q, v, 1.0), expected, strict=True))
+    run([q, v, np.ones(()), *results], 1)
+    assert all(np.array_equal(a, b) for a, b in zip(results, expected, strict=True))
     assert binding() is not None
-    del ufunc, clutter
+    del run, clutter
     gc.collect()
     assert binding() is None  # and nothing else holds it
 

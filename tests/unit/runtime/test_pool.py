@@ -141,15 +141,9 @@ def test_many_calls_do_not_grow() -> None:
 
     before = run(30)
     assert run(300) - before < 8_000  # kB
-    assert np.count_nonzero(buffers.slots) <= buffers.SLOTS
 
 
-def test_only_linux_is_asked_for_huge_pages() -> None:
-    assert "@madvise" in buffers.pool_text(huge_pages=True)
-    assert "madvise" not in buffers.pool_text(huge_pages=False)
-
-
-def test_scratch_in_huge_pages_gives_the_same_bits() -> None:
+def test_scratch_of_any_size_gives_the_same_bits() -> None:
     """Forward dynamics of fifteen chains of 1,000 bodies takes more than 4 MiB, that of one of them less."""
 
     def chains(count: int) -> kt.Model:
