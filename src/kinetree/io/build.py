@@ -33,7 +33,7 @@ def build(
     names = _names(order, bases, options, diagnostics)
     _note_inertias([links[link] for link in order], hinges, diagnostics)
     gravity = _GRAVITY if options.gravity is None else frozen(options.gravity, (3,))
-    followers, locks = _mimicked(hinges, joints, options, diagnostics)
+    couplings, locks = _mimicked(hinges, joints, options, diagnostics)
     bodies = [links[link] if link == body else links[link]._replace(name=body) for link, body in names.items()]
     parents = [names.get(hinge.parent, WORLD_NAME) for hinge in hinges]
     hinges = [
@@ -42,7 +42,7 @@ def build(
         if hinge.child in names
     ]
     try:
-        model = Model(name, gravity, *made(bodies, hinges), _couplings(followers))
+        model = Model(name, gravity, *made(bodies, hinges), couplings)
     except ModelError as error:
         raise LoadError(f'{error}; or load with mimic="independent" or "lock"', diagnostics.file) from None
     model = model.reduced(locks) if locks else model
@@ -226,12 +226,12 @@ def require_order(model: Model, wanted: Sequence[str]) -> None:
 
 def _mimicked(
     hinges: Sequence[JointSpec], joints: Mapping[str, JointSpec], options: Options, diagnostics: Diagnostics
-) -> tuple[list[JointSpec], dict[str, object]]:
-    """Mimic joints that follow others, and joints to lock at a configuration: the user's, and mimic joints.
+) -> tuple[list[LinearCoupling], dict[str, object]]:
+    """Couplings of mimic joints, and positions of joints to lock: the user's, and those of mimic joints.
 
     `hinges` are the joints of the model, `joints` all those of the file.
     """
-    followers: list[JointSpec] = []
+    couplings: list[LinearCoupling] = []
     locks: dict[str, object] = dict(options.lock)
     known = {name: value for name, value in options.lock.items() if name in joints}
     mimics = [hinge for hinge in hinges if hinge.mimic is not None]
@@ -261,18 +261,9 @@ def _mimicked(
                     hinge.line,
                 )
             else:
-                followers.append(hinge)
-    return followers, locks
-
-
-def _couplings(followers: Sequence[JointSpec]) -> list[LinearCoupling]:
-    """The couplings of joints that follow others."""
-    made = []
-    for hinge in followers:
-        if hinge.mimic is not None:
-            ends, slopes = (hinge.name, hinge.mimic.joint), frozen((1.0, -hinge.mimic.multiplier), (2,))
-            made.append(LinearCoupling.trusted(joints=ends, coefficients=slopes, offset=hinge.mimic.offset))
-    return made
+                ends, slopes = (hinge.name, leader.name), frozen((1.0, -mimic.multiplier), (2,))
+                couplings.append(LinearCoupling.trusted(joints=ends, coefficients=slopes, offset=mimic.offset))
+    return couplings, locks
 
 
 def _rule(name: str, mimic: Mimic) -> str:
