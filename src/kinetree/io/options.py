@@ -75,9 +75,9 @@ class Options(NamedTuple):
 
     def checked(self) -> Options:
         """These options, validated; None becomes an empty dictionary of locks and an empty order."""
-        for name, given in (("floating_base", self.floating_base), ("snap_angles", self.snap_angles)):
-            if not isinstance(given, (bool, np.bool_)):
-                raise InputError(f"{name}={given!r} is neither True nor False")
+        for name, flag in (("floating_base", self.floating_base), ("snap_angles", self.snap_angles)):
+            if not isinstance(flag, (bool, np.bool_)):
+                raise InputError(f"{name}={flag!r} is neither True nor False")
         if self.root is not None and not isinstance(self.root, str):
             raise InputError(f"root={self.root!r} is not the name of a link")
         for name, given, known in (("mimic", self.mimic, MIMIC), ("loops", self.loops, LOOPS)):
