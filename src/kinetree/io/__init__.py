@@ -66,19 +66,9 @@ def load(
         LoadError: If the file is invalid; names its line.
         InputError: If an argument is invalid.
     """
-    given: tuple[Any, ...] = (
-        floating_base,
-        root,
-        mimic,
-        loops,
-        lock,
-        joint_order,
-        gravity,
-        directory,
-        xacro,
-        snap_angles,
+    options = Options.checked(
+        floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro, snap_angles
     )
-    options = Options(*given).checked()
     stage = usd_file(source)
     if stage is not None:
         from kinetree.io.usd import load_usd

@@ -73,16 +73,18 @@ class Options(NamedTuple):
     xacro: Mapping[str, Any] | None
     snap_angles: bool
 
-    def checked(self) -> Options:
-        """These options, validated; None becomes an empty dictionary of locks and an empty order."""
+    @classmethod
+    def checked(cls, *given: Any) -> Options:
+        """Validate the arguments; without locks and order, these are empty."""
+        self = cls(*given)
         for name, flag in (("floating_base", self.floating_base), ("snap_angles", self.snap_angles)):
             if not isinstance(flag, (bool, np.bool_)):
                 raise InputError(f"{name}={flag!r} is neither True nor False")
         if self.root is not None and not isinstance(self.root, str):
             raise InputError(f"root={self.root!r} is not the name of a link")
-        for name, given, known in (("mimic", self.mimic, MIMIC), ("loops", self.loops, LOOPS)):
-            if not isinstance(given, str) or given not in known:
-                raise InputError(f"{name}={given!r} is not known; choose one of {', '.join(map(repr, known))}")
+        for name, choice, known in (("mimic", self.mimic, MIMIC), ("loops", self.loops, LOOPS)):
+            if not isinstance(choice, str) or choice not in known:
+                raise InputError(f"{name}={choice!r} is not known; choose one of {', '.join(map(repr, known))}")
         lock, xacro = self.lock, self.xacro
         if lock is not None and not (isinstance(lock, Mapping) and all(isinstance(name, str) for name in lock)):
             raise InputError(f"lock={lock!r} is not a dictionary of configurations by joint name")
