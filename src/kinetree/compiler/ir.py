@@ -386,13 +386,6 @@ class CodeBlock:
         self.items: list[Item] = []
         self.known: dict[Any, Op] = {}
 
-    def chain(self) -> Iterator[CodeBlock]:
-        """This block and its enclosing blocks, innermost first."""
-        block: CodeBlock | None = self
-        while block is not None:
-            yield block
-            block = block.outer
-
 
 Item = Op | Store | TreeLoop | For | Follow | Switch | Segment
 
@@ -412,8 +405,6 @@ class Program:
         self.rules = {} if rules is None else rules
         self.top = CodeBlock(self, None)
         self.current = self.top
-        #: Ops to which rules have not been applied, because rules made them.
-        self.unsettled: set[Op] = set()
         #: For each of the tree's arrays, its dimensions and the scalars per entry.
         self.arrays: list[tuple[tuple[str, ...], int]] = []
 
@@ -422,7 +413,6 @@ class Program:
 
         Without its items, what is left of a program that nobody needs is freed without a collector's search.
         """
-        self.unsettled.clear()
         for block in list(blocks(self.top)):
             block.known.clear()
             if items:
@@ -471,10 +461,7 @@ class Program:
 
     def op(self, code: str, *args: Op, attr: Any = None) -> Op:
         """The op with these arguments."""
-        made = self.record(Op(code, args, attr, self.current))
-        if code in self.rules:
-            self.unsettled.add(made)
-        return made
+        return self.record(Op(code, args, attr, self.current))
 
     def load(self, place: Place) -> Op:
         """A load."""
