@@ -52,29 +52,17 @@ LONG = 3000
 
 @dataclass
 class Lowered:
-    """A lowered program, and what binding it to a mechanism needs.
-
-    Attributes:
-        program: Its blocks.
-        layout: Offsets of fields.
-        inputs: Number of inputs.
-        outputs: Number of outputs.
-        tables: The columns of each table that it reads.
-        sizes: The sizes that it reads.
-        angles: Sines and cosines that can be computed ahead of all loops.
-        starts: Stores with which sums start that loops may carry.
-        sweeps: Its sweeps, if it consists of sweeps over nodes.
-    """
+    """A lowered program, and what binding it to a mechanism needs."""
 
     program: Program
     layout: Layout
-    inputs: int
-    outputs: int
-    tables: dict[str, list[str]] = field(default_factory=dict)
-    sizes: list[str] = field(default_factory=list)
-    angles: Angles | None = None
-    starts: list[Store] = field(default_factory=list)
-    sweeps: Sweeps | None = None
+    inputs: int  # their number
+    outputs: int  # their number
+    tables: dict[str, list[str]] = field(default_factory=dict)  # the columns of each table that it reads
+    sizes: list[str] = field(default_factory=list)  # the sizes that it reads
+    angles: Angles | None = None  # whose sines and cosines can be computed ahead of all loops
+    starts: list[Store] = field(default_factory=list)  # with which sums start that loops may carry
+    sweeps: Sweeps | None = None  # if it consists of sweeps over nodes
 
     @property
     def head(self) -> list[str]:
