@@ -18,7 +18,7 @@ from kinetree.compiler.lower.layout import Tables
 from kinetree.compiler.lower.lower import lower
 from kinetree.compiler.programs import simplified, variants_of
 from kinetree.compiler.specialize import RobotKey, Straight, TooLongError, Unrolling
-from kinetree.errors import InputError, UnknownNameError, UnsupportedError
+from kinetree.errors import InputError, UnsupportedError
 from kinetree.language.algorithm import with_constants
 from kinetree.runtime import kernels
 from kinetree.runtime.kernels import bind
@@ -126,7 +126,7 @@ def test_tasks_and_simulations_use_its_code(fast: kt.Model, robot: kt.Model) -> 
 # What is chosen
 
 
-def test_says_what_it_chose(fast: kt.Model, robot: kt.Model, caplog: pytest.LogCaptureFixture) -> None:
+def test_says_what_it_chose(fast: kt.Model, robot: kt.Model) -> None:
     chosen = fast.forward_dynamics.specialization()
     assert chosen.straight
     assert chosen.operations is not None
@@ -300,11 +300,6 @@ def test_specialize_is_a_truth_value(robot: kt.Model) -> None:
     for wrong in ("yes", 1, None):
         with pytest.raises(InputError, match=r"compile\(\): specialize is True, False, 'single' or 'batch'; got"):
             robot.compile(["energy"], specialize=wrong)  # type: ignore[arg-type]
-
-
-def test_unknown_functions(robot: kt.Model) -> None:
-    with pytest.raises(UnknownNameError, match="forward_dynamic"):
-        robot.compile(["forward_dynamic"], specialize=True)
 
 
 def test_a_robot_too_large_for_a_function_by_name() -> None:

@@ -113,18 +113,10 @@ def test_a_loaded_model_is_made_of_its_parts(mimic: str) -> None:
     assert (fresh.nq, fresh.nv) == (whole.nq, whole.nv)
 
 
-@pytest.mark.parametrize(
-    ("mimic", "problem"),
-    [
-        ('<mimic joint="finger" multiplier="1e-13"/>', "no freedom"),
-        ('<mimic joint="thumb"/>', "mimics itself"),
-        ('<mimic joint="socket"/>', "only joints with one coordinate can be mimicked"),
-    ],
-)
-def test_couplings_are_refused_when_the_file_is_loaded(mimic: str, problem: str) -> None:
-    text = ROBOT.replace('<mimic joint="finger" multiplier="-1" offset="0.01"/>', mimic)
-    with pytest.raises(LoadError, match=problem):
-        kt.load(text)
+def test_couplings_are_refused_when_the_file_is_loaded() -> None:
+    old, new = ('<mimic joint="finger" multiplier="-1" offset="0.01"/>', '<mimic joint="finger" multiplier="1e-13"/>')
+    with pytest.raises(LoadError, match="no freedom"):
+        kt.load(ROBOT.replace(old, new))
 
 
 def test_extreme_multipliers_and_chains_are_checked_when_the_file_is_loaded() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from kinetree.spatial.rotation import exp_matrix
 from tests.fuzz.mutations import NUMBERS, Dialect, mutated
 from tests.fuzz.run import fault_of
 from tests.tolerance import assert_close, bound
+from tests.unit.io.test_urdf import quiet
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -33,12 +33,6 @@ def joint(name: str, parent: str, child: str, kind: str = "revolute", inside: st
     axis = "" if kind in ("fixed", "ball") or "<axis" in inside else "<axis><xyz>0 0 1</xyz></axis>"
     ends = f"<parent>{parent}</parent><child>{child}</child>"
     return f'<joint name="{name}" type="{kind}">{ends}{axis}{inside}</joint>'
-
-
-def quiet(text: str, **options: Any) -> kt.Model:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ModelWarning)
-        return kt.load(text, **options)
 
 
 def pose_of(numbers: Array) -> Array:

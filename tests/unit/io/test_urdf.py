@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import warnings
 from pathlib import Path
@@ -531,26 +530,7 @@ def test_a_xacro_file_is_told_the_command(tmp_path: Path) -> None:
         kt.load(file)
 
 
-# -- files that are none -----------------------------------------------------------------------------------------------
-
-
-def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
-    for path, message in (
-        (tmp_path, "is a directory; give the path of a file"),
-        (tmp_path / "nothing.urdf", "there is no such file; looked in"),
-        ("a\0b", "cannot be read.*null"),
-        ("x" * 5000, "cannot be read.*too long"),
-        (os.devnull, "is not a regular file"),
-    ):
-        with pytest.raises(LoadError, match=message):
-            kt.load(path)
-
-
-def test_a_pipe_does_not_hang(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with pytest.raises(LoadError, match="is not a regular file"):
-        kt.load(pipe)
+# -- files that are none (others are in test_hostile_files.py) ---------------------------------------------------------
 
 
 def test_what_is_no_path() -> None:

@@ -346,16 +346,3 @@ def test_numbers_of_algorithms_by_format() -> None:
     assert -Constant(2.0, 4.0) == Constant(1.0, 3.0) - Constant(3.0, 7.0) == 3.0 - Constant(5.0, 7.0)
     assert repr(Constant(1.0, 2.0)) == "Constant(1.0, 2.0)"
     assert type(Constant(1.0, 2.0) / np.float64(2.0)) is type(np.float64(2.0) - Constant(1.0, 2.0)) is np.float64
-
-
-@pytest.mark.parametrize("n", [1, 3, 4, 5, 8, 9, 15, 16, 17, 20, 21])
-def test_samples_of_any_length_are_copied_to_lanes_and_back(n: int) -> None:
-    """What is left of a sample behind whole vectors is copied in pieces of 128 bits, or in one vector."""
-    robot = kt.zoo.chain(n).astype("float32")
-    rng = np.random.default_rng(n)
-    q, v, a = (rng.standard_normal((19, n), dtype=np.float32) for _ in range(3))
-    around = np.full((21, n), np.float32(7.0))
-    robot.inverse_dynamics(q, v, a, out=around[1:-1])
-    one_by_one = np.stack([robot.inverse_dynamics(*sample) for sample in zip(q, v, a)])
-    assert around[1:-1].tobytes() == one_by_one.tobytes()
-    assert np.all(around[[0, -1]] == 7.0)

@@ -90,11 +90,6 @@ def test_unknown_frames(robot: kt.Model) -> None:
         assert "link1" in caught.value.choices
 
 
-def test_one_frame_is_not_a_list_of_letters(robot: kt.Model) -> None:
-    q, _, _ = states(robot, ())
-    np.testing.assert_array_equal(robot.pose(q, "link1"), robot.pose(q, ["link1"])[0])
-
-
 def test_unknown_references(robot: kt.Model) -> None:
     q, v, _ = states(robot, ())
     for call in (
@@ -121,16 +116,6 @@ def test_bad_wrenches(robot: kt.Model) -> None:
         robot.inverse_dynamics(q, v, x, f_ext={"link1": np.zeros(3)})
     with pytest.raises(InputError, match="f_ext"):
         robot.inverse_dynamics(q, v, x, f_ext=np.zeros(6))
-
-
-def test_unknown_joints(robot: kt.Model) -> None:
-    for call in (
-        lambda: robot.q_from_dict({"nope": 0.0}),
-        lambda: robot.v_from_dict({"nope": 0.0}),
-        lambda: robot.reduced(lock={"nope": 0.0}),
-    ):
-        with pytest.raises(UnknownNameError, match="'nope'"):
-            call()
 
 
 def test_a_misspelt_function_is_an_attribute_error(robot: kt.Model) -> None:

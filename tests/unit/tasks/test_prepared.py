@@ -238,14 +238,6 @@ def test_threads_share_tasks() -> None:
         np.testing.assert_array_equal(result, results[0])
 
 
-@pytest.mark.parametrize("given", [{"body4", "body2"}, frozenset({"body4"})])
-def test_sets_have_no_order(given: Any) -> None:
-    with pytest.raises(InputError, match="frames is a set, which has no order"):
-        robot().tasks(given)
-    with pytest.raises(InputError, match="contacts is a set, which has no order"):
-        robot().tasks(["body4"], contacts=given)
-
-
 def test_tasks_by_name_are_kept() -> None:
     """So that preparing them inside a loop costs nothing; options and contacts tell them apart, and few are kept."""
     robot = kt.zoo.humanoid24()
