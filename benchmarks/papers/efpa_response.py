@@ -27,8 +27,7 @@ from kinetree.algorithms.tasks import task_space
 from kinetree.algorithms.tasks.task_space import PLAIN
 from kinetree.language.algorithm import algorithm
 from kinetree.language.common_frame import in_common_frame
-from kinetree.language.entities import FrameEntity, NodeEntity
-from kinetree.language.loops import Table
+from kinetree.language.loops import FrameEntity, NodeEntity, Table
 from kinetree.language.mechanism import WORLD
 from kinetree.language.roles import FrameRole, NodeRole
 from kinetree.language.setup import Setup

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.language.rows import Rows
+from kinetree.language.setup import Rows
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import random_mechanism
 

@@ -109,14 +109,16 @@ BLOCK_BYTES = 32 * 2**20
 _KEY = "kinetree"
 
 
-class ComputeSource(NamedTuple):
+@dataclass(frozen=True)
+class ComputeSource:
     """An argument that is an array of the data."""
 
     path: str  # name of the array in the group
     batched: bool  # whether it has a value for each sample; otherwise one for all
 
 
-class Result(NamedTuple):
+@dataclass(frozen=True)
+class Result:
     """One array of the output: its name, and the shape of one sample."""
 
     name: str

@@ -39,8 +39,7 @@ from kinetree.compiler.verify import canonical
 from kinetree.errors import ContractError
 from kinetree.language.algorithm import Algorithm, Argument, Entries, place
 from kinetree.language.contract import author_line, components, describe, immutable, rebuild, refuse, type_name
-from kinetree.language.entities import Entity, FrameEntity, Group, NodeEntity
-from kinetree.language.loops import IndexLoop, Table
+from kinetree.language.loops import Entity, FrameEntity, Group, IndexLoop, NodeEntity, Table
 from kinetree.language.loops import LoopShape as LoopData
 from kinetree.language.node import WORLD_PORT
 from kinetree.language.roles import MOVED_ON, Index, Ledger, NodeRole, entry_at, handle_of, port_of, require_own

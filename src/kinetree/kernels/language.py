@@ -39,8 +39,7 @@ from typing import Any
 from kinetree.errors import ContractError, InputError
 from kinetree.language.algorithm import Algorithm, algorithm
 from kinetree.language.contract import refuse
-from kinetree.language.entities import COLUMN, PLACE, Entity, Group, IndexEntity, Number
-from kinetree.language.loops import Range, Table
+from kinetree.language.loops import COLUMN, PLACE, Entity, Group, IndexEntity, Number, Range, Table
 from kinetree.language.mechanism import Sizes
 from kinetree.language.roles import GroupRole, Index, RowRole
 from kinetree.language.setup import Dimension, Setup

@@ -26,21 +26,14 @@ Dimensions = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Argument:
-    """An array that an algorithm reads or fills.
+    """An array that an algorithm reads or fills."""
 
-    Attributes:
-        name: As in the function's signature.
-        dimensions: The dimension of each axis.
-        symmetric: The algorithm fills the upper triangle including the diagonal; the engine mirrors it.
-        sparse: Entries that the algorithm does not set are zero.
-        stacked: The array is a block matrix: axes of fixed length are merged with the axis after them, so that users
-            see (2, "v", 2, "v") as a matrix with 2 nv rows and columns.
-    """
-
-    name: str
-    dimensions: Dimensions
-    symmetric: bool = False
-    sparse: bool = False
+    name: str  # as in the function's signature
+    dimensions: Dimensions  # the dimension of each axis
+    symmetric: bool = False  # the algorithm fills the upper triangle including the diagonal; the engine mirrors it
+    sparse: bool = False  # entries that the algorithm does not set are zero
+    #: The array is a block matrix: axes of fixed length are merged with the axis after them, so that users see (2, "v",
+    #: 2, "v") as a matrix with 2 nv rows and columns.
     stacked: bool = False
 
     def lengths(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -75,15 +68,7 @@ class Algorithm:
     local: bool = False
 
     def require(self, mechanism: Mechanism, name: str = "") -> None:
-        """Raise unless the recursion runs on all kinds of nodes in a mechanism.
-
-        Args:
-            mechanism: The robot.
-            name: Public name of the function, for the message.
-
-        Raises:
-            UnsupportedError: Naming the first node that is not a rigid body.
-        """
+        """Raise, naming the first node that is no rigid body, unless the recursion runs on a mechanism."""
         if self.rigid and mechanism.first_general is not None:
             raise UnsupportedError(
                 f"{name or self.name} runs on trees of rigid bodies only, and {mechanism.first_general!r} is a "

@@ -264,11 +264,7 @@ def _apart(near: NodeRole, far: NodeRole) -> Array:
 
 @lru_cache(maxsize=256)
 def in_common_frame(algorithm: Algorithm) -> Algorithm:
-    """The same text, run in the common frame. For trees of rigid bodies.
-
-    Args:
-        algorithm: The recursion; it has no derivatives by `kinetree.language.forward_mode` in this view.
-    """
+    """The same text, run in the common frame: for trees of rigid bodies, and without derivatives by `forward_mode`."""
 
     def run(tree: Any, *arguments: Any) -> None:
         if not isinstance(tree, Tree):

@@ -50,11 +50,28 @@ def directional_derivative(
     Raises:
         ContractError: The algorithm takes no configuration `q`.
     """
-    own = algorithm.inputs
-    if Argument("q", ("q",)) not in own:
+    if Argument("q", ("q",)) not in algorithm.inputs:
         raise ContractError(f'{algorithm.name!r} takes no configuration: name the input with dimensions ("q",) q')
+    return _derivative(algorithm, name, tangent, directions, outputs, level)
+
+
+def coordinate_derivative(
+    algorithm: Algorithm, name: str, directions: Mapping[str, str], outputs: tuple[str, ...]
+) -> Algorithm:
+    """The same along changes of the components of q, four for a quaternion, as of any other input.
+
+    Applies to algorithms that use nothing of a node but its manifold.
+    """
+    return _derivative(algorithm, name, "", directions, outputs, 0)
+
+
+def _derivative(
+    algorithm: Algorithm, name: str, tangent: str, directions: Mapping[str, str], outputs: tuple[str, ...], level: int
+) -> Algorithm:
+    own = algorithm.inputs
     sizes = {argument.name: argument.dimensions for argument in own}
-    given = (Argument(tangent, ("v",)), *(Argument(d, sizes[of]) for d, of in directions.items()))
+    given = [Argument(tangent, ("v",))] if tangent else []
+    given += [Argument(d, sizes[of]) for d, of in directions.items()]
     first = next((i for i, argument in enumerate(own) if "frames" in argument.dimensions), len(own))
     inputs = (*own[:first], *given, *own[first:])
     results = tuple(
@@ -62,46 +79,14 @@ def directional_derivative(
         for new, old in zip(outputs, algorithm.outputs, strict=True)
     )
 
-    def run(tree: Tree, *arguments: Indexed) -> None:
+    def run(tree: Any, *arguments: Indexed) -> None:
         arrays = {argument.name: array for argument, array in zip((*inputs, *results), arguments, strict=True)}
         moved: dict[str, Any] = {of: _Moving(arrays[of], arrays[d], level) for d, of in directions.items()}
-        moved["q"] = _Configurations(arrays["q"], arrays[tangent], level)
+        if tangent:
+            moved["q"] = _Configurations(arrays["q"], arrays[tangent], level)
+            tree = _Tree(tree, arrays[tangent], level)
         taken = [moved.get(a.name, arrays[a.name]) for a in own]
-        filled = [_Rates(arrays[r.name], level) for r in results]
-        algorithm.run(_Tree(tree, arrays[tangent], level), *taken, *filled)
-
-    return Algorithm(name, run, inputs, results, algorithm.rigid)
-
-
-def coordinate_derivative(
-    algorithm: Algorithm, name: str, directions: Mapping[str, str], outputs: tuple[str, ...]
-) -> Algorithm:
-    """Differentiate an algorithm along changes of the components of q, four for a quaternion, and of other inputs.
-
-    Applies to algorithms that use nothing of a node but its manifold.
-
-    Args:
-        algorithm: The algorithm.
-        name: Name of the derivative.
-        directions: Names of the directions, each with the input it belongs to; the other inputs are constant.
-        outputs: Names of the rates of change of the outputs.
-
-    Returns:
-        An algorithm with the same inputs, followed by the directions.
-    """
-    own = algorithm.inputs
-    sizes = {argument.name: argument.dimensions for argument in own}
-    inputs = (*own, *(Argument(d, sizes[of]) for d, of in directions.items()))
-    results = tuple(
-        Argument(new, old.dimensions, old.symmetric, old.sparse)
-        for new, old in zip(outputs, algorithm.outputs, strict=True)
-    )
-
-    def run(tree: Tree, *arguments: Indexed) -> None:
-        arrays = {argument.name: array for argument, array in zip((*inputs, *results), arguments, strict=True)}
-        rates = {of: arrays[d] for d, of in directions.items()}
-        taken = [_Moving(arrays[a.name], rates[a.name]) if a.name in rates else arrays[a.name] for a in own]
-        algorithm.run(tree, *taken, *(_Rates(arrays[r.name]) for r in results))
+        algorithm.run(tree, *taken, *(_Rates(arrays[r.name], level) for r in results))
 
     return Algorithm(name, run, inputs, results, algorithm.rigid)
 
@@ -294,7 +279,7 @@ class _Configurations:
 class _Moving:
     """An input with a direction."""
 
-    def __init__(self, values: Indexed, rates: Indexed, level: int = 0) -> None:
+    def __init__(self, values: Indexed, rates: Indexed, level: int) -> None:
         self._values, self._rates, self._level = values, rates, level
 
     def __getitem__(self, keys: Any) -> Any:
@@ -304,7 +289,7 @@ class _Moving:
 class _Rates:
     """An output that stores the rates of the values assigned to it."""
 
-    def __init__(self, output: Indexed, level: int = 0) -> None:
+    def __init__(self, output: Indexed, level: int) -> None:
         self._output, self._level = output, level
 
     def __setitem__(self, keys: Any, value: Any) -> None:

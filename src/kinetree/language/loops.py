@@ -1,4 +1,8 @@
-"""Loops as data: what a loop yields, and what it visits on a mechanism.
+"""Loops as data: the entities that they visit, what they yield, and what they visit on a mechanism.
+
+An entity (a node, a frame, a group of rows, a column) is identified by its number. Engines need only the other numbers
+attached to it, such as where its part of q starts or where the columns of its descendants end. Compiled code reads them
+from tables.
 
 Loops come in four shapes. Engines know the shapes, but no individual loop:
 
@@ -14,16 +18,233 @@ is an attribute of `Tree` runs as `tree.loop(k)`. Algorithms can therefore defin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, product
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from kinetree.language.contract import refuse
-from kinetree.language.entities import Engine, Entity, FrameEntity, Group, IndexEntity, NodeEntity, Number
-from kinetree.language.roles import Index, Ledger, handle_of
-from kinetree.language.setup import Setup, Variants
+from kinetree.language.mechanism import WORLD
+from kinetree.language.roles import (
+    Cell,
+    ColumnRole,
+    FrameRole,
+    GroupRole,
+    Index,
+    Ledger,
+    NodeRole,
+    RowRole,
+    handle_of,
+)
+from kinetree.language.setup import WORLD_CLASS, Setup, Variants, port_of
+from kinetree.spatial.value import Array
 
 _T = TypeVar("_T")
+
+
+Number = Callable[[Setup, int], int]
+
+
+class Engine(ABC):
+    """The services that loops need from an engine. Engines identify nodes, frames and indices by their own handles."""
+
+    @abstractmethod
+    def visit(self, loop: Any, over: Any, start: Index | None, stop: Index | None = None) -> Iterator[Any]:
+        """Run a loop: over the entity with a handle if it is an inner loop, from `start` on, and before `stop`."""
+
+    @abstractmethod
+    def number(self, entity: Entity, handle: Any, what: str) -> Any:
+        """One of the numbers of an entity, as a value or a symbol."""
+
+    @abstractmethod
+    def cell(self, node: NodeEntity, handle: Any, key: Any) -> Cell:
+        """The memory of a node, given the role through which it is accessed, its handle and its variant."""
+
+    @abstractmethod
+    def placement(self, handle: Any) -> Array:
+        """The placement of a frame."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entity:
+    """Something that loops visit, identified by number."""
+
+    name: str  # used in error messages and names of tables
+    count: Callable[[Setup], int]
+    #: The numbers attached to each. Loops over the entity add their own start and end.
+    numbers: dict[str, Number] = field(default_factory=dict)
+
+
+#: All kinds of indices, by name.
+INDICES: dict[str, IndexEntity] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class IndexEntity(Entity):
+    """A single index along a dimension: a column, or a row of a task. Its number `index` is the index itself."""
+
+    dimension: str = ""  # the dimension that it indexes
+    maps: tuple[str, ...] = ()  # further dimensions along which it has an index; each is also the name of that number
+    #: Whether a number equals the index for all mechanisms with these variants.
+    identity: Callable[[Variants, str], bool] = lambda _, what: what == "index"
+    #: Whether several indices can have the same value of this number.
+    shared: Callable[[Variants, str], bool] = lambda *_: False
+    exists: Callable[[Variants], bool] = lambda _: True  # whether mechanisms with these variants have any
+    #: Creates the role that the loop yields, from the index along each dimension.
+    role: Callable[[dict[str, Index]], Any] = RowRole
+
+    def __post_init__(self) -> None:
+        INDICES[self.name] = self
+
+    def of(self, tree: Engine, handle: Any) -> Any:
+        """The role that the loop yields for an index."""
+        own = {self.dimension: (tree.number(self, handle, "index"), 0)}
+        return self.role({**own, **{what: (tree.number(self, handle, what), 0) for what in self.maps}})
+
+
+NODE = Entity(
+    "node",
+    lambda setup: len(setup.mechanism.kinds),
+    {
+        "node": lambda _, k: k + 1,
+        "depth": lambda setup, k: setup.topology.depths[k],
+        "q": lambda setup, k: setup.mechanism.q_starts[k],
+        "v": lambda setup, k: setup.mechanism.v_starts[k],
+        "m": lambda setup, k: setup.mechanism.m_starts[k],
+        "joints": lambda setup, k: setup.mechanism.joint_starts[k],
+        "loops": lambda setup, k: setup.mechanism.loop_starts[k],
+    },
+)
+FRAME = Entity(
+    "frame",
+    lambda setup: len(setup.sites),
+    {
+        "frame": lambda _, i: i,
+        "sorted_rows": lambda setup, i: setup.rows.starts[i],
+        "rows": lambda setup, i: setup.rows.task_starts[i],
+    },
+)
+#: The rows of a frame, in the order in which rows are numbered.
+GROUP = Entity(
+    "group",
+    lambda setup: len(setup.rows.groups),
+    {
+        "sorted_rows": lambda setup, g: setup.rows.groups[g].start,
+        "rows": lambda setup, g: setup.rows.task_rows[setup.rows.groups[g].start],
+        "beyond": lambda setup, g: setup.rows.groups[g].stop,
+    },
+)
+#: The rows of a task, in the user's order.
+TASK = Entity("task", lambda setup: len(setup.rows.tasks), {"rows": lambda setup, t: setup.rows.tasks[t].start})
+COLUMN = IndexEntity(
+    "column",
+    lambda setup: setup.mechanism.nv,
+    {"index": lambda _, c: c},
+    dimension="v",
+    exists=lambda variants: bool(variants.nodes),
+    role=lambda at: ColumnRole(at["v"]),
+)
+ROW = IndexEntity(
+    "sorted_rows",
+    lambda setup: setup.rows.count,
+    {"index": lambda _, r: r, "rows": lambda setup, r: setup.rows.task_rows[r]},
+    dimension="sorted_rows",
+    maps=("rows",),
+    identity=lambda variants, what: what == "index" or variants.in_order,
+    shared=lambda variants, what: what == "rows" and bool(variants.relatives),  # the two ends of a task
+    exists=lambda variants: bool(variants.frames),
+)
+PLACE = IndexEntity(
+    "place",
+    lambda setup: setup.rows.task_row_count,
+    {"index": lambda _, r: r},
+    dimension="rows",
+    exists=lambda variants: bool(variants.frames),
+)
+
+
+# Members of the rows of a table
+
+
+@dataclass(frozen=True)
+class NodeEntity:
+    """A node."""
+
+    name: str  # name of its role, for error messages
+    right: str = "read"  # access of the body to its fields: "set", "add" or "read"
+    #: "kind": the body is traced for each kind and can use what the kind supplies; "port": only for each port.
+    by: str = "port"
+    world: bool = False  # whether it may be the world
+    entity = NODE
+
+    def keys(self, variants: Variants) -> list[Any]:
+        """All its variants."""
+        if self.by == "kind":
+            return list(dict.fromkeys(kind.name for kind, _ in variants.nodes))
+        return [*([WORLD_CLASS] if self.world else []), *variants.ports]
+
+    def key(self, setup: Setup, k: int) -> Any:
+        """The variant of one of them."""
+        return setup.mechanism.kinds[k].name if self.by == "kind" else port_of(setup.mechanism, k)
+
+    def role(self, tree: Engine, handle: Any, key: Any, ledger: Ledger) -> NodeRole:
+        """The role that the body receives."""
+        return NodeRole(tree.cell(self, handle, key), self.name, self.right, ledger, self.by == "kind")
+
+
+@dataclass(frozen=True)
+class FrameEntity:
+    """A frame."""
+
+    name: str
+    known: bool = False  # whether the body knows its rows and its part in a task
+    entity = FRAME
+
+    def keys(self, _: Variants) -> list[Any]:
+        """All its variants. Those of known frames depend on the nodes that carry them, so their loops have `cases`."""
+        return [None]
+
+    def key(self, setup: Setup, i: int) -> Any:
+        """The variant of one of them."""
+        return (setup.sites[i].rows, setup.sites[i].part) if self.known else None
+
+    def role(self, tree: Engine, handle: Any, key: Any, _: Ledger) -> FrameRole:
+        """The role that the body receives."""
+        at = {what: tree.number(FRAME, handle, what) for what in ("frame", "sorted_rows", "rows")}
+        return FrameRole(handle, tree.placement(handle), at, key[0] if self.known else ())
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are visited together."""
+
+    name: str
+    entity: Entity  # the group as an entity
+    #: For each dimension along which its rows have indices, the name of the number at which they start.
+    at: Mapping[str, str]
+    size: Number  # number of rows of a group
+    keys: Callable[[Variants], list[Any]] = lambda variants: sorted(variants.sizes)  # sizes that occur
+
+    def key(self, setup: Setup, n: int) -> Any:
+        """The variant of one of them."""
+        return self.size(setup, n)
+
+    def role(self, tree: Engine, handle: Any, key: Any, _: Ledger) -> GroupRole:
+        """The role that the body receives."""
+        starts = {dimension: tree.number(self.entity, handle, what) for dimension, what in self.at.items()}
+        rows = (RowRole({dimension: (start, i) for dimension, start in starts.items()}) for i in range(key))
+        return GroupRole(handle, tuple(rows))
+
+
+def number_of(setup: Setup, entity: Entity, n: int, what: str) -> int:
+    """A number of an entity; for the world always 0."""
+    return 0 if n == WORLD else entity.numbers[what](setup, n)
+
+
+def numbers_of(setup: Setup, entity: Entity, entities: Sequence[int], what: str) -> list[int]:
+    """A number of each of some entities; for the world always 0."""
+    number = entity.numbers[what]
+    return [0 if n == WORLD else number(setup, n) for n in entities]
 
 
 class LoopShape(ABC, Generic[_T]):
@@ -61,12 +282,7 @@ class LoopShape(ABC, Generic[_T]):
         return self if tree is None else lambda *arguments: self(tree, *arguments)
 
     def __call__(self, tree: Engine, *arguments: Any) -> Iterator[_T]:
-        """Run over a tree.
-
-        Args:
-            tree: The mechanism.
-            *arguments: For an inner loop, the role it is over; then, optionally, the index to start at.
-        """
+        """Run over a tree. An inner loop takes the role it is over; both may take the index to start at."""
         over = None
         if self.over is not None:
             over, *rest = arguments
@@ -79,14 +295,7 @@ class LoopShape(ABC, Generic[_T]):
 
     @abstractmethod
     def visits(self, setup: Setup, over: int, start: int | None = None, stop: int | None = None) -> Sequence[Any]:
-        """What the loop visits, in order: rows of entity numbers, or indices.
-
-        Args:
-            setup: The mechanism.
-            over: Number of the entity that an inner loop is over; ignored by outer loops.
-            start: Index to start at, if not at the beginning.
-            stop: Index before which to stop, if not at the end.
-        """
+        """What the loop visits, in order: rows of entity numbers, or indices."""
 
 
 #: All loops, by name.
@@ -94,17 +303,11 @@ LOOPS: dict[str, LoopShape[Any]] = {}
 
 
 class Inner(NamedTuple):
-    """A loop over indices that is yielded along with each row of a table.
-
-    Attributes:
-        loop: The loop.
-        own: Whether it is over the row's own entity; otherwise it is over the entity of the table's loop.
-        start: Name of the entity's number at which it starts, if not at its own beginning.
-    """
+    """A loop over indices that is yielded along with each row of a table."""
 
     loop: LoopShape[Any]
-    own: bool = True
-    start: str = ""
+    own: bool = True  # whether it is over the row's own entity; otherwise it is over the entity of the table's loop
+    start: str = ""  # name of the entity's number at which it starts, if not at its own beginning
 
 
 class Table(LoopShape[_T]):
@@ -192,14 +395,7 @@ class Table(LoopShape[_T]):
 
 
 class IndexLoop(LoopShape[_T]):
-    """A loop over indices.
-
-    Args:
-        index: The kind of index that it yields.
-        over: The entity that it is over.
-        skip: Distance from a given start index to the first one visited.
-        name: Name of the loop.
-    """
+    """A loop over indices of a kind. A given start index is `skip` before the first one that is visited."""
 
     def __init__(self, index: IndexEntity, over: Entity | None, skip: int, name: str) -> None:
         self.index, self.skip = index, skip
@@ -248,14 +444,7 @@ class Range(IndexLoop[_T]):
 
 
 class Runs(IndexLoop[_T]):
-    """A loop over several ranges of indices.
-
-    Args:
-        index: The kind of index that it yields.
-        over: The entity that it is over.
-        runs: The ranges of each entity.
-        name: Name of the loop.
-    """
+    """A loop over several ranges of indices, which depend on the entity it is over."""
 
     def __init__(
         self, index: IndexEntity, over: Entity, runs: Callable[[Setup, int], Sequence[range]], name: str = ""
@@ -285,15 +474,7 @@ class Runs(IndexLoop[_T]):
 
 
 class Chain(IndexLoop[_T]):
-    """A loop that follows links from index to index.
-
-    Args:
-        index: The kind of index that it yields.
-        over: The entity that it is over.
-        start: The first index, or −1 for none.
-        links: The successor of each index, or −1 for none.
-        name: Name of the loop.
-    """
+    """A loop that follows links from index to index, from a first one on; −1 ends it."""
 
     def __init__(
         self, index: IndexEntity, over: Entity, start: Number, links: Callable[[Setup], Sequence[int]], name: str = ""

@@ -132,49 +132,39 @@ PARTS = ("frame", "near", "far", "mass")
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """A frame fixed to a node, or to the world (node −1), and its part in a task.
-
-    Attributes:
-        name: Name of the frame.
-        node: The node that carries it.
-        placement: The 12 numbers of the transform from the node's coordinates to the frame's.
-        rows: The components of the frame's motion that make up the task, angular ones first.
-        part: "frame": the task is the motion of the frame. "near", followed by a site with "far": the task is the
-            motion of the far frame relative to the near one, and they share their rows. "mass": the task is the motion
-            of the centre of mass; the world carries the frame.
-    """
+    """A frame fixed to a node, or to the world (node −1), and its part in a task."""
 
     name: str
-    node: int
-    placement: Array
+    node: int  # the node that carries it
+    placement: Array  # the 12 numbers of the transform from the node's coordinates to the frame's
+    #: The components of the frame's motion that make up the task, angular ones first.
     rows: tuple[int, ...] = (0, 1, 2, 3, 4, 5)
+    #: "frame": the task is the motion of the frame. "near", followed by a site with "far": the task is the motion of
+    #: the far frame relative to the near one, and they share their rows. "mass": the task is the motion of the centre
+    #: of mass; the world carries the frame.
     part: str = "frame"
+
+
+def _starts(length: Callable[[NodeKind], int]) -> cached_property[tuple[int, ...]]:
+    return cached_property(lambda mechanism: tuple(accumulate(map(length, mechanism.kinds), initial=0)))
 
 
 @dataclass(frozen=True, eq=False)
 class Mechanism:
-    """Nodes numbered depth first, each with its kind and constants.
+    """Nodes numbered depth first, each with its kind and constants."""
 
-    Attributes:
-        parents: Parent of each node, −1 for the world.
-        kinds: Kind of each node.
-        parameters: Constants of each node, float64, `parameter_count` of its kind.
-        names: Name of each node, for messages.
-        gravity: Gravitational acceleration in the world frame, (3,) [m/s²].
-        with_every_frame: Makes the same robot with nodes for further frames, in the same coordinates, if it differs.
-        scalar: The floating-point format in which functions compute, "float64" or "float32". Constants are float64 in
-            either case.
-        specialized: Empty, unless functions run on code made for this robot alone where that is expected to be faster
-            for "single" samples, for "batch"es, or for "both" on average.
-    """
-
-    parents: tuple[int, ...]
+    parents: tuple[int, ...]  # parent of each node, −1 for the world
     kinds: tuple[NodeKind, ...]
-    parameters: tuple[Array, ...] = field(repr=False)
-    names: tuple[str, ...]
-    gravity: Array
+    parameters: tuple[Array, ...] = field(repr=False)  # constants of each node, float64, `parameter_count` of its kind
+    names: tuple[str, ...]  # name of each node, for messages
+    gravity: Array  # gravitational acceleration in the world frame, (3,) [m/s²]
+    #: Makes the same robot with nodes for further frames, in the same coordinates, if it differs.
     with_every_frame: Callable[[], Mechanism] | None = field(default=None, repr=False)
+    #: The floating-point format in which functions compute, "float64" or "float32". Constants are float64 in either
+    #: case.
     scalar: str = "float64"
+    #: Empty, unless functions run on code made for this robot alone where that is expected to be faster for "single"
+    #: samples, for "batch"es, or for "both" on average.
     specialized: str = ""
 
     @cached_property
@@ -205,30 +195,13 @@ class Mechanism:
         """Whether any node has armature."""
         return any(np.any(kind.armature(own)) for kind, own in zip(self.kinds, self.parameters, strict=True))
 
-    @cached_property
-    def q_starts(self) -> tuple[int, ...]:
-        """Index at which each node's configuration starts in q, followed by nq."""
-        return tuple(accumulate((kind.nq for kind in self.kinds), initial=0))
-
-    @cached_property
-    def v_starts(self) -> tuple[int, ...]:
-        """Index at which each node's velocity starts in v, followed by nv."""
-        return tuple(accumulate((kind.nv for kind in self.kinds), initial=0))
-
-    @cached_property
-    def m_starts(self) -> tuple[int, ...]:
-        """Index at which each node's velocity starts in the stacked velocities of all nodes, followed by their size."""
-        return tuple(accumulate((kind.dimension for kind in self.kinds), initial=0))
-
-    @cached_property
-    def joint_starts(self) -> tuple[int, ...]:
-        """Index at which each node's joint velocities start among those of all joints, followed by their number."""
-        return tuple(accumulate((kind.joint_rates for kind in self.kinds), initial=0))
-
-    @cached_property
-    def loop_starts(self) -> tuple[int, ...]:
-        """Index at which each node's loop constraints start, followed by their number."""
-        return tuple(accumulate((kind.loop_rows for kind in self.kinds), initial=0))
+    #: Where the part of each node starts, followed by the length of the whole: in q, in v, among the components of all
+    #: nodes' velocities, among the velocities of all joints, and among the constraints that close loops.
+    q_starts = _starts(lambda kind: kind.nq)
+    v_starts = _starts(lambda kind: kind.nv)
+    m_starts = _starts(lambda kind: kind.dimension)
+    joint_starts = _starts(lambda kind: kind.joint_rates)
+    loop_starts = _starts(lambda kind: kind.loop_rows)
 
     @cached_property
     def column_parents(self) -> tuple[int, ...]:

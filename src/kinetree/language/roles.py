@@ -51,6 +51,15 @@ class Ledger:
     writer: dict[str, str] = field(default_factory=dict)
 
 
+def _of_kind(name: str) -> Any:
+    def call(self: NodeRole, *arguments: Any) -> Any:
+        kind, parameters = self._kind(name), self._cell.parameters
+        return getattr(kind, name)(parameters, *arguments)
+
+    call.__doc__ = getattr(NodeKind, name).__doc__
+    return call
+
+
 class NodeRole:
     """A node. Its fields are attributes; the properties and methods below come from its kind."""
 
@@ -131,33 +140,9 @@ class NodeRole:
         q = self.kept("q") if kind.moving else None
         return kind.gyroscopic(self._cell.parameters, q, v, velocity)
 
-    def resistance(self, q: Array, v: Array) -> Array:
-        """Joint forces absorbed by the node's own springs and dampers."""
-        return self._kind("resistance").resistance(self._cell.parameters, q, v)
-
-    def potential(self, q: Array) -> Any:
-        """Energy stored in the node's own springs."""
-        return self._kind("potential").potential(self._cell.parameters, q)
-
-    def brackets(self, q: Array, v: Array) -> Array:
-        """Matrix of the Lie brackets of its joint velocities with others."""
-        return self._kind("brackets").brackets(self._cell.parameters, q, v)
-
-    def coupling(self, q: Array) -> Array:
-        """G: joint velocities per independent velocity."""
-        return self._kind("coupling").coupling(self._cell.parameters, q)
-
-    def coupling_drift(self, q: Array, v: Array) -> Array:
-        """Ġ v: joint accelerations at zero independent accelerations."""
-        return self._kind("coupling_drift").coupling_drift(self._cell.parameters, q, v)
-
-    def loops(self, q: Array) -> tuple[Array, Array]:
-        """Residuals of loop constraints, and their derivatives with respect to joint velocities."""
-        return self._kind("loops").loops(self._cell.parameters, q)
-
-    def moved(self, q: Array, step: Array) -> Array:
-        """Coordinates after each joint moved by its part of a step, whether constraints hold or not."""
-        return self._kind("moved").moved(self._cell.parameters, q, step)
+    # As of `NodeKind`, without the constants
+    resistance, potential, brackets = _of_kind("resistance"), _of_kind("potential"), _of_kind("brackets")
+    coupling, coupling_drift, loops, moved = map(_of_kind, ("coupling", "coupling_drift", "loops", "moved"))
 
     def keep(self, name: str, value: Any) -> None:
         """Internal: store a quantity that depends on q in a field hidden from algorithms."""
@@ -240,32 +225,7 @@ _LENGTHS: dict[str, Callable[[NodeKind], int]] = {
 }
 
 #: Names that nodes define besides their fields.
-SUPPLIED = frozenset(
-    {
-        "H",
-        "subspace",
-        "in_joint",
-        "M",
-        "armature",
-        "weight",
-        "coriolis",
-        "gyroscopic",
-        "resistance",
-        "potential",
-        "manifold",
-        "brackets",
-        "coupling",
-        "coupling_drift",
-        "loops",
-        "moved",
-        "columns",
-        "dimension",
-        "keep",
-        "kept",
-        "formulas",
-        "span",
-    }
-)
+SUPPLIED = frozenset(name for name in vars(NodeRole) if not name.startswith("_"))
 
 
 def _hidden(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kinetree.language.entities import (
+from kinetree.language.loops import (
     COLUMN,
     FRAME,
     GROUP,
@@ -21,12 +21,16 @@ from kinetree.language.entities import (
     PLACE,
     ROW,
     TASK,
+    Chain,
     Engine,
     FrameEntity,
     Group,
+    Inner,
     NodeEntity,
+    Range,
+    Runs,
+    Table,
 )
-from kinetree.language.loops import Chain, Inner, Range, Runs, Table
 from kinetree.language.mechanism import PARTS
 from kinetree.language.roles import ColumnRole, FrameRole, GroupRole, NodeRole, RowRole
 from kinetree.language.setup import Setup
@@ -149,11 +153,7 @@ class Tree(Engine):
     # Frames
 
     def frames(self, part: str = "") -> Iterator[tuple[FrameRole, NodeRole]]:
-        """The frames of the call, each with the node that carries it.
-
-        Args:
-            part: Restricts the loop to frames with this part in their task (`kinetree.language.mechanism.PARTS`).
-        """
+        """The frames of the call, or those with a part in their task (`PARTS`), each with the node that carries it."""
         return _FRAMES[part](self)
 
     #: The near end of each relative task and the node that carries it, then the far end and its node.
@@ -171,11 +171,7 @@ class Tree(Engine):
     )
 
     def branches(self, to: str) -> Iterator[tuple[NodeRole, FrameRole, FrameRole]]:
-        """For each pair with a common ancestor, the nodes from there (exclusive) to the first or the second frame.
-
-        Args:
-            to: "one" or "other".
-        """
+        """For each pair with a common ancestor, the nodes from there (exclusive) to its frame "one" or "other"."""
         return _BRANCHES[to](self)
 
     # Degrees of freedom
@@ -257,20 +253,12 @@ class Tree(Engine):
 
         - Entries are read at the own node of a `gather` loop, and never again once they were set at the parent.
         - Nothing is read at the world: what is set there is dropped, and need not be computed.
-
-        Args:
-            over: Dimension of the columns or rows, as for `array`.
-            like: A field that has the type of the values on every node, as for `array`.
         """
 
     def travelling(self, over: str, like: str = "") -> Indexed:
         """What columns carry towards the tips, `S[k, c]`: set at the column's own node, then `X @ S[parent, c]`.
 
         Only weights change it on the way. In the common frame it does not change, and columns need one entry each.
-
-        Args:
-            over: Dimension of the columns, as for `array`.
-            like: A field that has the type of the values on every node, as for `array`.
         """
         return self.array("node", over, like=like)
 

@@ -27,62 +27,35 @@ from kinetree.spatial.value import Array
 
 
 class Variation(NamedTuple):
-    """Changes per unit change of each of the node's n coordinates (along the tangent) or velocities.
+    """Changes per unit change of each of the node's n coordinates (along the tangent) or velocities."""
 
-    Attributes:
-        theta: ϑ per coordinate, (m, n); that per velocity is H.
-        zeta_q: ζ per coordinate, (m, n).
-        zeta_v: ζ per velocity, (m, n).
-        force_q: Change of the node's own inertial force per coordinate, besides that due to ϑ and ζ, (m, n).
-        force_v: The same per velocity, (m, n).
-        weights: Rates of the weight's numbers per coordinate, (n, …); empty where a motion of the node describes them.
-        maps: The same for the joint map.
-        spring_q: Change of the forces of its springs and dampers per coordinate, (n, n).
-        spring_v: The same per velocity, (n, n).
-    """
-
-    theta: Array
-    zeta_q: Array
-    zeta_v: Array
-    force_q: Array
-    force_v: Array
+    theta: Array  # ϑ per coordinate, (m, n); that per velocity is H
+    zeta_q: Array  # ζ per coordinate, (m, n)
+    zeta_v: Array  # ζ per velocity, (m, n)
+    force_q: Array  # change of the node's own inertial force per coordinate, besides that due to ϑ and ζ, (m, n)
+    force_v: Array  # the same per velocity, (m, n)
+    #: Rates of the weight's numbers per coordinate, (n, …); empty where a motion of the node describes them.
     weights: Array
-    maps: Array
-    spring_q: Array
-    spring_v: Array
+    maps: Array  # the same for the joint map
+    spring_q: Array  # change of the forces of its springs and dampers per coordinate, (n, n)
+    spring_v: Array  # the same per velocity, (n, n)
 
 
 class Here(NamedTuple):
-    """The state of a node, for `variation`.
+    """The state of a node, for `variation`."""
 
-    Attributes:
-        X: Weight.
-        V: Velocity.
-        alpha: Acceleration.
-        v: Joint velocities.
-        a: Joint accelerations.
-        V_p: Velocity of the parent.
-        alpha_p: Acceleration of the parent.
-        V_plus: Velocity of the parent where the node is, W V_p.
-    """
-
-    X: Any
-    V: Any
-    alpha: Any
-    v: Array
-    a: Array
-    V_p: Any
-    alpha_p: Any
-    V_plus: Any
+    X: Any  # weight
+    V: Any  # velocity
+    alpha: Any  # acceleration
+    v: Array  # joint velocities
+    a: Array  # joint accelerations
+    V_p: Any  # velocity of the parent
+    alpha_p: Any  # acceleration of the parent
+    V_plus: Any  # velocity of the parent where the node is, W V_p
 
 
 def variation(k: Any, here: Here) -> Variation:
-    """Differentiate the formulas of a node in a given state.
-
-    Args:
-        k: The node.
-        here: Its state.
-    """
+    """Differentiate the formulas of a node in a given state."""
     kind, _ = k.formulas()
     return _by_duals(k, here) if kind.moving else _rigid(k, here)
 
@@ -128,13 +101,7 @@ def _by_duals(k: Any, here: Here) -> Variation:
 
 
 def gyroscopic(k: Any, V: Any, v: Array) -> Any:
-    """b(k), and for rigid bodies B = ½ M̂ in a hidden field, for this loop and later ones: b = B V ([JR] Eq. 2.7).
-
-    Args:
-        k: The node.
-        V: Its velocity.
-        v: Its joint velocities.
-    """
+    """b(k), and for rigid bodies B = ½ M̂ in a hidden field, for this loop and later ones: b = B V ([JR] Eq. 2.7)."""
     kind, _ = k.formulas()
     if kind.moving:
         return k.gyroscopic(V, v)
@@ -144,14 +111,7 @@ def gyroscopic(k: Any, V: Any, v: Array) -> Any:
 
 
 def coriolis_inertia(k: Any, V: Any, v: Array, scale: float = 1.0) -> CoriolisInertia | DenseCoriolis:
-    """M̂, the inertial force of a node per unit ϑ at given ζ; after `gyroscopic`, with the same arguments.
-
-    Args:
-        k: The node.
-        V: Its velocity.
-        v: Its joint velocities.
-        scale: Factor of the result.
-    """
+    """M̂ times a scale: inertial force of a node per unit ϑ at given ζ. After `gyroscopic` with the same V and v."""
     kind, c = k.formulas()
     if not kind.moving:
         B: CoriolisInertia = k.kept("B")
@@ -181,15 +141,7 @@ def _coriolis_inertia(k: Any, V: Any, v: Array) -> Array:
 
 
 def drag(k: Any, X: Any, V: Any, v: Array, V_p: Any) -> Array:
-    """T: ζ of a node per unit ϑ of its parent, (m, m_p). Zero if all of its velocities are those of bodies.
-
-    Args:
-        k: The node.
-        X: Its weight.
-        V: Its velocity.
-        v: Its joint velocities.
-        V_p: Velocity of the parent.
-    """
+    """T: ζ of a node per unit ϑ of its parent, (m, m_p). Zero if all of its velocities are those of bodies."""
     kind, c = k.formulas()
     size = len(components(V_p))
     if not kind.moving or kind.rigid_multibody:
@@ -224,31 +176,16 @@ class Direction(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Changes of a node along a direction.
+    """Changes of a node along a direction."""
 
-    Attributes:
-        theta: ϑ.
-        zeta: ζ.
-        force: Change of its inertial force, in coordinates that move along.
-        spring: Change of the forces of its springs and dampers, (n,).
-    """
-
-    theta: Any
-    zeta: Any
-    force: Any
-    spring: Array
+    theta: Any  # ϑ
+    zeta: Any  # ζ
+    force: Any  # change of its inertial force, in coordinates that move along
+    spring: Array  # change of the forces of its springs and dampers, (n,)
 
 
 def change(k: Any, here: Here, along: Direction, theta_p: Any, zeta_p: Any) -> Change:
-    """The change of a node along a direction; after `gyroscopic`.
-
-    Args:
-        k: The node.
-        here: Its state.
-        along: The direction.
-        theta_p: ϑ of its parent.
-        zeta_p: ζ of its parent.
-    """
+    """The change of a node along a direction, given ϑ and ζ of its parent; after `gyroscopic`."""
     kind, c = k.formulas()
     if not kind.moving:
         return _rigid_change(k, here, along, theta_p, zeta_p)
@@ -279,15 +216,7 @@ def _rigid_change(k: Any, here: Here, along: Direction, theta_p: Any, zeta_p: An
 
 
 def change_back(k: Any, X: Any, dq: Array, force: Any, change: Any) -> Any:
-    """The change of Wᵀ f along a tangent dq, given f and its change; after `change` with this tangent.
-
-    Args:
-        k: The node.
-        X: Its weight.
-        dq: The tangent.
-        force: f.
-        change: Change of f.
-    """
+    """The change of Wᵀ f along a tangent dq, given f and its change; after `change` with this tangent."""
     kind, _ = k.formulas()
     if not kind.moving:
         return X.T @ (change + (k.H @ dq).cross(force))  # H̃* f δθ, for the ancestors only
@@ -302,14 +231,7 @@ def change_of_joint(k: Any, force: Any, change: Any) -> Array:
 
 
 def turned_velocities(k: Any, X: Any, V_p: Any, v: Array) -> list[Any]:
-    """Changes of the node's velocity W V_p + H v per coordinate, in coordinates that move along.
-
-    Args:
-        k: The node.
-        X: Its weight.
-        V_p: Velocity of the parent; it may be virtual.
-        v: Joint velocities; they may be virtual.
-    """
+    """Changes of W V_p + H v per coordinate, in coordinates that move along; V_p and v may be virtual velocities."""
     kind, c = k.formulas()
     if not kind.moving:
         return [(X @ V_p).cross(k.H @ unit) for unit in np.eye(kind.nv)]
@@ -321,31 +243,16 @@ def turned_velocities(k: Any, X: Any, V_p: Any, v: Array) -> list[Any]:
 
 
 class Carried(NamedTuple):
-    """Motions of a node: its velocity, and what it has of its parent's motions where it is.
+    """Motions of a node: its velocity, and what it has of its parent's motions where it is."""
 
-    Attributes:
-        V: Velocity.
-        V_plus: Velocity of the parent, W V_p.
-        alpha_plus: Acceleration of the parent, W α_p.
-        omega_plus: Virtual velocity of the parent, W ω_p.
-    """
-
-    V: Any
-    V_plus: Any
-    alpha_plus: Any
-    omega_plus: Any
+    V: Any  # velocity
+    V_plus: Any  # velocity of the parent, W V_p
+    alpha_plus: Any  # acceleration of the parent, W α_p
+    omega_plus: Any  # virtual velocity of the parent, W ω_p
 
 
 def prepare_gradients(k: Any, here: Here, omega: Any, omega_p: Any, w: Array) -> None:
-    """Keep what `gradients` needs of nodes that are no rigid bodies in hidden fields.
-
-    Args:
-        k: The node.
-        here: Its state.
-        omega: Its virtual velocity.
-        omega_p: That of its parent.
-        w: Its virtual joint velocities.
-    """
+    """Keep what `gradients` needs of a node that is no rigid body; ω, ω_p and w are virtual velocities."""
     kind, _ = k.formulas()
     if not kind.moving:
         return
@@ -379,20 +286,13 @@ def gradients(k: Any, of: Carried, f: Any, g: Any, g_hat: Any) -> tuple[Array, A
 
 
 class Rates(NamedTuple):
-    """Rates of a node's motions as seen from the world, S° = Ṡ + V × S, while q moves with v.
+    """Rates of a node's motions as seen from the world, S° = Ṡ + V × S, while q moves with v."""
 
-    Attributes:
-        k: The node.
-        X: Its weight.
-        V: Its velocity.
-        V_p: That of its parent.
-        moving: Its weight and joint map as dual numbers along v; None for rigid bodies, which have closed forms.
-    """
-
-    k: Any
-    X: Any
-    V: Any
-    V_p: Any
+    k: Any  # the node
+    X: Any  # its weight
+    V: Any  # its velocity
+    V_p: Any  # that of its parent
+    #: Its weight and joint map as dual numbers along v; None for rigid bodies, which have closed forms.
     moving: tuple[Any, Any] | None
 
     @classmethod
@@ -414,12 +314,7 @@ class Rates(NamedTuple):
         return [_rate(self.moving[1] @ unit) + cross(kind.twists, self.V, self.k.H @ unit) for unit in units]
 
     def passed_on(self, motion: Any, rate: Any) -> Any:
-        """The rate of W S for a motion S of the parent: W S°, for rigid bodies.
-
-        Args:
-            motion: S.
-            rate: S°.
-        """
+        """The rate of W S, given a motion S of the parent and S°: W S°, for rigid bodies."""
         if self.moving is None:
             return self.X @ rate
         kind, _ = self.k.formulas()
@@ -430,29 +325,15 @@ class Rates(NamedTuple):
 
 
 class Swing(NamedTuple):
-    """Changes of what a given force f on a node means for its parent and its joint, per coordinate of the node.
+    """Changes of what a given force f on a node means for its parent and its joint, per coordinate of the node."""
 
-    Attributes:
-        at_node: A force at the node whose Wᵀ is the change of Wᵀ f, (m, n): H̃* f, for rigid bodies.
-        on_parent: What else changes on the parent, (m_p, n).
-        of_joint: Change of Hᵀ f, (n, n).
-    """
-
-    at_node: Array
-    on_parent: Array
-    of_joint: Array
+    at_node: Array  # A force at the node whose Wᵀ is the change of Wᵀ f, (m, n): H̃* f, for rigid bodies
+    on_parent: Array  # what else changes on the parent, (m_p, n)
+    of_joint: Array  # change of Hᵀ f, (n, n)
 
 
 def swung(k: Any, X: Any, weights: Array, maps: Array, force: Any) -> Swing:
-    """Differentiate Wᵀ f and Hᵀ f for a given force f.
-
-    Args:
-        k: The node.
-        X: Its weight.
-        weights: Of its `Variation`.
-        maps: Of its `Variation`.
-        force: f.
-    """
+    """Differentiate Wᵀ f and Hᵀ f for a given force f; weights and maps are those of the `Variation`."""
     kind, _ = k.formulas()
     n, m, m_p = kind.nv, kind.dimension, len(components(X.T @ force))
     if not kind.moving:

@@ -32,16 +32,7 @@ def number(
     above: float = -np.inf,
     below: float = np.inf,
 ) -> float:
-    """A finite number that a user gives, as a float: from integers and NumPy's numbers, but not from truth values.
-
-    Args:
-        name: Name of the argument, for messages.
-        value: The argument.
-        least: The smallest number that is accepted.
-        what: What it should be, for messages.
-        above: A number that it must exceed.
-        below: A number that it must stay below.
-    """
+    """A finite number that a user gives, as a float: from integers and NumPy's numbers, but not from truth values."""
     given = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
     if isinstance(given, (int, float, np.integer, np.floating)) and not isinstance(given, bool):
         try:
@@ -54,14 +45,7 @@ def number(
 
 
 def numbers(function: str, name: str, value: Any, kinds: str = "fiu") -> Array:
-    """An argument as an array.
-
-    Args:
-        function: Name of the function, for messages.
-        name: Name of the argument, for messages.
-        value: The argument.
-        kinds: Accepted kinds of dtypes, as NumPy's letters.
-    """
+    """An argument as an array of accepted kinds, as NumPy's letters."""
     array = value if type(value) is np.ndarray else _converted(function, name, value)
     if array.dtype.kind not in kinds:
         expected = "real numbers" if "c" not in kinds else "numbers"
@@ -106,12 +90,7 @@ def is_xarray(value: Any) -> bool:
 
 
 def refuse_lazy(what: str, value: Any) -> None:
-    """Raise if converting a value to an array would load a Dask array.
-
-    Args:
-        what: The argument, for messages.
-        value: The argument's value.
-    """
+    """Raise if converting a value to an array would load a Dask array."""
     if type(value) in PLAIN:
         return
     values = value if isinstance(value, (list, tuple)) else (value,)
@@ -142,14 +121,7 @@ def frame_names(function: str, frames: Any) -> tuple[str, ...]:
 
 
 def doubles(function: str, name: str, value: Any, core: tuple[int, ...]) -> Array:
-    """Numbers as a float64 array whose shape ends in `core`.
-
-    Args:
-        function: Public name of the function, for messages.
-        name: Name of the argument, for messages.
-        value: What was passed.
-        core: Shape of one sample.
-    """
+    """Numbers as a float64 array whose shape ends in `core`."""
     array = np.asarray(numbers(function, name, value), dtype=np.float64)
     require_shape(f"{function}: {name}", array.shape, core)
     return array
@@ -175,14 +147,7 @@ def common_batch(function: str, names: Sequence[str], batches: Sequence[tuple[in
 
 
 def empty(function: str, shapes: Sequence[tuple[int, ...]], make: Callable[..., Array], fix: str) -> list[Array]:
-    """New arrays for results.
-
-    Args:
-        function: Name of the function, for messages.
-        shapes: Their shapes.
-        make: Makes one of a shape.
-        fix: What to do if they do not fit into memory.
-    """
+    """New arrays for results, made by `make`; if they do not fit into memory, the message proposes a fix."""
     needed = 8 * sum(map(math.prod, shapes))
     with suppress(MemoryError):
         if needed <= physical_memory():  # systems promise more than they have
@@ -198,15 +163,7 @@ def results(
     shapes: Sequence[tuple[int, ...]],
     dtype: np.dtype[Any] = _FLOAT64,
 ) -> tuple[Array, ...]:
-    """The arrays that the user supplied for the results, checked.
-
-    Args:
-        function: Name of the function, for messages.
-        out: An array, or a tuple of arrays.
-        names: Names of the results.
-        shapes: Their shapes.
-        dtype: Their type.
-    """
+    """The user's `out`, an array or a tuple of arrays, checked."""
     given = tuple(out) if isinstance(out, tuple) else (out,)
     if len(given) != len(shapes):
         raise InputError(f"{function}: out has {len(given)} arrays, expected {len(shapes)}")

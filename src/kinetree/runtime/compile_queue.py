@@ -110,12 +110,7 @@ class Libraries(Generic[K]):
         self._found: dict[K, tuple[Library, dict[str, Any]]] = {}
 
     def begin(self, key: K, make: Callable[[K], CompileJob]) -> None:
-        """Let other threads begin with a library.
-
-        Args:
-            key: Its key.
-            make: Begins with the library of a key.
-        """
+        """Let other threads begin with the library of a key; `make` begins with it."""
         with self._lock:
             if key not in self._found and key not in self._pending:
                 self._pending[key] = make(key)
@@ -141,16 +136,7 @@ def stored(name: str | None) -> tuple[dict[str, Any], list[bytes]] | None:
 
 
 class Modules:
-    """The modules of a library: those that the cache has, and those that must be compiled.
-
-    Args:
-        texts: Their LLVM assembly.
-        target: The processor to compile for.
-        cached: Whether they may be in the cache on disk.
-
-    Attributes:
-        missing: The assembly of those to compile.
-    """
+    """The modules of a library: those that the cache has, and the assembly of those that are `missing`."""
 
     def __init__(self, texts: Sequence[str], target: Processor, cached: bool) -> None:
         self._names = [cache.module_key(text, target) if cached else None for text in texts]

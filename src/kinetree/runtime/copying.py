@@ -31,14 +31,7 @@ def transpose(f: FunctionWriter, rows: list[str], scalar: Format = FLOAT64) -> l
 
 
 def lanes_of(f: FunctionWriter, samples: list[str], length: int, scalar: Format) -> list[str]:
-    """Vectors of lanes, one for each number of a sample.
-
-    Args:
-        f: The function.
-        samples: W vectors.
-        length: How many numbers each of them has.
-        scalar: The format.
-    """
+    """Vectors of lanes, one for each number of a sample, from W vectors of `length` numbers."""
     width = len(samples)
     piece = min(length, piece_of(scalar))
     in_group = piece * (width // length)
@@ -64,14 +57,7 @@ def lanes_of(f: FunctionWriter, samples: list[str], length: int, scalar: Format)
 
 
 def samples_of(f: FunctionWriter, lanes: list[str], width: int, scalar: Format) -> list[str]:
-    """W vectors, each with the numbers of one sample.
-
-    Args:
-        f: The function.
-        lanes: A vector of W lanes for each number of a sample, less than W vectors.
-        width: W.
-        scalar: The format.
-    """
+    """W vectors, each with the numbers of one sample, from less than W vectors of lanes."""
     piece = piece_of(scalar)
     groups = []
     for start in range(0, len(lanes), piece):
@@ -131,21 +117,13 @@ def _interleave(*lists: list[str]) -> list[str]:
 
 @dataclass
 class SampleChunk:
-    """Consecutive numbers of a sample in a user's array, which is aligned to single numbers only.
-
-    Attributes:
-        f: The function.
-        scalar: The format.
-        length: How many numbers there are at most.
-        start: The first one.
-        mask: Those that are to be moved, unless all of them are.
-    """
+    """Consecutive numbers of a sample in a user's array, which is aligned to single numbers only."""
 
     f: FunctionWriter
     scalar: Format
-    length: int
-    start: str
-    mask: str | None = None
+    length: int  # how many numbers there are at most
+    start: str  # the first one
+    mask: str | None = None  # those that are to be moved, unless all of them are
 
     def load(self, sample: str) -> str:
         """The numbers of a sample."""
@@ -175,16 +153,7 @@ class SampleChunk:
 def chunks(
     f: FunctionWriter, start: str, stop: str, length: int, scalar: Format, size: str | None = None
 ) -> Iterator[SampleChunk]:
-    """Loop over chunks of samples.
-
-    Args:
-        f: The function.
-        start: Where the first one starts.
-        stop: Starts of all of them are below.
-        length: Numbers in a chunk.
-        scalar: The format.
-        size: Numbers in a sample, if chunks may go beyond them, which are then moved under masks.
-    """
+    """Loop over chunks of samples; if they may go beyond the size of a sample, they are moved under masks."""
     with f.loop(start, stop, length) as first:
         mask = None if size is None else _mask(f, length, f.let(f"sub i64 {size}, {first}"), scalar)
         yield SampleChunk(f, scalar, length, first, mask)
@@ -213,12 +182,7 @@ _MASKED = 32
 
 
 def take(block: int, scalar: Format) -> str:
-    """A sample from a user array, by vectors under masks: the C library takes longer for the few of a small robot.
-
-    Args:
-        block: Numbers in a vector register.
-        scalar: The format.
-    """
+    """A sample from a user array, by vectors under masks: the C library takes longer for the few of a small robot."""
     f = FunctionWriter("define internal void @take(ptr %area, ptr %sample, i64 %size)")
     if scalar.bytes * block < _MASKED:
         length, align = f.let(f"mul i64 %size, {scalar.bytes}"), f"ptr align {scalar.bytes}"

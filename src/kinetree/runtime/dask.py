@@ -41,13 +41,7 @@ def _restored(kind: type[Any], state: bytes) -> Any:
 
 
 class Blocks(Once):
-    """A function of arrays alone, which Dask sends to its workers.
-
-    Args:
-        function: A function that can be pickled.
-        given: Its arguments.
-        places: The arguments that are arrays.
-    """
+    """A function of arrays alone, which Dask sends to its workers; `places` says which arguments they are."""
 
     def __init__(self, function: Any, given: Mapping[str, Any], places: Sequence[Place]) -> None:
         self.function, self.places = function, tuple(places)
@@ -73,17 +67,11 @@ class Blocks(Once):
 
 
 class DaskOperand(NamedTuple):
-    """An argument that is an array.
+    """An argument that is an array."""
 
-    Attributes:
-        name: For messages.
-        value: The argument.
-        rank: Number of axes of one sample.
-    """
-
-    name: str
-    value: Any
-    rank: int
+    name: str  # for messages
+    value: Any  # the argument
+    rank: int  # number of axes of one sample
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -92,14 +80,7 @@ class DaskOperand(NamedTuple):
 
 
 def call(function: Any, given: Mapping[str, Any], ranks: Mapping[str, int], out: Any) -> Any:
-    """The lazy result of a function, or the tuple of its results.
-
-    Args:
-        function: Has a `name`, takes its arguments by name, and can be pickled.
-        given: Its arguments.
-        ranks: Those that are arrays, and the number of axes of one sample.
-        out: Must be None: there is nothing yet that could be written.
-    """
+    """The lazy result of a function, given its arguments by name, and how many axes samples of arrays have."""
     name = function.name
     if out is not None:
         raise InputError(f"{name}: a lazy result cannot be written to out=; store it with dask.array.store or to_zarr")
@@ -141,12 +122,7 @@ def _lazy(name: str, blocks: Blocks, operands: Sequence[DaskOperand]) -> Any:
 
 
 def sample_of(blocks: Blocks, operands: Sequence[DaskOperand]) -> Any:
-    """The result for a batch of no samples; raises for what the function does not accept.
-
-    Args:
-        blocks: The function.
-        operands: Its arrays, of which only the shape and dtype are used.
-    """
+    """The result for a batch of no samples; raises for what the function does not accept."""
     empty = []
     for operand in operands:
         shape = tuple(operand.value.shape)

@@ -90,13 +90,7 @@ _CACHED = 1 << 24
 
 
 def driver_text(width: int, target: Processor, scalar: Format = FLOAT64) -> str:
-    """LLVM IR of `drive` for kernels of a lane width.
-
-    Args:
-        width: Samples per call of the kernel, W = 1, 2, 4, 8 or 16.
-        target: The processor; its vector width is used for copies that do not involve lanes.
-        scalar: The format of all numbers.
-    """
+    """LLVM assembly of `drive` for kernels of W lanes; the vector width of the target is used for single samples."""
     if width > 1:
         parts = [make(width, scalar) for make in (interleave, deinterleave, fetch)]
         parts += ["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"]

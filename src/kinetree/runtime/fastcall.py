@@ -260,15 +260,7 @@ class Gate(_Base):
         return ()
 
     def open_gate(self, binding: Binding, driver: Library, kernel: Library, width: int, batch_width: int) -> None:
-        """Run a kernel directly from now on, if that is supported.
-
-        Args:
-            binding: The kernel's operands.
-            driver: Library with `drive` for the lane width.
-            kernel: Library with `kernel` for the lane width.
-            width: The lane width: 1 for single samples, or that of batches.
-            batch_width: The lane width of batches.
-        """
+        """Run the kernel of a lane width directly from now on, if possible; batches have `batch_width` lanes."""
         if not NATIVE or len(binding.operands) > layout.MAX_OPERANDS:
             return
         with _lock:

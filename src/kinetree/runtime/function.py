@@ -169,12 +169,7 @@ class Function(Gate, Generic[P, R]):
     # Functions are immutable: a copy is the function itself, and pickling refers to the attribute of its owner.
 
     def belong(self, owner: object, path: str) -> None:
-        """Set the attribute through which another process finds this function when it is unpickled.
-
-        Args:
-            owner: The model, or another picklable object that has this function.
-            path: The attribute's name, with dots for attributes of attributes.
-        """
+        """Set owner and attribute (with dots if nested) through which another process finds this function again."""
         self._home = owner, path
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -34,14 +34,7 @@ _FOREIGN = count()
 
 
 class Kernels:
-    """The kernels of one algorithm for one set of variants and one format; all robots with these share them.
-
-    Args:
-        algorithm: The recursion.
-        variants: The variants of loop bodies.
-        scalar: The format.
-        individual: The robot whose own code this is, if it is not shared.
-    """
+    """The kernels of one algorithm for one set of variants and one format, or of one robot that has code of its own."""
 
     def __init__(
         self,
@@ -79,12 +72,7 @@ class Kernels:
         self._libraries.begin((width, node_lanes, machine_code.current()), self._found_or_begun)
 
     def library(self, width: int, node_lanes: bool = False) -> Library:
-        """Machine code on the current target, loaded or compiled on first use.
-
-        Args:
-            width: Samples per call.
-            node_lanes: With a node in each lane, for a single sample; only for programs that consist of sweeps.
-        """
+        """Machine code on the current target, made on first use: for a lane width, or with a node in each lane."""
         library, self._metadata = self._libraries.get((width, node_lanes, machine_code.current()), self._found_or_begun)
         return library
 

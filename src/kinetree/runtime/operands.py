@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from kinetree.compiler.formats import FLOAT64, Format, rounded
-from kinetree.runtime import buffers
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -28,20 +27,13 @@ _LINE = 64  # bytes; the alignment of areas of lanes
 
 @dataclass(frozen=True)
 class Operand:
-    """An input or output of one sample.
-
-    Attributes:
-        name: Name of the argument.
-        shape: Its core shape, of rank 0 to 3.
-        zeroed: An output that is filled with zeros first, because the kernel writes only some entries.
-        symmetric: An output of which the kernel fills the upper triangle of the last two axes.
-        unread: The kernel never reads this output, so zeros that it did not overwrite can be reused in the next run.
-    """
+    """An input or output of one sample."""
 
     name: str
-    shape: tuple[int, ...]
-    zeroed: bool = False
-    symmetric: bool = False
+    shape: tuple[int, ...]  # its core shape, of rank 0 to 3
+    zeroed: bool = False  # an output that is filled with zeros first, because the kernel writes only some entries
+    symmetric: bool = False  # an output of which the kernel fills the upper triangle of the last two axes
+    #: The kernel never reads this output, so zeros that it did not overwrite can be reused in the next run.
     unread: bool = False
 
     def __post_init__(self) -> None:
@@ -58,35 +50,20 @@ class Operand:
 
 @dataclass(frozen=True, eq=False)
 class Binding:
-    """A kernel's operands and constants for one mechanism.
+    """A kernel's operands and constants for one mechanism."""
 
-    Attributes:
-        name: The function's name, for messages.
-        inputs: At least one.
-        outputs: At least one.
-        parameters: The mechanism's numbers, in the kernel's format.
-        tables: The mechanism's index tables, int64.
-        workspace: Length of the scratch memory for one sample of a batch.
-        single_workspace: Length of the scratch memory for a single sample, if it is another one.
-        called: What the functions touch that the kernel calls, as often as it calls them [64-bit words].
-        bundle: Type of several results: `tuple`, or a named tuple.
-        code: Identifies the kernel, in other processes too.
-        keep: What the constants point to, kept alive with them.
-        scalar: The format of all operands and constants.
-    """
-
-    name: str
-    inputs: tuple[Operand, ...]
-    outputs: tuple[Operand, ...]
-    parameters: Array
-    tables: Array
-    workspace: int
-    bundle: type[tuple[Any, ...]] = tuple
-    code: str = ""
-    keep: Any = ()
-    scalar: Format = FLOAT64
-    single_workspace: int = 0
-    called: int = 0
+    name: str  # the function's name, for messages
+    inputs: tuple[Operand, ...]  # at least one
+    outputs: tuple[Operand, ...]  # at least one
+    parameters: Array  # the mechanism's numbers, in the kernel's format
+    tables: Array  # the mechanism's index tables, int64
+    workspace: int  # length of the scratch memory for one sample of a batch
+    bundle: type[tuple[Any, ...]] = tuple  # type of several results: `tuple`, or a named tuple
+    code: str = ""  # identifies the kernel, in other processes too
+    keep: Any = ()  # what the constants point to, kept alive with them
+    scalar: Format = FLOAT64  # the format of all operands and constants
+    single_workspace: int = 0  # length of the scratch memory for a single sample, if it is another one
+    called: int = 0  # what the functions touch that the kernel calls, as often as it calls them [64-bit words]
 
     def bundled(self, results: tuple[Array, ...]) -> Any:
         """A single result itself, or several results as a bundle."""
@@ -110,11 +87,6 @@ class Binding:
     def scratch(self, width: int) -> int:
         """Length of the scratch memory for each of some samples that run at once."""
         return self.single_workspace if width == 1 and self.single_workspace else self.workspace
-
-    @property
-    def has_big_results(self) -> bool:
-        """Whether results of a single sample come from the pool."""
-        return any(self.scalar.bytes * operand.size >= buffers.SMALLEST_RESULT for operand in self.outputs)
 
     @cached_property
     def footprint(self) -> int:
@@ -159,16 +131,7 @@ class Zeroed(IntEnum):
 
 
 def plan(binding: Binding, kernel: int, width: int) -> Array:
-    """The driver's instructions for a kernel.
-
-    Args:
-        binding: The kernel's operands. The plan points into its constants, so it must outlive the plan.
-        kernel: Address of the kernel for `width` lanes.
-        width: Lane width W.
-
-    Returns:
-        int64 array of a header (`PlanWord`), one description for each operand (`OperandWord`), and places of numbers.
-    """
+    """The driver's instructions: a header, a description of each operand, places. It points into the binding."""
     lane_bytes = binding.scalar.bytes * width
     words = np.zeros(HEADER_WORDS + OPERAND_WORDS * len(binding.operands), dtype=np.int64)
     offset = 0

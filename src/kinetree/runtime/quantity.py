@@ -37,13 +37,7 @@ Guard = Callable[[Mechanism], None]
 
 
 class Quantity(Generic[F]):
-    """A descriptor for a function, created once per instance even if several threads access it at once.
-
-    Args:
-        make: Makes the function for an owner.
-        name: The attribute's name.
-        doc: Its docstring.
-    """
+    """A descriptor for a function, created once per instance even if several threads access it at once."""
 
     def __init__(self, make: Callable[[Any], F], name: str, doc: str | None) -> None:
         self._make, self._name, self.__doc__ = make, name, doc
@@ -68,14 +62,7 @@ def quantity(
     bundle: type[tuple[Any, ...]] = tuple,
     view: View = "own",
 ) -> Callable[[Declared[P, R]], Quantity[Function[P, R]]]:
-    """Declare a function of arrays; see `Function` for the arguments.
-
-    Args:
-        algorithm: The recursion.
-        guard: Refuses mechanisms.
-        bundle: What several results come in.
-        view: In which coordinates the recursion runs.
-    """
+    """Declare a function of arrays; see `Function` for the arguments."""
 
     def declare(declared: Declared[P, R]) -> Quantity[Function[P, R]]:
         def make(o: Any) -> Function[P, R]:
@@ -107,15 +94,7 @@ def forced_quantity(
     kind: Callable[..., ForcedFunction[..., Any]] = ForcedFunction,
     view: View = "own",
 ) -> Callable[[Declared[P, R]], Quantity[ForcedFunction[P, R]]]:
-    """Declare a function with external wrenches.
-
-    Args:
-        algorithm: The recursion.
-        guard: Refuses mechanisms.
-        bundle: Named tuple for several results.
-        kind: Class of the function.
-        view: In which coordinates the recursion runs.
-    """
+    """Declare a function with external wrenches, of a kind; see `Function` for the arguments."""
 
     def declare(declared: Declared[P, R]) -> Quantity[ForcedFunction[P, R]]:
         def make(o: Any) -> ForcedFunction[P, R]:

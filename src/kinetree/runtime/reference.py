@@ -17,8 +17,7 @@ import numpy as np
 from kinetree.errors import ContractError, InputError
 from kinetree.language.algorithm import Algorithm, Argument, Entries, place
 from kinetree.language.contract import author_line, describe, immutable, refuse, type_name
-from kinetree.language.entities import Entity, NodeEntity, number_of
-from kinetree.language.loops import IndexLoop, LoopShape, Table
+from kinetree.language.loops import Entity, IndexLoop, LoopShape, NodeEntity, Table, number_of
 from kinetree.language.mechanism import WORLD, Mechanism, Site
 from kinetree.language.node import WORLD_PORT, NodeKind
 from kinetree.language.roles import MOVED_ON, Index, Ledger, NodeRole, entry_at, port_of, require_own
@@ -180,18 +179,7 @@ class ReferenceTree(Tree):
 def run(
     algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], inputs: Sequence[Any], name: str = ""
 ) -> tuple[Array, ...]:
-    """Run an algorithm on arrays with leading batch axes.
-
-    Args:
-        algorithm: The recursion.
-        mechanism: The robot.
-        sites: The frames, if the algorithm takes any.
-        inputs: One array per input of the algorithm; leading axes broadcast.
-        name: The public name of the function, for messages.
-
-    Returns:
-        One array per output, with the broadcast leading axes.
-    """
+    """Run an algorithm on arrays with leading batch axes."""
     setup, sizes = Setup(mechanism, sites), algorithm.sizes(mechanism, sites)
     name = name or algorithm.name
     if len(inputs) != len(algorithm.inputs):
@@ -229,16 +217,7 @@ def _wide(array: Array) -> Array:
 
 
 class Interpreted:
-    """A callable of arrays for one mechanism and choice of frames.
-
-    Args:
-        name: Public name of the function, for messages.
-        algorithm: The recursion.
-        mechanism: The robot.
-        sites: The frames.
-        single: There is one frame, and results have no axis for it.
-        bundle: Type of several results.
-    """
+    """A callable of arrays for one mechanism and choice of frames; arguments as of `kinetree.runtime.kernels.bind`."""
 
     def __init__(
         self,

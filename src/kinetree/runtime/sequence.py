@@ -180,32 +180,20 @@ _WIDTHS = 5
 
 @dataclass(frozen=True)
 class Index:
-    """The index of a loop.
+    """The index of a loop."""
 
-    Attributes:
-        level: Number of loops around it.
-        rounds: Number of rounds.
-    """
-
-    level: int
+    level: int  # number of loops around it
     rounds: int
 
 
 @dataclass(frozen=True)
 class MemorySpan:
-    """Consecutive elements in memory.
+    """Consecutive elements in memory."""
 
-    Attributes:
-        space: Scratch memory, the inputs, or one of the outputs.
-        offset: The first element.
-        size: Number of elements.
-        steps: How far it moves with the index of the loop at each level.
-    """
-
-    space: int
-    offset: int
+    space: int  # scratch memory, the inputs, or one of the outputs
+    offset: int  # the first element
     size: int
-    steps: tuple[int, ...] = (0,) * LEVELS
+    steps: tuple[int, ...] = (0,) * LEVELS  # how far it moves with the index of the loop at each level
 
     def part(self, start: int, size: int) -> MemorySpan:
         """Some of its elements."""
@@ -224,15 +212,7 @@ class MemorySpan:
 
 
 class KernelSequence:
-    """Records calls. See the module's docstring.
-
-    Args:
-        name: Name of the function, for messages.
-        inputs: Its inputs.
-        outputs: Its outputs.
-        bundle: Type of several results.
-        scalar: The format of all numbers, which must be that of all functions called.
-    """
+    """Records calls; see the module's docstring. All functions called compute in the same format."""
 
     def __init__(
         self,

@@ -34,14 +34,7 @@ Text = Callable[..., Sequence[Any]]
 
 
 def recorded(name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], text: Text) -> Compiled:
-    """A text as one compiled function.
-
-    Args:
-        name: Its name, for messages.
-        inputs: Its inputs.
-        outputs: Its outputs: the results of the text.
-        text: The text.
-    """
+    """A text as one compiled function."""
     sequence = NativeSequence(name, inputs, outputs)
     results = text(Recording(sequence), *sequence.inputs)
     for result, place in zip(results, sequence.outputs, strict=True):
@@ -54,13 +47,7 @@ def recorded(name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], t
 
 
 def executed(inputs: Sequence[Operand], text: Text, engine: str = "reference") -> Callable[..., tuple[Array, ...]]:
-    """A text as a function of arrays with leading batch axes, which broadcast.
-
-    Args:
-        inputs: Its inputs.
-        text: The text.
-        engine: The engine of its functions.
-    """
+    """A text as a function of arrays with leading batch axes, which broadcast."""
 
     def run(*arrays: Any) -> tuple[Array, ...]:
         given = list(zip(map(np.asarray, arrays), inputs, strict=True))
@@ -112,13 +99,9 @@ class Recording:
 
 
 class Samples(NamedTuple):
-    """A value for each sample of a batch, which a constant is not.
+    """A value for each sample of a batch, which a constant is not."""
 
-    Attributes:
-        array: With the leading axes of the batch.
-    """
-
-    array: Array
+    array: Array  # with the leading axes of the batch
 
 
 class Execution:

@@ -27,11 +27,7 @@ _Result = TypeVar("_Result")
 
 
 class SharedComputation(Generic[_Result]):
-    """A computation that is done once: by whichever thread begins first, one of the pool or one that needs the result.
-
-    Args:
-        task: The computation.
-    """
+    """A computation that is done once: by the thread that begins first, of the pool or in need of the result."""
 
     def __init__(self, task: Callable[[], _Result]) -> None:
         self._task = task
@@ -96,9 +92,6 @@ class Pool:
 
     Its queue cannot be interrupted half-way by a signal. `concurrent.futures` uses locks in Python code: a signal
     handler that raises, as that of Ctrl-C does, may leave them locked, and the next large batch would wait forever.
-
-    Args:
-        count: Number of threads.
     """
 
     def __init__(self, count: int) -> None:

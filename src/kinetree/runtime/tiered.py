@@ -56,12 +56,7 @@ _PYTHON = (
 
 
 class Library:
-    """Object code loaded into memory for the lifetime of this object.
-
-    Args:
-        objects: Object files from `compile_text`, for a processor compatible with this one.
-        symbols: The functions whose addresses are needed.
-    """
+    """Object code (`compile_text`) loaded into memory for the lifetime of this object."""
 
     def __init__(self, objects: Sequence[bytes], *symbols: str) -> None:
         builder = llvm().JITLibraryBuilder()
@@ -149,11 +144,7 @@ def waits() -> bool:
 
 @contextmanager
 def ready_for(work: int) -> Iterator[None]:
-    """The same if that pays for the calls in the block, which also find the code of earlier calls optimised.
-
-    Args:
-        work: What they touch (`Binding.work`) [64-bit words].
-    """
+    """The same if that pays for calls that touch `work` words; they also find the code of earlier calls optimised."""
     if work < _LONG:
         yield
         return
@@ -163,12 +154,7 @@ def ready_for(work: int) -> Iterator[None]:
 
 
 def begin_unoptimized(texts: Sequence[str], target: Processor) -> list[SharedComputation[bytes]] | None:
-    """Let other threads compile modules without optimising them; None if that does not pay.
-
-    Args:
-        texts: The LLVM assembly of the modules.
-        target: The processor to compile for.
-    """
+    """Let other threads compile modules without optimising them; None if that does not pay."""
     forbidden = waits() or os.environ.get("KINETREE_NO_TIERS", "") not in ("", "0")
     if forbidden or threads.get_threads() == 1 or sum(map(len, texts)) < _LARGE:
         return None
@@ -179,12 +165,7 @@ def begin_unoptimized(texts: Sequence[str], target: Processor) -> list[SharedCom
 
 
 class Trampoline(Library):
-    """A library whose functions can be replaced while they are in use.
-
-    Args:
-        library: Has the first ones.
-        symbols: Their names. They take at most six arguments, integers or addresses, and return one or nothing.
-    """
+    """A library whose functions can be replaced while they are in use. They take at most six integers or addresses."""
 
     def __init__(self, library: Library, *symbols: str) -> None:
         places = [f"{what}{number}" for number in range(len(symbols)) for what in ("trampoline", "target")]

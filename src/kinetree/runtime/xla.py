@@ -46,15 +46,7 @@ _CHUNKS_PER_THREAD = 4
 
 
 def share(f: FunctionWriter, binding: Binding, addresses: str, count: str, width: int) -> str:
-    """Compute a large batch on several threads; returns an i1: whether it was large, and is done.
-
-    Args:
-        f: The handler, whose call frame is %frame.
-        binding: The function's operands.
-        addresses: Array of the operands' addresses.
-        count: Number of samples.
-        width: Lane width of batches.
-    """
+    """Compute a large batch on several threads; returns an i1: whether it was large, and is done."""
     threads.get_threads()  # sets the number that the handler reads
     word = f.let(f"inttoptr i64 {threads.shared.ctypes.data} to ptr")
     allowed = f.let(f"load atomic i64, ptr {word} monotonic, align 8")
@@ -127,13 +119,7 @@ def _wait(f: FunctionWriter, memory: str) -> None:
 
 
 def task_text(binding: Binding, plan: int, driver: int) -> str:
-    """LLVM assembly of `task`, which computes chunks until none is left, and of `leave`.
-
-    Args:
-        binding: The function's operands.
-        plan: Address of the plan for batches.
-        driver: Address of the driver for batches.
-    """
+    """LLVM assembly of `task`, which computes chunks until none is left, and of `leave`."""
     f = FunctionWriter("define internal void @task(ptr %memory)")
     operands = binding.operands
     addresses, samples = f.let(f"alloca [{len(operands)} x ptr], align 8"), f.let("alloca i64, align 8")
@@ -179,12 +165,7 @@ _MESSAGE = "Kinetree: no memory for the samples"
 
 
 class Handler:
-    """A handler for a compiled function, with everything that its code points to.
-
-    Args:
-        compiled: The function.
-        scalar: Type of the buffers, "float64" or "float32".
-    """
+    """A handler for a compiled function and buffers of a type, with everything that its code points to."""
 
     def __init__(self, compiled: Compiled, scalar: str) -> None:
         binding = compiled.binding
@@ -200,14 +181,7 @@ class Handler:
 
 
 def _text(binding: Binding, calls: list[tuple[int, int]], scalar: str, width: int) -> str:
-    """LLVM assembly of the handler.
-
-    Args:
-        binding: The function's operands.
-        calls: Addresses of plan and driver for single samples, and for batches.
-        scalar: Type of the buffers.
-        width: Lane width of batches.
-    """
+    """LLVM assembly of the handler, given addresses of plan and driver for single samples, and for batches."""
     f = FunctionWriter("define ptr @handler(ptr %frame)")
     operands = binding.operands
     addresses = f.let(f"alloca [{len(operands)} x ptr], align 8")

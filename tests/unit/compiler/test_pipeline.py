@@ -28,8 +28,7 @@ from kinetree.compiler.verify import verify
 from kinetree.concurrency import gc_paused
 from kinetree.kernels.constraint_rows import formula_row, formula_value
 from kinetree.language.algorithm import Algorithm, algorithm
-from kinetree.language.entities import NodeEntity
-from kinetree.language.loops import Table
+from kinetree.language.loops import NodeEntity, Table
 from kinetree.language.mechanism import Mechanism, Site
 from kinetree.model.loops.coupling import LinearFollower, PolynomialFollower
 from kinetree.runtime import compile_queue, kernels

@@ -14,8 +14,7 @@ from kinetree.compiler import interpreter
 from kinetree.compiler.count import count
 from kinetree.errors import ContractError
 from kinetree.language.algorithm import Algorithm, Argument, algorithm
-from kinetree.language.entities import COLUMN, NODE, NodeEntity
-from kinetree.language.loops import LOOPS, Chain, Range, Runs, Table
+from kinetree.language.loops import COLUMN, LOOPS, NODE, Chain, NodeEntity, Range, Runs, Table
 from kinetree.language.mechanism import WORLD
 from kinetree.language.setup import DIMENSIONS, Setup
 from kinetree.runtime import reference

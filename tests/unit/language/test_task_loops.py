@@ -18,8 +18,7 @@ from kinetree.kernels.language import task_rows
 from kinetree.language.algorithm import Algorithm, algorithm
 from kinetree.language.loops import LOOPS
 from kinetree.language.mechanism import WORLD
-from kinetree.language.rows import Rows
-from kinetree.language.setup import Variants
+from kinetree.language.setup import Rows, Variants
 from kinetree.runtime import reference
 from kinetree.runtime.kernels import bind
 

@@ -20,13 +20,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from kinetree.language.entities import NODE, Entity, FrameEntity, Group, IndexEntity, NodeEntity
-from kinetree.language.loops import Inner, Range, Table
+from kinetree.language.loops import NODE, Entity, FrameEntity, Group, IndexEntity, Inner, NodeEntity, Range, Table
 from kinetree.language.mechanism import WORLD, Mechanism
 from kinetree.language.node import NodeKind
 from kinetree.language.roles import FrameRole, GroupRole, NodeRole, RowRole, handle_of
-from kinetree.language.rows import Rows
-from kinetree.language.setup import Dimension, Setup
+from kinetree.language.setup import Dimension, Rows, Setup
 from kinetree.language.tree import Tree
 
 #: Number of unit forces of an accumulation node.

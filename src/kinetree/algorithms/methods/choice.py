@@ -25,7 +25,7 @@ from collections.abc import Sequence
 
 from kinetree.algorithms.methods.accumulation import UNITS, AccumulationNodes
 from kinetree.language.mechanism import WORLD, Mechanism, Site
-from kinetree.language.rows import Rows
+from kinetree.language.setup import Rows
 
 _WITHOUT, _WITH = "pv_osim", "pv_osim_r"
 CANDIDATES = (_WITHOUT, _WITH)

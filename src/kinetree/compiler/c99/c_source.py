@@ -20,8 +20,7 @@ from kinetree.compiler.programs import lowered, variants_of
 from kinetree.compiler.specialize import specialized
 from kinetree.errors import InputError
 from kinetree.language.algorithm import Algorithm, Argument
-from kinetree.language.entities import FRAME, NODE
-from kinetree.language.loops import LOOPS, Table
+from kinetree.language.loops import FRAME, LOOPS, NODE, Table
 from kinetree.language.mechanism import Mechanism, Site
 from kinetree.language.setup import Setup
 from kinetree.spatial.value import Array
@@ -65,13 +64,21 @@ _NEGATION = (
 
 @dataclass(frozen=True)
 class Exported:
-    """A function to export."""
+    """A function to export.
 
-    name: str  # its public name
+    Attributes:
+        name: Its public name.
+        algorithm: The recursion that computes it.
+        sites: The frames.
+        text: The first line of its docstring.
+        sample: Inputs, and the native engine's results for them.
+    """
+
+    name: str
     algorithm: Algorithm
     sites: tuple[Site, ...]
-    text: str  # the first line of its docstring
-    sample: tuple[Sequence[Array], Sequence[Array]]  # inputs, and the native engine's results for them
+    text: str
+    sample: tuple[Sequence[Array], Sequence[Array]]
 
     @property
     def inputs(self) -> list[Argument]:
@@ -86,7 +93,7 @@ def identifier(name: str) -> str:
 
 
 class CSource:
-    """The files for a robot's functions.
+    """The files.
 
     Args:
         robot: Name of the robot.
