@@ -19,7 +19,7 @@ recursion of `hvp`; third derivatives raise `SecondDerivativeError`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from kinetree.errors import InputError
@@ -72,7 +72,7 @@ def _caller(robot: Model, name: str) -> Callable[..., Any]:
         # the operation itself, without its dispatch overhead
         if any(tensor.requires_grad for tensor in tensors):
             return _Eager.apply(registered, *tensors)
-        return _value(registered.number, tensors)
+        return _compute("value", registered.number, tensors)
 
     return call
 
@@ -139,49 +139,57 @@ def _real(name: str, given: Any) -> Any:
 #     curvature(q, v, x, *wrenches, weights, dq, …)          change of the gradients along a direction
 
 _LIBRARY = torch.library.Library("kinetree", "DEF")
-_LIBRARY.define("value(int function, Tensor[] arrays) -> Tensor")
-_LIBRARY.define("gradients(int function, Tensor[] arrays) -> Tensor[]")
-_LIBRARY.define("change(int function, Tensor[] arrays) -> Tensor")
-_LIBRARY.define("curvature(int function, Tensor[] arrays) -> Tensor[]")
 _OPERATIONS = torch.ops.kinetree
+_ONE, _SEVERAL = ("value", "change"), ("gradients", "curvature")
 
 
-def _value(number: int, tensors: list[Any]) -> Any:
+def _compute(name: str, number: int, tensors: list[Any]) -> Any:
+    """The result of an operation, without PyTorch's dispatch."""
     function = _REGISTERED[number]
-    return _tensor(function.value(*_arrays(function, tensors)), tensors)
+    result = getattr(function, name)(*_arrays(function, tensors))
+    return _tensor(result, tensors) if name in _ONE else [_tensor(part, tensors) for part in result]
 
 
-def _gradients(number: int, tensors: list[Any]) -> list[Any]:
-    function = _REGISTERED[number]
-    return [_tensor(part, tensors) for part in function.gradients(*_arrays(function, tensors))]
+def _fake(name: str, _number: int, tensors: list[Any]) -> Any:
+    """Empty tensors of the shapes of an operation's results."""
+
+    def like(tensor: Any) -> Any:
+        return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+    if name in _ONE:
+        return like(tensors[1])  # velocities
+    # of n arguments and the weights, or of 2n + 1 arrays
+    return [like(tensor) for tensor in (tensors[:-1] if name == "gradients" else tensors[: len(tensors) // 2])]
 
 
-def _change(number: int, tensors: list[Any]) -> Any:
-    function = _REGISTERED[number]
-    return _tensor(function.change(*_arrays(function, tensors)), tensors)
+# Backward formulas, from a function `run` that computes any of the operations, what was saved, and what is passed back.
 
 
-def _curvature(number: int, tensors: list[Any]) -> list[Any]:
-    function = _REGISTERED[number]
-    return [_tensor(part, tensors) for part in function.curvature(*_arrays(function, tensors))]
+def _backward_of_value(run: Callable[..., Any], _: Differentiable, saved: Any, weights: Any) -> Any:
+    return run("gradients", *saved, weights)
 
 
-_FORMULAS = {"value": _value, "gradients": _gradients, "change": _change, "curvature": _curvature}
-for _name, _formula in _FORMULAS.items():
-    _LIBRARY.impl(_name, _formula, "CPU")
+def _backward_of_gradients(run: Callable[..., Any], function: Differentiable, saved: Any, *directions: Any) -> Any:
+    """Gradients are linear in the weights; their derivative with respect to the arguments is the curvature."""
+    *arguments, weights = saved
+    function.require_curvature()
+    steps = _filled(directions, arguments)
+    return *run("curvature", *arguments, weights, *steps), run("change", *arguments, *steps)
 
 
-def _like_velocities(_number: int, tensors: list[Any]) -> Any:
-    return torch.empty_like(tensors[1], memory_format=torch.contiguous_format)
+def _backward_of_change(run: Callable[..., Any], function: Differentiable, saved: Any, weights: Any) -> Any:
+    half = len(saved) // 2
+    arguments, directions = saved[:half], saved[half:]
+    function.require_curvature()
+    return *run("curvature", *arguments, weights, *directions), *run("gradients", *arguments, weights)
 
 
-def _like_arguments(_number: int, tensors: list[Any]) -> list[Any]:
-    return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors[:-1]]
-
-
-def _like_directions(_number: int, tensors: list[Any]) -> list[Any]:
-    arguments = tensors[: len(tensors) // 2]  # of 2n + 1 arrays
-    return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in arguments]
+_BACKWARD: dict[str, Callable[..., Any]] = {
+    "value": _backward_of_value,
+    "gradients": _backward_of_gradients,
+    "change": _backward_of_change,
+    "curvature": refuse_third_derivatives,
+}
 
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001 - PyTorch calls by these names
@@ -189,42 +197,66 @@ def _keep(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001 - PyTorch
     ctx.save_for_backward(*tensors)
 
 
-def _backward_of_value(ctx: Any, weights: Any) -> Any:
-    return None, _OPERATIONS.gradients(ctx.number, [*ctx.saved_tensors, weights])
+def _register(name: str) -> None:
+    """Register an operation with its formulas."""
+
+    def backward(ctx: Any, passed: Any) -> Any:
+        def run(other: str, *tensors: Any) -> Any:
+            return getattr(_OPERATIONS, other)(ctx.number, tensors)
+
+        weights = passed if name in _SEVERAL else [passed]
+        return None, [*_BACKWARD[name](run, _REGISTERED[ctx.number], ctx.saved_tensors, *weights)]
+
+    _LIBRARY.define(f"{name}(int function, Tensor[] arrays) -> Tensor{'[]' if name in _SEVERAL else ''}")
+    _LIBRARY.impl(name, partial(_compute, name), "CPU")
+    torch.library.register_fake(f"kinetree::{name}", partial(_fake, name))
+    torch.library.register_autograd(f"kinetree::{name}", backward, setup_context=_keep)
 
 
-def _backward_of_gradients(ctx: Any, directions: Any) -> Any:
-    """Gradients are linear in the weights; their derivative with respect to the arguments is the curvature."""
-    *arguments, weights = ctx.saved_tensors
-    _REGISTERED[ctx.number].require_curvature()
-    steps = _filled(directions, arguments)
-    by_arguments = _OPERATIONS.curvature(ctx.number, [*arguments, weights, *steps])
-    return None, [*by_arguments, _OPERATIONS.change(ctx.number, [*arguments, *steps])]
+for _name in _BACKWARD:
+    _register(_name)
 
 
-def _backward_of_change(ctx: Any, weights: Any) -> Any:
-    half = len(ctx.saved_tensors) // 2
-    arguments, directions = ctx.saved_tensors[:half], ctx.saved_tensors[half:]
-    _REGISTERED[ctx.number].require_curvature()
-    by_arguments = _OPERATIONS.curvature(ctx.number, [*arguments, weights, *directions])
-    return None, [*by_arguments, *_OPERATIONS.gradients(ctx.number, [*arguments, weights])]
+class _Eager(torch.autograd.Function):  # type: ignore[misc]
+    """The value outside transforms and compiled programs, and its gradients unless they are differentiated again."""
 
+    @staticmethod
+    def forward(ctx: Any, registered: _Registered, *tensors: Any) -> Any:
+        ctx.number = registered.number
+        ctx.save_for_backward(*tensors)
+        return _compute("value", registered.number, [tensor.detach() for tensor in tensors])
 
-torch.library.register_fake("kinetree::value", _like_velocities)
-torch.library.register_fake("kinetree::change", _like_velocities)
-torch.library.register_fake("kinetree::gradients", _like_arguments)
-torch.library.register_fake("kinetree::curvature", _like_directions)
-torch.library.register_autograd("kinetree::value", _backward_of_value, setup_context=_keep)
-torch.library.register_autograd("kinetree::gradients", _backward_of_gradients, setup_context=_keep)
-torch.library.register_autograd("kinetree::change", _backward_of_change, setup_context=_keep)
-torch.library.register_autograd("kinetree::curvature", refuse_third_derivatives, setup_context=_keep)
+    @staticmethod
+    def backward(ctx: Any, weights: Any) -> Any:
+        arguments = [*ctx.saved_tensors, weights]
+        if torch.is_grad_enabled() or torch.compiler.is_compiling() or _forward_mode():
+            return None, *_OPERATIONS.gradients(ctx.number, arguments)
+        return None, *_compute("gradients", ctx.number, [tensor.detach() for tensor in arguments])
 
 
 # Transforms (`torch.func`) and forward mode need formulas that operations cannot have.
 
 
 class _Kernel(torch.autograd.Function):  # type: ignore[misc]
-    """Base of the functions below: vmapped axes become leading batch axes."""
+    """An operation as a function of tensors, whose vmapped axes become leading batch axes."""
+
+    name: str
+
+    @classmethod
+    def forward(cls, registered: _Registered, *tensors: Any) -> Any:
+        result = getattr(_OPERATIONS, cls.name)(registered.number, tensors)
+        return tuple(result) if cls.name in _SEVERAL else result
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, _output: Any) -> None:
+        ctx.registered, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+    @classmethod
+    def backward(cls, ctx: Any, *passed: Any) -> Any:
+        run = partial(_applied, ctx.registered)
+        return None, *_BACKWARD[cls.name](run, ctx.registered.function, ctx.saved_tensors, *passed)
 
     @classmethod
     def vmap(cls, info: Any, axes: Any, registered: _Registered, *tensors: Any) -> Any:
@@ -235,38 +267,9 @@ class _Kernel(torch.autograd.Function):  # type: ignore[misc]
         results = cls.apply(registered, *fronted)
         return results, tuple(0 for _ in results) if isinstance(results, tuple) else 0
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, _output: Any) -> None:
-        ctx.registered, *tensors = inputs
-        ctx.save_for_backward(*tensors)
-        ctx.save_for_forward(*tensors)
-
-
-class _Eager(torch.autograd.Function):  # type: ignore[misc]
-    """The value outside transforms and compiled programs, and its gradients unless they are differentiated again."""
-
-    @staticmethod
-    def forward(ctx: Any, registered: _Registered, *tensors: Any) -> Any:
-        ctx.number = registered.number
-        ctx.save_for_backward(*tensors)
-        return _value(registered.number, [tensor.detach() for tensor in tensors])
-
-    @staticmethod
-    def backward(ctx: Any, weights: Any) -> Any:
-        arguments = [*ctx.saved_tensors, weights]
-        if torch.is_grad_enabled() or torch.compiler.is_compiling() or _forward_mode():
-            return None, *_OPERATIONS.gradients(ctx.number, arguments)
-        return None, *_gradients(ctx.number, [tensor.detach() for tensor in arguments])
-
 
 class _Value(_Kernel):
-    @staticmethod
-    def forward(registered: _Registered, *tensors: Any) -> Any:
-        return _OPERATIONS.value(registered.number, tensors)
-
-    @staticmethod
-    def backward(ctx: Any, weights: Any) -> Any:
-        return None, *_Gradients.apply(ctx.registered, *ctx.saved_tensors, weights)
+    name = "value"
 
     @staticmethod
     def jvp(ctx: Any, _: Any, *directions: Any) -> Any:
@@ -274,17 +277,7 @@ class _Value(_Kernel):
 
 
 class _Gradients(_Kernel):
-    @staticmethod
-    def forward(registered: _Registered, *tensors: Any) -> Any:
-        return tuple(_OPERATIONS.gradients(registered.number, tensors))
-
-    @staticmethod
-    def backward(ctx: Any, *directions: Any) -> Any:
-        *arguments, weights = ctx.saved_tensors
-        ctx.registered.function.require_curvature()
-        steps = _filled(directions, arguments)
-        by_arguments = _Curvature.apply(ctx.registered, *arguments, weights, *steps)
-        return None, *by_arguments, _Change.apply(ctx.registered, *arguments, *steps)
+    name = "gradients"
 
     @staticmethod
     def jvp(ctx: Any, _: Any, *directions: Any) -> Any:
@@ -297,17 +290,7 @@ class _Gradients(_Kernel):
 
 
 class _Change(_Kernel):
-    @staticmethod
-    def forward(registered: _Registered, *tensors: Any) -> Any:
-        return _OPERATIONS.change(registered.number, tensors)
-
-    @staticmethod
-    def backward(ctx: Any, weights: Any) -> Any:
-        half = len(ctx.saved_tensors) // 2
-        arguments, directions = ctx.saved_tensors[:half], ctx.saved_tensors[half:]
-        ctx.registered.function.require_curvature()
-        by_arguments = _Curvature.apply(ctx.registered, *arguments, weights, *directions)
-        return None, *by_arguments, *_Gradients.apply(ctx.registered, *arguments, weights)
+    name = "change"
 
     @staticmethod
     def jvp(ctx: Any, _: Any, *directions: Any) -> Any:
@@ -326,11 +309,15 @@ class _Change(_Kernel):
 
 
 class _Curvature(_Kernel):
-    @staticmethod
-    def forward(registered: _Registered, *tensors: Any) -> Any:
-        return tuple(_OPERATIONS.curvature(registered.number, tensors))
+    name = "curvature"
+    jvp = staticmethod(refuse_third_derivatives)
 
-    backward = jvp = staticmethod(refuse_third_derivatives)
+
+_KERNELS = {kernel.name: kernel for kernel in (_Value, _Gradients, _Change, _Curvature)}
+
+
+def _applied(registered: _Registered, name: str, *tensors: Any) -> Any:
+    return _KERNELS[name].apply(registered, *tensors)
 
 
 def _filled(directions: Any, tensors: Any) -> list[Any]:

@@ -145,10 +145,6 @@ def _twist(s: States) -> Check:
     return _compare(_times(s.robot.jacobian(s.q, frame), s.v), s.robot.velocity(s.q, s.v, frame), s.rounding)
 
 
-def _inverse_undoes_forward(s: States) -> Check:
-    return forward_against_inverse(s.robot, s.q, s.v, s.a)
-
-
 #: All laws. Errors are relative to the largest entry, or absolute if that is below one.
 LAWS: dict[str, Callable[[States], Check]] = {
     "M is positive definite: −λmin/λmax": _positive_definite,
@@ -159,7 +155,7 @@ LAWS: dict[str, Callable[[States], Check]] = {
     "J v = twist of the last frame": _twist,
     "M M⁻¹ = 1": _inverse,
     "M (M⁻¹ x) = x": _solve,
-    "inverse undoes forward dynamics": _inverse_undoes_forward,
+    "inverse undoes forward dynamics": lambda s: forward_against_inverse(s.robot, s.q, s.v, s.a),
 }
 
 
@@ -196,12 +192,10 @@ Outcome = Check | str
 
 def compared(path: Path, states: States, floating_base: bool, notes: dict[str, None]) -> Iterator[tuple[str, Outcome]]:
     """Compare a robot with another library on the same file; yields what, and the result. `notes` are for the user."""
-    if usd_file(path) is not None:
-        yield "comparison with another library", "neither Pinocchio nor MuJoCo reads USD"
-        return
-    source = Source.of(path)
-    if source.root.rpartition(":")[2] == "sdf":
-        yield "comparison with another library", "neither Pinocchio nor MuJoCo reads SDF"
+    source = Source.of(path) if usd_file(path) is None else None
+    if source is None or source.root.rpartition(":")[2] == "sdf":
+        unread = "USD" if source is None else "SDF"
+        yield "comparison with another library", f"neither Pinocchio nor MuJoCo reads {unread}"
         return
     library = "MuJoCo" if source.root.startswith("mujoco") else "Pinocchio"
     try:
@@ -249,31 +243,18 @@ def _with_pinocchio(urdf: str, s: States, floating_base: bool) -> Iterator[tuple
     model = pin.buildModelFromXML(urdf, *root)
     model.gravity.linear = s.robot.gravity.copy()
     other, data = interop.pinocchio(s.robot, model), model.createData()
-    q, v, a = other.to_q(s.q), other.to_v(s.v), other.to_a(s.a)
-    tau = other.to_tau(s.a)
-
-    def poses(i: int) -> Array:
-        pin.framesForwardKinematics(model, data, q[i])
-        return other.read_poses(data)
-
-    def mass_matrix(i: int) -> Array:
-        upper: Array = np.triu(pin.crba(model, data, q[i]))
-        return np.asarray(upper + np.triu(upper, 1).T)
-
-    def inverse(i: int) -> Array:
-        return np.array(pin.rnea(model, data, q[i], v[i], a[i]))
-
-    def forward(i: int) -> Array:
-        return np.array(pin.aba(model, data, q[i], v[i], tau[i]))
-
-    samples = range(len(q))
-    yield "poses of frames", _agree(s.robot.pose(s.q, other.frames), [poses(i) for i in samples])
-    yield "mass matrix", _agree(other.to_matrix(s.robot.mass_matrix(s.q)), [mass_matrix(i) for i in samples])
-    yield (
-        "inverse dynamics",
-        _agree(other.to_tau(s.robot.inverse_dynamics(s.q, s.v, s.a)), [inverse(i) for i in samples]),
-    )
-    yield "forward dynamics", _forward_dynamics(s, other, [forward(i) for i in samples])
+    poses, masses, inverse, forward = [], [], [], []
+    for q, v, a, tau in zip(other.to_q(s.q), other.to_v(s.v), other.to_a(s.a), other.to_tau(s.a)):
+        pin.framesForwardKinematics(model, data, q)
+        poses.append(other.read_poses(data))
+        upper: Array = np.triu(pin.crba(model, data, q))
+        masses.append(upper + np.triu(upper, 1).T)
+        inverse.append(np.array(pin.rnea(model, data, q, v, a)))
+        forward.append(np.array(pin.aba(model, data, q, v, tau)))
+    yield "poses of frames", _agree(s.robot.pose(s.q, other.frames), poses)
+    yield "mass matrix", _agree(other.to_matrix(s.robot.mass_matrix(s.q)), masses)
+    yield "inverse dynamics", _agree(other.to_tau(s.robot.inverse_dynamics(s.q, s.v, s.a)), inverse)
+    yield "forward dynamics", _forward_dynamics(s, other, forward)
 
 
 def _with_mujoco(path: Path, s: States) -> Iterator[tuple[str, Outcome]]:

@@ -225,24 +225,15 @@ def run(console: Console, seed: int, batch: int, robot: kt.Model | None = None) 
 def _compiled(console: Console, robot: kt.Model) -> tuple[list[str], list[str]]:
     """Compile every function; returns the names of those that exist for this robot, and why the others do not."""
     possible: list[str] = []
-    problems: list[str] = []
+    problems: dict[str, None] = {}
     with _progress(console) as progress:
         for name in progress.track(FUNCTIONS, description="compiling"):
-            problem = _problem(robot, name)
-            if problem is None:
+            try:
+                robot.compile([name])
                 possible.append(name)
-            else:
-                problems.append(problem)
-    return possible, list(dict.fromkeys(problems))
-
-
-def _problem(robot: kt.Model, name: str) -> str | None:
-    """Compile a function; returns the reason if it does not exist for this robot."""
-    try:
-        robot.compile([name])
-    except SingularMechanismError as error:
-        return str(error)
-    return None
+            except SingularMechanismError as error:  # noqa: PERF203 - one of a few functions
+                problems[str(error)] = None
+    return possible, list(problems)
 
 
 def _progress(console: Console) -> Progress:

@@ -109,16 +109,14 @@ BLOCK_BYTES = 32 * 2**20
 _KEY = "kinetree"
 
 
-@dataclass(frozen=True)
-class ComputeSource:
+class ComputeSource(NamedTuple):
     """An argument that is an array of the data."""
 
     path: str  # name of the array in the group
     batched: bool  # whether it has a value for each sample; otherwise one for all
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """One array of the output: its name, and the shape of one sample."""
 
     name: str

@@ -76,23 +76,16 @@ _log = logging.getLogger("kinetree")
 
 
 def key(*parts: object) -> str | None:
-    """A file name for code compiled by this version of the library; None if it must not be cached.
-
-    Args:
-        parts: Objects whose `repr` identifies the code.
-    """
+    """A file name for code that the `repr` of these objects identifies; None if it must not be cached."""
     fingerprint = source_fingerprint()
     return None if fingerprint is None else hashlib.sha256(repr((fingerprint, parts)).encode()).hexdigest()
 
 
 def module_key(text: str, *parts: object) -> str | None:
-    """A file name for the object code of a module; None if it must not be cached.
+    """A file name for the object code of a module in LLVM's assembly language; None if it must not be cached.
 
-    The text says what to compile. So other versions of the library find it too, if they compile in the same way.
-
-    Args:
-        text: The module in LLVM's assembly language.
-        parts: Objects whose `repr` says for what to compile it.
+    The text says what to compile, the `repr` of the parts for what. So other versions of the library find it too, if
+    they compile in the same way.
     """
     if source_fingerprint() is None:
         return None
@@ -236,11 +229,7 @@ def _write(directory: Path, name: str, metadata: dict[str, Any], code: bytes) ->
 
 @contextlib.contextmanager
 def cache_lock(name: str | None) -> Iterator[None]:
-    """Lock an entry that is about to be compiled, after waiting for a process that has done so before.
-
-    Args:
-        name: The key of the entry; None for code that is not cached.
-    """
+    """Lock an entry that is about to be compiled, after waiting for a process that has done so before."""
     directory = None if name is None or not _CAN_LOCK else _directory(create=True)
     path, descriptor = None if directory is None else directory / f".{name}{_LOCK}", None
     if path is not None:

@@ -8,9 +8,10 @@ code, it counts that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from types import MappingProxyType
 
 from kinetree.compiler.ir import CodeBlock, LoopPosition, Op, Program, Role, TreeLoop, blocks
 from kinetree.compiler.programs import simplified
@@ -62,13 +63,7 @@ PASSES = ("place", "inertias", "inward", "outward", "pairs")
 
 
 def count(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site] = ()) -> Count:
-    """Operations of an algorithm, in straight-line code where it runs on that.
-
-    Args:
-        algorithm: The recursion.
-        mechanism: The robot.
-        sites: The frames, if the algorithm takes any.
-    """
+    """Operations of an algorithm on a mechanism with some frames, in straight-line code where it runs on that."""
     algorithm.require(mechanism)
     own = specialized(algorithm, mechanism.at(sites), sites)
     if own is not None:
@@ -89,12 +84,12 @@ def count_passes(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Sit
     algorithm.require(mechanism)
     mechanism = mechanism.at(sites)
     program, own = _loops(algorithm, Variants.of(mechanism, sites))
-    runs = _Runs(Setup(mechanism, sites, algorithm.visited(mechanism, sites)))
+    setup = Setup(mechanism, sites, algorithm.visited(mechanism, sites))
     passes = dict.fromkeys(PASSES, Count())
     passes["place"] = own[program.top]
     placed = False
     for loop in _inner(program.top):
-        found, direction = runs.of(loop), loop.loop.direction if isinstance(loop.loop, Table) else ""
+        found, direction = _runs(setup, loop), loop.loop.direction if isinstance(loop.loop, Table) else ""
         of_nodes = direction == "inward" and any(role.exact for roles in loop.roles.values() for role in roles)
         placed |= of_nodes
         for body in loop.bodies.values():
@@ -125,46 +120,31 @@ def _inner(block: CodeBlock) -> list[TreeLoop]:
     return [item for item in block.items if isinstance(item, TreeLoop)]
 
 
-class _Runs:
-    """Counts how often the blocks of loops run."""
+def _runs(
+    setup: Setup, loop: TreeLoop, known: Mapping[Role, tuple[Entity, int]] = MappingProxyType({})
+) -> Counter[CodeBlock]:
+    """How often the bodies of a loop and of its inner loops run, given what the roles of outer loops are."""
 
-    def __init__(self, setup: Setup) -> None:
-        self.setup = setup
-
-    def of(self, loop: TreeLoop) -> Counter[CodeBlock]:
-        """Executions of the bodies of a loop and of its inner loops."""
-        runs: Counter[CodeBlock] = Counter()
-        self._loop(loop, {}, 1, runs)
-        return runs
-
-    def _loop(
-        self, loop: TreeLoop, known: dict[Role, tuple[Entity, int]], times: int, runs: Counter[CodeBlock]
-    ) -> None:
-        data, over = loop.loop, WORLD if loop.over is None else known[loop.over][1]
-        bounds = (None if bound is None else self._number(bound, known) for bound in (loop.start, loop.stop))
-        visited = data.visits(self.setup, over, *bounds)
-        if isinstance(data, Table):
-            cases = [(data.variant(self.setup, row), row) for row in visited]
-            entities = [role.entity for role in data.roles]
-        elif isinstance(data, IndexLoop):
-            cases, entities = [((), (index,)) for index in visited], [data.index]
-        if not any(_inner(body) for body in loop.bodies.values()):
-            for variant, repeats in Counter(variant for variant, _ in cases).items():
-                if variant in loop.bodies:
-                    runs[loop.bodies[variant]] += times * repeats
-            return
-        for variant, numbers in cases:
-            if variant in loop.bodies:
-                body = loop.bodies[variant]
-                runs[body] += times
-                found = dict(zip(loop.roles[variant], zip(entities, numbers, strict=True), strict=True))
-                for inner in _inner(body):
-                    self._loop(inner, {**known, **found}, times, runs)
-
-    def _number(self, index: LoopPosition, known: dict[Role, tuple[Entity, int]]) -> int:
+    def number(index: LoopPosition) -> int:
         position, offset = index
-        start = position if isinstance(position, int) else number_of(self.setup, *known[position.role], position.what)
+        start = position if isinstance(position, int) else number_of(setup, *known[position.role], position.what)
         return start + int(offset)
+
+    data, over = loop.loop, WORLD if loop.over is None else known[loop.over][1]
+    visited = data.visits(setup, over, *(None if bound is None else number(bound) for bound in (loop.start, loop.stop)))
+    if isinstance(data, Table):
+        cases = [(data.variant(setup, row), row) for row in visited]
+        entities = [role.entity for role in data.roles]
+    elif isinstance(data, IndexLoop):
+        cases, entities = [((), (index,)) for index in visited], [data.index]
+    times = Counter(variant for variant, _ in cases)
+    runs = Counter({body: times[variant] for variant, body in loop.bodies.items()})
+    inner = {variant: loops for variant, body in loop.bodies.items() if (loops := _inner(body))}
+    for variant, numbers in cases if inner else ():
+        found = dict(zip(loop.roles[variant], zip(entities, numbers, strict=True), strict=True))
+        for each in inner.get(variant, ()):
+            runs.update(_runs(setup, each, {**known, **found}))
+    return runs
 
 
 def _own(block: CodeBlock) -> Count:

@@ -17,23 +17,14 @@ _T = TypeVar("_T")
 
 
 class Precision(NamedTuple):
-    """The constants of a floating-point format.
-
-    Attributes:
-        two_over_pi: 2/π.
-        pi_over_two: π/2 in three parts, whose products with n are exact in a fused multiply-add.
-        shifter: Adding it to a small number leaves the nearest integer in the low bits.
-        sine: S in sin r ≈ r + r³ S(r²), lowest power first.
-        cosine: C in cos r ≈ 1 − r²/2 + r⁴ C(r²).
-        largest: Largest angle; beyond it the result is NaN.
-    """
+    """The constants of a floating-point format."""
 
     two_over_pi: float
-    pi_over_two: tuple[float, float, float]
-    shifter: float
-    sine: tuple[float, ...]
-    cosine: tuple[float, ...]
-    largest: float
+    pi_over_two: tuple[float, float, float]  # in three parts, whose products with n are exact in a fused multiply-add
+    shifter: float  # adding it to a small number leaves the nearest integer in the low bits
+    sine: tuple[float, ...]  # S in sin r ≈ r + r³ S(r²), lowest power first
+    cosine: tuple[float, ...]  # C in cos r ≈ 1 − r²/2 + r⁴ C(r²)
+    largest: float  # largest angle; beyond it the result is NaN
 
 
 DOUBLE = Precision(

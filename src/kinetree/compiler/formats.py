@@ -22,21 +22,13 @@ from kinetree.spatial.scalar import Constant
 
 @dataclass(frozen=True)
 class Format:
-    """A floating-point format.
+    """A floating-point format."""
 
-    Attributes:
-        name: NumPy's name of it.
-        bytes: Size of a number.
-        llvm: LLVM's name of it, which is also that of C.
-        number: NumPy's number of the type in its C interface.
-        precision: Constants of sine and cosine.
-    """
-
-    name: str
-    bytes: int
-    llvm: str
-    number: int
-    precision: Precision
+    name: str  # of NumPy
+    bytes: int  # size of a number
+    llvm: str  # its name in LLVM and C
+    number: int  # NumPy's number of the type in its C interface
+    precision: Precision  # constants of sine and cosine
 
     @property
     def dtype(self) -> np.dtype[np.floating]:
@@ -104,11 +96,7 @@ def rounded(array: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def format_named(dtype: Any) -> Format:
-    """The format of a NumPy type, or of what NumPy takes for one.
-
-    Raises:
-        InputError: If kernels do not compute in it.
-    """
+    """The format of a NumPy type, or of what NumPy takes for one; raises `InputError` if there is none."""
     if type(dtype) is str and dtype in FORMATS:
         return FORMATS[dtype]
     try:
@@ -119,12 +107,7 @@ def format_named(dtype: Any) -> Format:
 
 
 def require_double(mechanism: Mechanism, what: str) -> None:
-    """Raise unless functions of a mechanism compute in float64.
-
-    Args:
-        mechanism: The robot.
-        what: What needs float64, for the message.
-    """
+    """Raise unless functions of a mechanism compute in float64, which `what` needs."""
     if mechanism.scalar != FLOAT64.name:
         raise UnsupportedError(
             f"{what} computes in float64 only, and this robot's functions compute in {mechanism.scalar}; "

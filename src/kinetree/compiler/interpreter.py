@@ -18,17 +18,7 @@ from kinetree.spatial.value import Array
 
 
 def run(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], inputs: Sequence[Any]) -> tuple[Array, ...]:
-    """Run an algorithm on one sample.
-
-    Args:
-        algorithm: The recursion.
-        mechanism: The robot.
-        sites: The frames, if the algorithm takes any.
-        inputs: One array per input of the algorithm.
-
-    Returns:
-        One array per output.
-    """
+    """Run an algorithm on one sample, given one array per input; returns one array per output."""
     variants, own = variants_of(algorithm, mechanism, sites), specialized(algorithm, mechanism, sites)
     program = lowered(algorithm, variants) if own is None else own.lowered
     tables = Tables(algorithm, variants, mechanism, sites, program.metadata)

@@ -136,25 +136,17 @@ INTEGERS = frozenset({"int", "index", "size", "cell", "iadd", "imul", "imax"})
 
 
 class Access(NamedTuple):
-    """A scalar in memory, in a lowered program.
+    """A scalar in memory, in a lowered program."""
 
-    Attributes:
-        space: A memory space and its number: "records" of nodes, the "array"s of the tree, "input"s, "output"s,
-            "constants" of nodes and frames, "gravity".
-        base: Integer op, or None for 0.
-        offset: Added to the base.
-        stride: In a loop with independent indices, the distance between the places of consecutive indices; None if
-            they share this place.
-        table: Table from indices to places, if consecutive places are not equally spaced.
-        note: A comment for generated code.
-    """
-
+    #: "records" of nodes, "array"s of the tree, "input"s, "output"s, "constants" of nodes and frames, "gravity"; and
+    #: its number.
     space: tuple[str, int]
-    base: Op | None
+    base: Op | None  # an integer op, or None for 0
     offset: int
+    #: In a loop with independent indices, the distance between the places of consecutive ones; None if they share one.
     stride: Op | None = None
-    table: str = ""
-    note: str = ""
+    table: str = ""  # from indices to places, if consecutive places are not equally spaced
+    note: str = ""  # a comment for generated code
 
 
 #: Where a scalar may be: in a traced program (all but the last), in a lowered one (the last).
@@ -171,13 +163,13 @@ def _operators(code: str) -> tuple[Callable[[Op, Any], Any], Callable[[Op, Any],
             if isinstance(other, _WITH_OPERATORS):
                 return NotImplemented
             other = program.lift(other)
-        return program.binary(code, self, other)
+        return program.do(code, self, other)
 
     def reversed_operator(self: Op, other: Any) -> Any:
         if isinstance(other, _WITH_OPERATORS):
             return NotImplemented
         program = self.block.program
-        return program.binary(code, program.lift(other), self)
+        return program.do(code, program.lift(other), self)
 
     return operator, reversed_operator
 
@@ -273,21 +265,13 @@ class Store(NamedTuple):
 
 @dataclass(eq=False)
 class TreeLoop:
-    """A loop of a traced program.
+    """A loop of a traced program."""
 
-    Attributes:
-        loop: The loop as data: what it visits.
-        over: For inner loops, the role that it is over.
-        start: The index at which it starts, if not at the beginning.
-        stop: The index before which it stops, if not at the end; only loops over ranges have one.
-        bodies: One block per variant; loops over indices have the single variant ().
-        roles: The roles of each variant.
-    """
-
-    loop: LoopShape[Any]
-    over: Role | None
-    start: LoopPosition | None = None
-    stop: LoopPosition | None = None
+    loop: LoopShape[Any]  # the loop as data: what it visits
+    over: Role | None  # for inner loops, the role that it is over
+    start: LoopPosition | None = None  # the index at which it starts, if not at the beginning
+    stop: LoopPosition | None = None  # the index before which it stops, if not at the end; loops over ranges only
+    #: One block per variant; loops over indices have the single variant ().
     bodies: dict[tuple[Any, ...], CodeBlock] = field(default_factory=dict)
     roles: dict[tuple[Any, ...], tuple[Role, ...]] = field(default_factory=dict)
 
@@ -299,27 +283,16 @@ class TreeLoop:
 
 @dataclass(eq=False)
 class For:
-    """A loop of a lowered program, over contiguous numbers.
+    """A loop of a lowered program, over contiguous numbers from `start` to `stop`, exclusively."""
 
-    Attributes:
-        index: The current number, an op.
-        start: The first number.
-        stop: One past the last number.
-        body: The block executed for each.
-        backwards: Whether the last number comes first.
-        independent: Whether iterations are independent, so that several may run at once.
-        carried: What consecutive iterations may pass to each other in registers (`LoopCarried`).
-        note: A comment for generated code.
-    """
-
-    index: Op
+    index: Op  # the current number
     start: Op
     stop: Op
     body: CodeBlock
-    backwards: bool = False
-    independent: bool = False
-    carried: Any = None
-    note: str = ""
+    backwards: bool = False  # whether the last number comes first
+    independent: bool = False  # whether several iterations may run at once
+    carried: Any = None  # what consecutive iterations pass to each other in registers (`LoopCarried`)
+    note: str = ""  # a comment for generated code
 
     @property
     def blocks(self) -> list[CodeBlock]:
@@ -344,19 +317,12 @@ class Follow:
 
 @dataclass(eq=False)
 class Switch:
-    """Executes one of several blocks of a lowered program, selected by number; none if the number has no block.
-
-    Attributes:
-        value: The number, an op.
-        cases: The block for each number; several numbers may have the same one.
-        exhaustive: Whether every number has a block.
-        notes: A comment on each case, for generated code.
-    """
+    """Executes one of several blocks of a lowered program, selected by number; none if the number has no block."""
 
     value: Op
-    cases: dict[int, CodeBlock]
-    exhaustive: bool
-    notes: dict[int, str]
+    cases: dict[int, CodeBlock]  # several numbers may have the same block
+    exhaustive: bool  # whether every number has a block
+    notes: dict[int, str]  # a comment on each case, for generated code
 
     @property
     def blocks(self) -> list[CodeBlock]:
@@ -386,13 +352,6 @@ class CodeBlock:
         self.items: list[Item] = []
         self.known: dict[Any, Op] = {}
 
-    def chain(self) -> Iterator[CodeBlock]:
-        """This block and its enclosing blocks, innermost first."""
-        block: CodeBlock | None = self
-        while block is not None:
-            yield block
-            block = block.outer
-
 
 Item = Op | Store | TreeLoop | For | Follow | Switch | Segment
 
@@ -402,18 +361,12 @@ Rule = Callable[..., "Op | None"]
 
 
 class Program:
-    """A traced algorithm.
-
-    Args:
-        rules: Simplify operations as they are recorded, by code.
-    """
+    """A traced algorithm. Its rules simplify operations as they are recorded, by code."""
 
     def __init__(self, rules: Mapping[str, Rule] | None = None) -> None:
         self.rules = {} if rules is None else rules
         self.top = CodeBlock(self, None)
         self.current = self.top
-        #: Ops to which rules have not been applied, because rules made them.
-        self.unsettled: set[Op] = set()
         #: For each of the tree's arrays, its dimensions and the scalars per entry.
         self.arrays: list[tuple[tuple[str, ...], int]] = []
 
@@ -422,7 +375,6 @@ class Program:
 
         Without its items, what is left of a program that nobody needs is freed without a collector's search.
         """
-        self.unsettled.clear()
         for block in list(blocks(self.top)):
             block.known.clear()
             if items:
@@ -450,31 +402,9 @@ class Program:
                 return replaced
         return self.record(Op(code, args, None, self.current))
 
-    def binary(self, code: str, a: Op, b: Op) -> Op:
-        """The same for two arguments: most operations, so that it is `record` without a call or an op made in vain."""
-        rule = self.rules.get(code)
-        if rule is not None:
-            replaced = rule(self, a, b)
-            if replaced is not None:
-                return replaced
-        key = (code, b, a) if code in COMMUTATIVE and id(a) > id(b) else (code, a, b)
-        current = self.current
-        block: CodeBlock | None = current
-        while block is not None:
-            known = block.known.get(key)
-            if known is not None:
-                return known
-            block = block.outer
-        made = current.known[key] = Op(code, (a, b), None, current)
-        current.items.append(made)
-        return made
-
     def op(self, code: str, *args: Op, attr: Any = None) -> Op:
         """The op with these arguments."""
-        made = self.record(Op(code, args, attr, self.current))
-        if code in self.rules:
-            self.unsettled.add(made)
-        return made
+        return self.record(Op(code, args, attr, self.current))
 
     def load(self, place: Place) -> Op:
         """A load."""
@@ -578,6 +508,14 @@ def place_of(item: Any) -> Any:
     if isinstance(item, Op):  # most of them
         return item.attr if item.code == "load" else None
     return item.place if isinstance(item, Store) else None
+
+
+def bodies(loop: For) -> dict[CodeBlock, list[int]]:
+    """The bodies of a loop over a table, with the variants that each serves; none for one that serves them all."""
+    last = loop.body.items[-1]
+    if not isinstance(last, Switch):
+        return {loop.body: []}
+    return {block: [number for number, case in last.cases.items() if case is block] for block in last.blocks}
 
 
 def needed(item: Item) -> list[Op]:

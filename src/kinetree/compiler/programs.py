@@ -1,18 +1,13 @@
-"""From an algorithm to a lowered program: stages, identity, and the cache of programs.
+"""From an algorithm to a lowered program: trace, simplify, fuse, lay out, lower, hoist.
 
-The identity of an algorithm in the names of compiled code, with that of everything it wraps.
-
-A change of the package's own sources changes every name in the cache. Whatever else takes part in an algorithm may
-change unnoticed: a user's recursion that was differentiated, or given its constants as an input, a user's joint. Such
-algorithms have no identity, and their code is not kept.
-
-Keeps programs without keeping their objects.
+The identity of an algorithm, with that of everything it wraps, is part of the names of compiled code. A change of the
+package's own sources changes every name in the cache. Whatever else takes part in an algorithm may change unnoticed: a
+user's recursion that was differentiated, or given its constants as an input, a user's joint. Such algorithms have no
+identity, and their code is not kept.
 
 A long program consists of tens of thousands of objects: megabytes, which the garbage collector traverses again and
 again. So only the last ones stay as they are: four long ones, or all that a function needs if they are short. Earlier
 ones are pickled and compressed to some ten kilobytes; restoring one takes a twentieth of the time of tracing it again.
-
-From an algorithm to a lowered program: trace, simplify, fuse, lay out, lower, hoist.
 """
 
 from __future__ import annotations
@@ -137,12 +132,7 @@ LIVE, PACKED = 40_000, 256
 
 
 class ProgramCache(Generic[Made]):
-    """What a function of hashable arguments returned for the last arguments: some as it is, 256 packed.
-
-    Args:
-        make: The function.
-        size: Returns the number of objects of a result.
-    """
+    """Last results of a function of hashable arguments: some as they are, by their number of objects, 256 packed."""
 
     def __init__(self, make: Callable[..., Made], size: Callable[[Made], int]) -> None:
         self._make, self._size = make, size
@@ -214,13 +204,7 @@ def fused(algorithm: Algorithm, variants: Variants) -> Program:
 
 
 def lowered(algorithm: Algorithm, variants: Variants, known: Callable[[str], int] | None = None) -> Lowered:
-    """The lowered program.
-
-    Args:
-        algorithm: The recursion.
-        variants: The variants of loop bodies.
-        known: Sizes of the mechanism, to specialise code for one mechanism.
-    """
+    """The lowered program; specialised for one mechanism if its sizes are known."""
     if known is None:
         return _lowered.get(algorithm, variants)
     with gc_paused():

@@ -1,12 +1,4 @@
-"""Specialization: straight-line code for one robot, unrolled, cut into segments, and used where it pays.
-
-Cuts a straight-line program into parts that compilers can handle.
-
-The time that a compiler takes for a function grows faster than its length, and beyond some thousand operations its
-choice of registers suffers too. So long programs become several functions. Cuts are made where few values are needed
-later: between the nodes of a tree. These values pass through scratch memory, whose places are reused.
-
-Straight-line code of one mechanism: a lowered program, executed on symbols.
+"""Specialization: straight-line code for one robot, with all loops unrolled and its constants folded.
 
 The machine that defines what a lowered program does runs it, but scalars are ops of a new program. What it leaves there
 are the operations of all iterations of all loops:
@@ -16,24 +8,26 @@ are the operations of all iterations of all loops:
                  shared
     memory       holds ops, so what is stored in a field and loaded again is the op itself
 
-Straight-line code for one robot: where it is asked for, and where it pays.
+The time that a compiler takes for a function grows faster than its length, and beyond some thousand operations its
+choice of registers suffers too. So long programs are cut into segments, which become functions. Cuts are made where few
+values are needed later: between the nodes of a tree. These values pass through scratch memory, whose places are reused.
 
-A mechanism that is `specialized` has code of its own: all loops unrolled, its constants folded. That pays where much
-folds. What it costs a single sample are its lanes: shared code computes several nodes of a tree, or several columns
-of a matrix, at once. So the choice is made for each function, from the operations that both programs execute and from
-what the robot is specialized for. It depends on nothing else, in particular not on the batch of a call or on the
-processor, so that the bits of a sample do not either.
+Straight-line code pays where much folds. What it costs a single sample are its lanes: shared code computes several
+nodes of a tree, or several columns of a matrix, at once. So the choice is made for each function of a mechanism that is
+`specialized`, from the operations that both programs execute and from what the robot is specialized for. It depends on
+nothing else, in particular not on the batch of a call or on the processor, so that the bits of a sample do not either.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import sqrt
 from typing import Any
 
@@ -54,128 +48,6 @@ from kinetree.concurrency import gc_paused
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.mechanism import Mechanism, Site
 from kinetree.language.setup import WORLD_CLASS, Variants
-
-#: Operations in a part. Between a thousand and a few thousand, the code of real robots hardly differs in speed; without
-#: parts, that of humanoids takes 1.5 times as long to compile.
-LENGTH = 2000
-
-
-def split(program: Program) -> tuple[Program, int]:
-    """Cut a program.
-
-    Args:
-        program: Straight-line code that loads inputs and stores outputs; it is consumed.
-
-    Returns:
-        The program in parts, and the number of places of scratch memory ("records") that they need.
-    """
-    constants: list[Item] = []
-    items: list[Item] = []
-    for item in program.top.items:
-        (constants if isinstance(item, Op) and item.code == "const" else items).append(item)
-    pieces = _pieces(items)
-    result = Program()
-    if len(pieces) == 1:
-        result.top.items = program.top.items
-        for item in result.top.items:
-            if isinstance(item, Op):
-                item.block = result.top
-        return result, 0
-    places, count = _places(pieces)
-    copies: dict[Op, Op] = {}
-    for item in constants:
-        if isinstance(item, Op):
-            copies[item] = result.op("const", attr=item.attr)
-    for piece in pieces:
-        part = Segment(CodeBlock(result, result.top))
-        _fill(part.body, piece, dict(copies), places)
-        result.top.items.append(part)
-    program.forget(items=True)
-    return result, count
-
-
-def _used(item: Item) -> tuple[Op, ...]:
-    """The values that an item uses."""
-    return item.args if isinstance(item, Op) else (item.value,) if isinstance(item, Store) else ()
-
-
-def _passed(op: Op) -> bool:
-    """Whether a value must be kept for later parts: constants and inputs are at hand anyway."""
-    return op.code not in ("const", "load")
-
-
-def _pieces(items: list[Item]) -> list[list[Item]]:
-    """The items of each part."""
-    defined: dict[Op, int] = {item: i for i, item in enumerate(items) if isinstance(item, Op)}
-    last: dict[Op, int] = {}
-    for i, item in enumerate(items):
-        for op in _used(item):
-            if _passed(op):
-                last[op] = i
-    changes = [0] * (len(items) + 1)
-    for op, end in last.items():
-        changes[defined[op] + 1] += 1  # a cut before any item from the next one to the last user passes the value
-        changes[end + 1] -= 1
-    passed = list(accumulate(changes))
-    pieces, start = [], 0
-    while len(items) - start > LENGTH * 3 // 2:
-        end = min(
-            range(start + LENGTH // 2, start + LENGTH * 3 // 2), key=lambda i: (passed[i], abs(i - start - LENGTH))
-        )
-        pieces.append(items[start:end])
-        start = end
-    return [*pieces, items[start:]]
-
-
-def _places(pieces: list[list[Item]]) -> tuple[dict[Op, int], int]:
-    """The place of each value that later parts use, and the number of places."""
-    home = {item: number for number, piece in enumerate(pieces) for item in piece if isinstance(item, Op)}
-    until: dict[Op, int] = {}
-    for number, piece in enumerate(pieces):
-        for item in piece:
-            for op in _used(item):
-                if _passed(op) and home[op] < number:
-                    until[op] = number
-    ending: dict[int, list[Op]] = {}
-    for op, number in until.items():
-        ending.setdefault(number, []).append(op)
-    places: dict[Op, int] = {}
-    free: list[int] = []
-    count = 0
-    for number, piece in enumerate(pieces):
-        for item in piece:
-            if isinstance(item, Op) and item in until:
-                places[item] = free.pop() if free else count
-                count = max(count, places[item] + 1)
-        free += [places[op] for op in ending.get(number, ())]
-    return places, count
-
-
-def _fill(body: CodeBlock, piece: list[Item], known: dict[Op, Op], places: dict[Op, int]) -> None:
-    """Copy the items of a part.
-
-    Args:
-        body: The part.
-        piece: Its items.
-        known: Copies of constants; those of its own ops are added.
-        places: Where values of other parts are.
-    """
-
-    def copy(op: Op) -> Op:
-        if op not in known:  # of another part
-            place = op.attr if op.code == "load" else Access(("records", 0), None, places[op])
-            known[op] = made = Op("load", (), place, body)
-            body.items.append(made)
-        return known[op]
-
-    for item in piece:
-        if isinstance(item, Store):
-            body.items.append(Store(item.place, copy(item.value)))
-        elif isinstance(item, Op):
-            known[item] = made = Op(item.code, tuple(copy(a) for a in item.args), item.attr, body)
-            body.items.append(made)
-            if item in places:
-                body.items.append(Store(Access(("records", 0), None, places[item]), made))
 
 
 class TooLongError(Exception):
@@ -200,10 +72,9 @@ class Unrolling(Machine):
 
     def __init__(self, lowered: Lowered, tables: Tables, most: int) -> None:
         cells = {name: (tables.cells(name), columns) for name, columns in lowered.tables.items()}
-        constants = tables.constants.tolist()
         memory: dict[tuple[str, int], Any] = {
             ("records", 0): [None] * tables.records,
-            ("constants", 0): constants,
+            ("constants", 0): tables.constants.tolist(),
             ("gravity", 0): tables.setup.mechanism.gravity.tolist(),
             **{("array", i): [None] * tables.array_size(i) for i in range(len(lowered.layout.arrays))},
             **{("input", i): {} for i in range(lowered.inputs)},
@@ -264,6 +135,91 @@ class Unrolling(Machine):
         top.items = items + due.get(len(top.items), [])
 
 
+#: Operations in a segment. Between a thousand and a few thousand, the code of real robots hardly differs in speed;
+#: without segments, that of humanoids takes 1.5 times as long to compile.
+LENGTH = 2000
+
+
+def split(program: Program) -> tuple[Program, int]:
+    """Cut straight-line code into segments.
+
+    Args:
+        program: It loads inputs and stores outputs; it is consumed.
+
+    Returns:
+        The program in segments, and the number of places of scratch memory ("records") that they need.
+    """
+    result = Program()
+    items = [item for item in program.top.items if not (isinstance(item, Op) and item.code == "const")]
+    defined = {item: i for i, item in enumerate(items) if isinstance(item, Op)}
+    # constants and inputs are at hand anyway, so segments need not pass them on
+    last = {op: i for i, item in enumerate(items) for op in _used(item) if op.code not in ("const", "load")}
+    cuts = _cuts([(defined[op], end) for op, end in last.items()], len(items))
+    if not cuts:
+        result.top.items = program.top.items
+        for item in result.top.items:
+            if isinstance(item, Op):
+                item.block = result.top
+        return result, 0
+    # the last segment that uses each value of an earlier one, and the place where the value is until then
+    until = {op: bisect(cuts, end) for op, end in last.items() if bisect(cuts, defined[op]) < bisect(cuts, end)}
+    places: dict[Op, int] = {}
+    free, count = list[int](), 0
+    constants = [item for item in program.top.items if isinstance(item, Op) and item.code == "const"]
+    copies = {op: result.op("const", attr=op.attr) for op in constants}
+    for number, (start, end) in enumerate(pairwise([0, *cuts, len(items)])):
+        for item in items[start:end]:
+            if isinstance(item, Op) and item in until:
+                places[item] = free.pop() if free else count
+                count = max(count, places[item] + 1)
+        free += [places[op] for op, end_of_use in until.items() if end_of_use == number]
+        segment = Segment(CodeBlock(result, result.top))
+        _fill(segment.body, items[start:end], dict(copies), places)
+        result.top.items.append(segment)
+    program.forget(items=True)
+    return result, count
+
+
+def _used(item: Item) -> tuple[Op, ...]:
+    """The values that an item uses."""
+    return item.args if isinstance(item, Op) else (item.value,) if isinstance(item, Store) else ()
+
+
+def _cuts(lives: list[tuple[int, int]], count: int) -> list[int]:
+    """Where to cut so many items, given the first and the last at which each value is in use."""
+    changes = [0] * (count + 1)
+    for first, last in lives:
+        changes[first + 1] += 1  # a cut before any item from the next one to the last user passes the value
+        changes[last + 1] -= 1
+    passed = list(accumulate(changes))
+    cuts, start = [], 0
+    while count - start > LENGTH * 3 // 2:
+        aim = start + LENGTH
+        _, _, start = min((passed[i], abs(i - aim), i) for i in range(aim - LENGTH // 2, aim + LENGTH // 2))
+        cuts.append(start)
+    return cuts
+
+
+def _fill(body: CodeBlock, piece: list[Item], known: dict[Op, Op], places: dict[Op, int]) -> None:
+    """Copy the items of a segment, given copies of constants and the places of values of other segments."""
+
+    def copy(op: Op) -> Op:
+        if op not in known:  # of another segment
+            place = op.attr if op.code == "load" else Access(("records", 0), None, places[op])
+            known[op] = made = Op("load", (), place, body)
+            body.items.append(made)
+        return known[op]
+
+    for item in piece:
+        if isinstance(item, Store):
+            body.items.append(Store(item.place, copy(item.value)))
+        elif isinstance(item, Op):
+            known[item] = made = Op(item.code, tuple(copy(a) for a in item.args), item.attr, body)
+            body.items.append(made)
+            if item in places:
+                body.items.append(Store(Access(("records", 0), None, places[item]), made))
+
+
 #: Operations of the shared code beyond which it is not unrolled: compiling them would take longer than about 20 s.
 LONGEST = 100_000
 
@@ -276,13 +232,7 @@ _GAIN = 1.15
 
 @dataclass(frozen=True)
 class RobotKey:
-    """A mechanism and the frames of a call, compared by their structure and numbers.
-
-    Attributes:
-        digest: Of everything that its code depends on.
-        mechanism: The robot.
-        sites: The frames.
-    """
+    """A mechanism and the frames of a call, compared by a digest of all that their code depends on."""
 
     digest: str
     mechanism: Mechanism = field(compare=False, repr=False)
@@ -301,19 +251,12 @@ class RobotKey:
 
 @dataclass(frozen=True)
 class Straight:
-    """Straight-line code of one robot.
-
-    Attributes:
-        lowered: The program.
-        operations: Its operations before fusing, by code; a sine with its cosine counts once, as "sin".
-        executed: Operations of the shared code, by whether they are in loops with independent indices.
-        node_lanes: What shared code with a node in each lane costs a single sample, as a fraction.
-    """
+    """Straight-line code of one robot."""
 
     lowered: Lowered
-    operations: Counter[str]
-    executed: Counter[bool]
-    node_lanes: float = 1.0
+    operations: Counter[str]  # its operations before fusing, by code; a sine with its cosine counts once, as "sin"
+    executed: Counter[bool]  # those of the shared code, by whether they are in loops with independent indices
+    node_lanes: float = 1.0  # what shared code with a node in each lane costs a single sample, as a fraction
 
 
 @dataclass(frozen=True)
@@ -359,11 +302,11 @@ def _straight(algorithm: Algorithm, variants: Variants, individual: RobotKey) ->
         except TooLongError:
             return None
         operations = _operations(unrolled.program.top)
-        parts, places = split(fuse(unrolled.program))
-        verify(parts)
+        segments, places = split(fuse(unrolled.program))
+        verify(segments)
     records = {WORLD_CLASS: places, **{kind.name: 0 for kind in mechanism.kinds}}
     layout = Layout({}, records, records, [])
-    made = Lowered(parts, layout, len(algorithm.inputs), len(algorithm.outputs))
+    made = Lowered(segments, layout, len(algorithm.inputs), len(algorithm.outputs))
     return Straight(made, operations, unrolled.executed, 1.0 if lanes is None else lanes.cost)
 
 
@@ -375,13 +318,7 @@ def _operations(block: CodeBlock) -> Counter[str]:
 
 
 def robot_key(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> RobotKey | None:
-    """The robot, if an algorithm runs on code of its own there; None if it runs on shared code.
-
-    Args:
-        algorithm: The recursion.
-        mechanism: The robot on which it runs with these frames.
-        sites: The frames.
-    """
+    """The robot, if an algorithm runs on code of its own there; None if it runs on shared code."""
     if not mechanism.specialized or algorithm.constants is not None:
         return None
     individual = RobotKey.of(mechanism, sites)
@@ -396,13 +333,7 @@ def specialized(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site
 
 
 def specialization(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site]) -> Specialization:
-    """The code on which an algorithm runs, and why.
-
-    Args:
-        algorithm: The recursion.
-        mechanism: The robot.
-        sites: The frames.
-    """
+    """The code on which an algorithm runs, and why."""
     algorithm.require(mechanism)
     mechanism = mechanism.at(sites)
     if not mechanism.specialized:
@@ -427,11 +358,9 @@ def _chosen(algorithm: Algorithm, variants: Variants, individual: RobotKey, aim:
 
 
 def _choose(made: Straight | None, aim: str) -> Specialization:
-    """The choice for a function.
+    """The choice for a function that has straight-line code unless that is too long.
 
-    Args:
-        made: Its straight-line code, if it is not too long.
-        aim: What should be fast: "single" samples, "batch"es, or "both".
+    The aim is what should be fast: "single" samples, "batch"es, or "both".
     """
     if made is None:
         return Specialization(False, None, None, f"it executes more than {LONGEST:,} operations, too many to unroll")

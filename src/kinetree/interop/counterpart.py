@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -158,17 +158,12 @@ class OpenTree:
 _SWAPPED = [3, 4, 5, 0, 1, 2]
 
 
-class CoordinatePlace:
-    """The position and representation of a joint's coordinates in the other library.
+class CoordinatePlace(NamedTuple):
+    """The position and representation of a joint's coordinates in the other library."""
 
-    Attributes:
-        q: Index of its first coordinate in the configuration.
-        v: Index of its first component in the velocity.
-        codec: Their representation.
-    """
-
-    def __init__(self, q: int, v: int, codec: Codec) -> None:
-        self.q, self.v, self.codec = q, v, codec
+    q: int  # index of its first coordinate in the configuration
+    v: int  # index of its first component in the velocity
+    codec: Codec
 
 
 class Counterpart(ABC):
@@ -267,26 +262,27 @@ class Counterpart(ABC):
     def to_matrix(self, matrix: Any, q: Any = None) -> Array:
         """Mass matrices or their inverses, (…, nv, nv), in the other library's order and axes."""
         self._open.require_same("mass matrices")
-        inner = _rows(self._open.q_or_none(q))
-        half = self._to(_square("matrix", matrix, self.nv), inner)
-        return np.asarray(np.swapaxes(self._to(np.swapaxes(half, -1, -2), inner), -1, -2))
+        return self._on_both_sides(self._to, "matrix", matrix, q)
 
     def from_matrix(self, matrix: Any, q: Any = None) -> Array:
         """The other library's mass matrices or their inverses, (…, nv, nv), in Kinetree's order and axes."""
         self._open.require_same("mass matrices")
+        return self._on_both_sides(self._from, f"{self.library}'s matrix", matrix, q)
+
+    def _on_both_sides(self, change: Callable[[Array, Any], Array], name: str, matrix: Any, q: Any) -> Array:
         inner = _rows(self._open.q_or_none(q))
-        half = self._from(_square(f"{self.library}'s matrix", matrix, self.nv), inner)
-        return np.asarray(np.swapaxes(self._from(np.swapaxes(half, -1, -2), inner), -1, -2))
+        half = change(_of_shape(name, matrix, (self.nv, self.nv)), inner)
+        return np.asarray(np.swapaxes(change(np.swapaxes(half, -1, -2), inner), -1, -2))
 
     def to_jacobian(self, jacobian: Any, q: Any = None) -> Array:
         """Jacobians of frames, (…, 6, nv), with the other library's columns, linear rows first."""
         self._open.require_same("Jacobians")
-        return self._to(_six("jacobian", jacobian, self.nv)[..., _SWAPPED, :], _rows(self._open.q_or_none(q)))
+        return self._to(_of_shape("jacobian", jacobian, (6, self.nv))[..., _SWAPPED, :], _rows(self._open.q_or_none(q)))
 
     def from_jacobian(self, jacobian: Any, q: Any = None) -> Array:
         """The other library's Jacobians, (…, 6, nv), linear rows first, in Kinetree's order, angular rows first."""
         inner = _rows(self._open.q_or_none(q))
-        every = self._from(_six(f"{self.library}'s jacobian", jacobian, self.nv), inner)[..., _SWAPPED, :]
+        every = self._from(_of_shape(f"{self.library}'s jacobian", jacobian, (6, self.nv)), inner)[..., _SWAPPED, :]
         return self._open.own_columns(every, q)
 
     @staticmethod
@@ -297,7 +293,7 @@ class Counterpart(ABC):
     @staticmethod
     def from_spatial(x: Any) -> Array:
         """Twists or wrenches with the linear part first, (…, 6), with the angular part first."""
-        return checked("spatial vector", x, 6)[..., _SWAPPED]
+        return Counterpart.to_spatial(x)
 
     # -- frames -------------------------------------------------------------------------------------------------------
 
@@ -444,18 +440,20 @@ def _rows(q: Array | None) -> Array | None:
     return None if q is None else q[..., None, :]
 
 
-def _square(name: str, matrix: Any, size: int) -> Array:
-    return _of_shape(name, matrix, (size, size))
-
-
-def _six(name: str, matrix: Any, size: int) -> Array:
-    return _of_shape(name, matrix, (6, size))
-
-
 def _of_shape(name: str, matrix: Any, core: tuple[int, int]) -> Array:
     array = numbers(name, matrix)
     require_shape(name, array.shape, core)
     return array
+
+
+def reserved(name: str, taken: set[str]) -> str:
+    """A name that is not taken, with a number as suffix if necessary; it is from now on."""
+    count, tried = 1, name
+    while tried in taken:
+        count += 1
+        tried = f"{name} ({count})"
+    taken.add(tried)
+    return tried
 
 
 def require_instance(caller: str, thing: Any, library: str, name: str, hints: Mapping[str, str]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from kinetree.interop.counterpart import (
     matched,
     require_instance,
     require_pair,
+    reserved,
     same,
 )
 from kinetree.model.body import Frame
@@ -66,26 +67,17 @@ class Names:
 
     def free(self, name: str) -> str:
         """Reserve a name that no body or frame has yet."""
-        return _free(name, self._taken)
+        return reserved(name, self._taken)
 
     def free_joint(self, name: str) -> str:
         """Reserve a name that no joint has yet."""
-        return _free(name, self._taken_joints)
+        return reserved(name, self._taken_joints)
 
 
 def _written(model: Any, starts: Any) -> list[str]:
     """The names that start at given places of the model's text, empty for objects without."""
     text = bytes(model.names)
     return [text[start : text.index(0, start)].decode() for start in starts.tolist()]
-
-
-def _free(name: str, taken: set[str]) -> str:
-    count, tried = 1, name
-    while tried in taken:
-        count += 1
-        tried = f"{name} ({count})"
-    taken.add(tried)
-    return tried
 
 
 #: Codecs by MuJoCo's number of the joint type.
@@ -458,14 +450,8 @@ class Unmodelled:
         return cls(model.nu, model.neq, model.ntendon, model.nflex, model.nplugin, contacts)
 
     def __add__(self, other: Unmodelled) -> Unmodelled:
-        return Unmodelled(
-            self.actuators + other.actuators,
-            self.equalities + other.equalities,
-            self.tendons + other.tendons,
-            self.flexes + other.flexes,
-            self.plugins + other.plugins,
-            self.contacts or other.contacts,
-        )
+        counts = {name: number + getattr(other, name) for name, number in asdict(self).items()}
+        return Unmodelled(**counts)
 
 
 #: What can become of equality constraints.

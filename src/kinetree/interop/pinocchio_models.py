@@ -23,6 +23,7 @@ from kinetree.interop.counterpart import (
     matched,
     require_instance,
     require_pair,
+    reserved,
     same,
 )
 from kinetree.model.builder import Builder
@@ -76,14 +77,10 @@ class PinocchioFrames:
 
     def free(self, name: str, number: int | None = None) -> str:
         """Reserve a name that is not used yet, for the frame with Pinocchio's index `number`."""
-        count, tried = 1, name
-        while tried in self._taken:
-            count += 1
-            tried = f"{name} ({count})"
-        self._taken.add(tried)
+        name = reserved(name, self._taken)
         if number is not None:
-            self.numbers[tried] = number
-        return tried
+            self.numbers[name] = number
+        return name
 
 
 _FREE = Codec("floating", columns=(3, 4, 5, 0, 1, 2), order=(0, 1, 2, 4, 5, 6, 3))
@@ -146,13 +143,13 @@ def _parts(joint: Any, name: str, number: int, placement: Array) -> list[Pinocch
         ]
         return _in_series([turns[0], *(replace(turn, placement=np.eye(4)) for turn in turns[1:])], name)
     if short in _SEVERAL:
-        codec = _SEVERAL[short]
+        codec, axes = _SEVERAL[short], at.axes
         if codec.kind == "planar":
-            return [replace(at, codec=codec, axes=np.eye(3)[[2]])]
-        if codec.kind == "universal":
+            axes = np.eye(3)[[2]]
+        elif codec.kind == "universal":
             own = joint.extract()
-            return [replace(at, codec=codec, axes=np.array([own.axis1, own.axis2]))]
-        return [replace(at, codec=codec)]
+            axes = np.array([own.axis1, own.axis2])
+        return [replace(at, codec=codec, axes=axes)]
     if joint.nv == 1 and "Mimic" not in short:
         for start, codec in _ONE:
             if short.startswith(start):
@@ -214,10 +211,8 @@ class PinocchioCounterpart(Counterpart):
     def __init__(self, robot: Model, model: Any, joints: Mapping[str, str] | None = None) -> None:
         parts = {part.name: part for part in parts_of(model)}
         pairs = matched(robot, {name: (part.codec.kind,) for name, part in parts.items()}, joints, self.library)
-        places = {
-            name: CoordinatePlace(parts[pairs[name]].q, parts[pairs[name]].v, parts[pairs[name]].codec)
-            for name in pairs
-        }
+        found = {name: parts[other] for name, other in pairs.items()}
+        places = {name: CoordinatePlace(part.q, part.v, part.codec) for name, part in found.items()}
         super().__init__(robot, model.nq, places)
         self.model = model
         numbers = PinocchioFrames(model).numbers
@@ -340,11 +335,10 @@ def _limits(model: Any, part: PinocchioJoint, columns: Array) -> Limits:
         chosen = np.array(values)[indices]
         return np.where(np.abs(chosen) < _NO_LIMIT, chosen, np.copysign(np.inf, chosen))
 
-    limits = {"velocity": bounds(model.velocityLimit, columns), "effort": bounds(model.effortLimit, columns)}
+    given = {"velocity": model.velocityLimit, "effort": model.effortLimit}
+    limits = {name: np.maximum(bounds(values, columns), 0.0) for name, values in given.items()}
     if part.codec.nq == len(columns):
         indices = part.q + np.arange(part.codec.nq)
-        limits["lower"], limits["upper"] = (
-            bounds(model.lowerPositionLimit, indices),
-            bounds(model.upperPositionLimit, indices),
-        )
-    return Limits(**{name: np.maximum(x, 0.0) if name in ("velocity", "effort") else x for name, x in limits.items()})
+        limits["lower"] = bounds(model.lowerPositionLimit, indices)
+        limits["upper"] = bounds(model.upperPositionLimit, indices)
+    return Limits(**limits)

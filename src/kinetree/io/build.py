@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
 
 from kinetree.errors import InputError, LoadError, ModelError, UnknownNameError
 from kinetree.io.options import Diagnostics, Options
-from kinetree.io.source import clipped
+from kinetree.io.source import clipped, unused
 from kinetree.language.mechanism import depth_first
 from kinetree.model.body import frozen
 from kinetree.model.loops.coupling import LinearCoupling
 from kinetree.model.model import Model
 from kinetree.model.physical import clearly_possible, fault_in
-from kinetree.model.specs import HERE, WORLD_NAME, BodySpec, JointSpec, Mimic, constant, made, unlimited
+from kinetree.model.specs import HERE, WORLD_NAME, BodySpec, JointSpec, Mimic, Pose, constant, made, unlimited
 
 _GRAVITY = frozen((0.0, 0.0, -9.81), (3,))
-_ROOT_JOINT = "root_joint"
 
 
 def build(
@@ -34,7 +33,7 @@ def build(
     names = _names(order, bases, options, diagnostics)
     _note_inertias([links[link] for link in order], hinges, diagnostics)
     gravity = _GRAVITY if options.gravity is None else frozen(options.gravity, (3,))
-    followers, locks = _mimicked(hinges, joints, options, diagnostics)
+    couplings, locks = _mimicked(hinges, joints, options, diagnostics)
     bodies = [links[link] if link == body else links[link]._replace(name=body) for link, body in names.items()]
     parents = [names.get(hinge.parent, WORLD_NAME) for hinge in hinges]
     hinges = [
@@ -43,12 +42,47 @@ def build(
         if hinge.child in names
     ]
     try:
-        model = Model(name, gravity, *made(bodies, hinges), _couplings(followers))
+        model = Model(name, gravity, *made(bodies, hinges), couplings)
     except ModelError as error:
         raise LoadError(f'{error}; or load with mimic="independent" or "lock"', diagnostics.file) from None
     model = model.reduced(locks) if locks else model
     require_order(model, options.joint_order)
     return model
+
+
+def add_carried(joint: JointSpec, inner: Pose, links: dict[str, BodySpec], joints: dict[str, JointSpec]) -> None:
+    """Add a joint that is not at its child's origin: it moves a massless link, to which the child is fixed.
+
+    `inner` is the pose of the child in that link, at the joint.
+    """
+    carrier = unused(f"{joint.child} ({joint.name})", links)
+    links[carrier] = BodySpec(carrier, line=joint.line)
+    joints[joint.name] = joint._replace(child=carrier)
+    add_fixed(joints, f"{joint.child}_joint", carrier, joint.child, inner, joint.line)
+
+
+def add_fixed(joints: dict[str, JointSpec], name: str, parent: str, child: str, pose: Pose, line: int | None) -> None:
+    """Add a fixed joint, under a name that is not taken."""
+    name = unused(name, joints)
+    joints[name] = JointSpec.fixed(name, parent, child, pose, line)
+
+
+def loose_roots(
+    names: Iterable[str], joints: Mapping[str, JointSpec], options: Options, what: str, file: str
+) -> list[str] | None:
+    """Links without a parent, to be fixed at their poses in the file; None if they float, or another is the root."""
+    attached = [joint for joint in joints.values() if joint.parent == WORLD_NAME]
+    if options.floating_base and options.root is None and attached:
+        raise LoadError(
+            f"joint {clipped(attached[0].name)} holds the {what} to the world, so it cannot float; load it without "
+            "floating_base=True",
+            file,
+            attached[0].line,
+        )
+    if options.floating_base if options.root is None else not attached:
+        return None
+    held = {joint.child for joint in joints.values()}
+    return [name for name in names if name not in held]
 
 
 def _joints_above(links: Mapping[str, BodySpec], joints: Mapping[str, JointSpec], file: str) -> dict[str, JointSpec]:
@@ -97,16 +131,26 @@ def _ordered(
         roots = [options.root]
         order = depth_first(roots, children)
     if options.joint_order:
-        wanted = {name: rank for rank, name in enumerate(options.joint_order)}
-        last = len(wanted)
-        ranks: dict[str, int] = {}
-        for link in reversed(order):
-            own = wanted.get(above[link].name, last) if link in above else last
-            ranks[link] = min([own, *(ranks[child] for child in children[link])])
-        for siblings in (roots, *children.values()):
-            siblings.sort(key=lambda link: ranks.get(link, last))
+        sort_branches(order, children, roots, {link: joint.name for link, joint in above.items()}, options.joint_order)
         order = depth_first(roots, children)
     return order, roots
+
+
+def sort_branches(
+    order: Sequence[str],
+    children: Mapping[str, list[str]],
+    roots: list[str],
+    joint_above: Mapping[str, str],
+    wanted: Sequence[str],
+) -> None:
+    """Sort siblings by the first joint of their branches in a list; `order` has parents before their children."""
+    rank, last = {name: rank for rank, name in enumerate(wanted)}, len(wanted)
+    ranks: dict[str, int] = {}
+    for link in reversed(order):
+        own = rank.get(joint_above.get(link, ""), last)
+        ranks[link] = min([own, *(ranks[child] for child in children[link])])
+    for siblings in (roots, *children.values()):
+        siblings.sort(key=lambda link: ranks.get(link, last))
 
 
 def _cycle(reached: set[str], links: Mapping[str, BodySpec], above: Mapping[str, JointSpec], file: str) -> LoadError:
@@ -126,15 +170,18 @@ def _cycle(reached: set[str], links: Mapping[str, BodySpec], above: Mapping[str,
     )
 
 
+def root_joint(root: str, roots: Sized) -> str:
+    """The name of the joint between the world and a root."""
+    return "root_joint" if len(roots) == 1 else f"{root}_root_joint"
+
+
 def _bases(roots: Sequence[str], joints: Mapping[str, JointSpec], options: Options) -> dict[str, JointSpec]:
     """The joint between the world and each root."""
     bases: dict[str, JointSpec] = {}
     taken = set(joints)
     kind, none = ("floating", constant(0.0, 6)) if options.floating_base else ("fixed", constant(0.0, 0))
     for root in roots:
-        name = _ROOT_JOINT if len(roots) == 1 else f"{root}_{_ROOT_JOINT}"
-        while name in taken:
-            name += "_"
+        name = unused(root_joint(root, roots), taken)
         taken.add(name)
         bases[root] = JointSpec(name, kind, "", root, HERE, (), unlimited(kind), none, none, none)
     return bases
@@ -150,10 +197,7 @@ def _names(
     if WORLD_NAME in bases and not options.floating_base:
         del names[WORLD_NAME]
         return names
-    name = f"{WORLD_NAME}_link"
-    while name in names:
-        name += "_"
-    names[WORLD_NAME] = name
+    name = names[WORLD_NAME] = unused(f"{WORLD_NAME}_link", names)
     diagnostics.add("a link may not be called 'world', the name of the inertial frame", f"it is now {name!r}")
     return names
 
@@ -182,12 +226,12 @@ def require_order(model: Model, wanted: Sequence[str]) -> None:
 
 def _mimicked(
     hinges: Sequence[JointSpec], joints: Mapping[str, JointSpec], options: Options, diagnostics: Diagnostics
-) -> tuple[list[JointSpec], dict[str, object]]:
-    """Mimic joints that follow others, and joints to lock at a configuration: the user's, and mimic joints.
+) -> tuple[list[LinearCoupling], dict[str, object]]:
+    """Couplings of mimic joints, and positions of joints to lock: the user's, and those of mimic joints.
 
     `hinges` are the joints of the model, `joints` all those of the file.
     """
-    followers: list[JointSpec] = []
+    couplings: list[LinearCoupling] = []
     locks: dict[str, object] = dict(options.lock)
     known = {name: value for name, value in options.lock.items() if name in joints}
     mimics = [hinge for hinge in hinges if hinge.mimic is not None]
@@ -217,18 +261,9 @@ def _mimicked(
                     hinge.line,
                 )
             else:
-                followers.append(hinge)
-    return followers, locks
-
-
-def _couplings(followers: Sequence[JointSpec]) -> list[LinearCoupling]:
-    """The couplings of joints that follow others."""
-    made = []
-    for hinge in followers:
-        if hinge.mimic is not None:
-            ends, slopes = (hinge.name, hinge.mimic.joint), frozen((1.0, -hinge.mimic.multiplier), (2,))
-            made.append(LinearCoupling.trusted(joints=ends, coefficients=slopes, offset=hinge.mimic.offset))
-    return made
+                ends, slopes = (hinge.name, leader.name), frozen((1.0, -mimic.multiplier), (2,))
+                couplings.append(LinearCoupling.trusted(joints=ends, coefficients=slopes, offset=mimic.offset))
+    return couplings, locks
 
 
 def _rule(name: str, mimic: Mimic) -> str:

@@ -11,10 +11,10 @@ import numpy as np
 from kinetree.concurrency import ForkSafeLock
 from kinetree.errors import KinetreeError, LoadError, UnknownNameError
 from kinetree.interop.mujoco_models import converted
-from kinetree.io.build import require_order
+from kinetree.io.build import require_order, root_joint, sort_branches
 from kinetree.io.mjcf_reduce import Reduction
 from kinetree.io.options import Diagnostics, Options
-from kinetree.io.source import Directory, Origin, Source
+from kinetree.io.source import Directory, Origin, Source, unused
 from kinetree.language.mechanism import depth_first
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint, Limits
@@ -134,9 +134,7 @@ def _floating(model: Model, file: str) -> Model:
     taken = {joint.name for joint in joints}
     bodies = list(model.bodies)
     for i in fixed:
-        name = "root_joint" if len(fixed) == 1 else f"{joints[i].child}_root_joint"
-        while name in taken:
-            name += "_"
+        name = unused(root_joint(joints[i].child, fixed), taken)
         joints[i] = _based(joints[i], "floating", name)
         bodies[i] = replace(bodies[i], joint=name)
     return model._edited(bodies=bodies, joints=joints, constraints=model.joint_constraints)
@@ -147,13 +145,9 @@ def _ordered(model: Model, wanted: tuple[str, ...]) -> Model:
     children: dict[str, list[str]] = {name: [] for name in (WORLD_NAME, *(body.name for body in model.bodies))}
     for body in model.bodies:
         children[body.parent].append(body.name)
-    ranks: dict[str, int] = {}
-    for body in reversed(model.bodies):
-        own = wanted.index(body.joint) if body.joint in wanted else len(wanted)
-        ranks[body.name] = min([own, *(ranks[child] for child in children[body.name])])
-    for siblings in children.values():
-        siblings.sort(key=lambda name: ranks[name])
     by_name: dict[str, Body] = {body.name: body for body in model.bodies}
-    bodies = [by_name[name] for name in depth_first(children[WORLD_NAME], children)]
+    roots, above = children[WORLD_NAME], {body.name: body.joint for body in model.bodies}
+    sort_branches(tuple(by_name), children, roots, above, wanted)
+    bodies = [by_name[name] for name in depth_first(roots, children)]
     joints = [model.joint(body.joint) for body in bodies]
     return model._edited(bodies=bodies, joints=joints, constraints=model.joint_constraints)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
+from kinetree.errors import LoadError
 from kinetree.interop.mujoco_models import Unmodelled
 from kinetree.io.document import Element
 from kinetree.io.mjcf_file import MOST_BYTES, MOST_TO_DRAW, Meshes, MjcfFile, MjcfText, attributes_of
@@ -49,7 +50,12 @@ class Defaults:
 
 
 def _of_interest(element: Element) -> dict[str, str]:
-    return {name: element.get(name) for name in _ATTRIBUTES[element.tag] if element.get(name) is not None}
+    return _picked(element, _ATTRIBUTES[element.tag])
+
+
+def _picked(element: Element, names: Iterable[str]) -> dict[str, str]:
+    """Those of the named attributes that an element has."""
+    return {name: element.get(name) for name in names if element.get(name) is not None}
 
 
 #: More elements than this, copies included, would take too long to compile.
@@ -134,8 +140,7 @@ class Bodies:
         if self.elements > MOST_ELEMENTS:
             raise origin.error(
                 f"<{tag}> brings the number of elements, copies included, to {self.elements}, more than "
-                f"{MOST_ELEMENTS}; "
-                f"{ELSEWHERE}"
+                f"{MOST_ELEMENTS}; {ELSEWHERE}"
             )
         self.text.open(tag, attributes, origin)
 
@@ -161,13 +166,13 @@ class Bodies:
         """Start a body, or an element that groups or copies others."""
         origin = self.file.origin(element)
         childclass = element.get("childclass", within.childclass)
-        inside = _Within(childclass, within.copies, within.weighs, within.dofs)
+        inside = within._replace(childclass=childclass)
         if element.tag == "body":
             tags = [child.tag for child in element[:]]
             weighs = self._from_shapes == "true" or (self._from_shapes != "false" and "inertial" not in tags)
             joints = [child for child, tag in zip(element[:], tags) if tag in ("joint", "freejoint")]
             dofs = sum([self._freedom(joint, childclass) for joint in joints])
-            inside = _Within(childclass, within.copies, weighs, within.dofs + dofs)
+            inside = inside._replace(weighs=weighs, dofs=within.dofs + dofs)
             self._work += within.copies * max(1, dofs) * inside.dofs**2
             if self._work > _MOST_WORK:
                 raise origin.error(f"has too many degrees of freedom in series for MuJoCo to compile soon; {ELSEWHERE}")
@@ -185,8 +190,7 @@ class Bodies:
         if tag not in _INVISIBLE:
             for inside in element:
                 if inside.tag != "plugin" and tag not in _MAKERS:
-                    problem = f"unrecognized element {clipped(f'<{inside.tag}>')} in <{tag}>; correct the spelling"
-                    raise self.file.origin(inside).error(problem)
+                    raise _unknown(inside, self.file, tag)
         if tag in _LEAVES:
             if tag == "site" and element.get("mesh") is not None:
                 self.meshes[element.get("mesh")] = None
@@ -206,7 +210,7 @@ class Bodies:
         elif tag in _MAKERS:
             raise origin.error(f"<{tag}> makes bodies of what bends, which Kinetree does not read; {ELSEWHERE}")
         elif tag not in _INVISIBLE:
-            raise origin.error(f"unrecognized element {clipped(f'<{tag}>')} in <{parent}>; correct the spelling")
+            raise _unknown(element, self.file, parent)
 
     def _shape(self, geom: Element, within: _Within, origin: Origin) -> None:
         """Write a shape if it contributes to its body's inertia."""
@@ -242,6 +246,12 @@ class Bodies:
         if group is not None and not first <= group <= last:
             return True
         return _number(known.get("mass", known.get("density", ""))) == 0.0
+
+
+def _unknown(element: Element, file: MjcfFile, parent: str) -> LoadError:
+    """The error for an element that is not allowed where it is, since it may be misspelt."""
+    problem = f"unrecognized element {clipped(f'<{element.tag}>')} in <{parent}>; correct the spelling"
+    return file.origin(element).error(problem)
 
 
 def kept(element: Element, origin: Origin) -> dict[str, str]:
@@ -384,12 +394,8 @@ class Reduction:
     def _named_models(self) -> dict[str, Element]:
         """Attached models, by name."""
         wanted = {attach.get("model", "") for attach in self._file.root.iter("attach")}
-        found = {}
-        for section in self._file.sections("asset"):
-            for model in section.iterchildren("model"):
-                if model.get("name", "") in wanted:
-                    found[model.get("name", "")] = model
-        return found
+        models = [model for section in self._file.sections("asset") for model in section.iterchildren("model")]
+        return {model.get("name", ""): model for model in models if model.get("name", "") in wanted}
 
     def _attached(self, element: Element, depth: int) -> tuple[Reduction, str]:
         """A model that can be attached, and the name of the asset with its content."""
@@ -399,8 +405,9 @@ class Reduction:
         path = self._file.directory.find([name], origin)
         source = Source.of(path)
         directory, diagnostics = self._file.directory.beside(path), self._file.diagnostics
-        kept = {"equalities": self._equalities}
-        model = Reduction(source, directory, diagnostics, self._looks, self.text, depth + 1, **kept)
+        model = Reduction(
+            source, directory, diagnostics, self._looks, self.text, depth + 1, equalities=self._equalities
+        )
         asset = f"{len(self.text.assets)}.xml"
         self.text.assets[asset] = model.content.encode()
         return model, asset
@@ -432,19 +439,15 @@ class Reduction:
         if self._looks:
             for section in file.sections("asset"):
                 for material in section.iterchildren("material"):
-                    origin = file.origin(material)
-                    own = {key: material.get(key) for key in ("name", "class", "rgba") if material.get(key) is not None}
-                    bodies.put("material", own, origin)
+                    bodies.put("material", _picked(material, ("name", "class", "rgba")), file.origin(material))
         text.close("asset")
         text.close("mujoco")
         return text.take()
 
     def _require_known(self, element: Element, known: frozenset[str]) -> None:
-        """Raise if an element is not allowed where it is, since it may be misspelt."""
+        """Raise if an element is not allowed where it is."""
         if element.tag not in known:
-            parent = element.getparent().tag
-            problem = f"unrecognized element {clipped(f'<{element.tag}>')} in <{parent}>; correct the spelling"
-            raise self._file.origin(element).error(problem)
+            raise _unknown(element, self._file, element.getparent().tag)
 
     def _write_settings(self, section: Element) -> None:
         """Write the compiler settings and options that affect bodies and gravity."""
@@ -465,17 +468,16 @@ class Reduction:
         return next((flag.get(name) for flag in reversed(flags) if flag.get(name) is not None), "enable")
 
     def _write_defaults(self, section: Element) -> None:
-        pending = [(section, iter(section))]
+        pending = [iter(section)]
         self._open_class(section)
         while pending:
-            _, children = pending[-1]
-            child = next(children, None)
+            child = next(pending[-1], None)
             if child is None:
                 self.text.close("default")
                 pending.pop()
             elif child.tag == "default":
                 self._open_class(child)
-                pending.append((child, iter(child)))
+                pending.append(iter(child))
 
     def _open_class(self, section: Element) -> None:
         origin = self._file.origin(section)
@@ -487,10 +489,12 @@ class Reduction:
                 continue
             self._require_known(element, _OTHER_DEFAULTS | _ACTUATORS)
             if element.tag == "material" and self._looks and element.get("rgba") is not None:
-                self.bodies.put("material", {"rgba": element.get("rgba")}, self._file.origin(element))
+                self.bodies.put("material", _picked(element, ("rgba",)), self._file.origin(element))
         for drive, names in _DRIVES.items():
-            drives = [element for element in section if element.tag in _ACTUATORS and _drive(element) == drive]
-            settings = {key: e.get(key) for e in drives for key in names if e.get(key) is not None}
+            settings: dict[str, str] = {}
+            for element in section:
+                if element.tag in _ACTUATORS and _drive(element) == drive:
+                    settings |= _picked(element, names)
             if settings:
                 self.bodies.put(drive, settings, origin)
 
@@ -507,7 +511,7 @@ class Reduction:
         for section in self._file.sections("actuator"):
             for element in section:
                 names = ("class", "joint", "jointinparent", *_DRIVES[_drive(element)])
-                own = {key: element.get(key) for key in names if element.get(key) is not None}
+                own = _picked(element, names)
                 if "joint" in own or "jointinparent" in own:
                     self.bodies.put(_drive(element), own, self._file.origin(element))
         self.text.close("actuator")
@@ -537,17 +541,16 @@ class Reduction:
     def _counted(self) -> Unmodelled:
         """What was left out."""
         file = self._file
-        number = {
-            tag: sum(len(section) for section in file.sections(tag)) for tag in ("actuator", "equality", "tendon")
-        }
+        kinds = ("actuator", "equality", "tendon")
+        actuators, equalities, tendons = (sum(map(len, file.sections(kind))) for kind in kinds)
         plugins = [
             plugin for section in file.sections("actuator", "sensor") for plugin in section.iterchildren("plugin")
         ]
         contacts = self.bodies.collide or any(section.find("pair") is not None for section in file.sections("contact"))
         return Unmodelled(
-            actuators=number["actuator"],
-            equalities=number["equality"],
-            tendons=number["tendon"],
+            actuators,
+            equalities,
+            tendons,
             flexes=sum(len(section.findall("flex")) for section in file.sections("deformable")),
             plugins=self.bodies.plugins
             + len(file.root.findall("extension/plugin/instance"))

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from kinetree.errors import InputError, ModelError, ModelWarning
+from kinetree.io.source import unused
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.loops.coupling import LinearCoupling
@@ -107,7 +108,8 @@ def unfolded(model: Model) -> Model:
         parent, placement = joint.parent, joint.placement
         for i, kind in enumerate(parts):
             last = i == len(parts) - 1
-            child = body.name if last else _free(f"{body.name} ({joint.name}.{i + 1})", taken)
+            child = body.name if last else unused(f"{body.name} ({joint.name}.{i + 1})", taken)
+            taken.add(child)
             part = Joint(
                 name=f"{joint.name}.{i + 1}",
                 kind=kind,
@@ -135,13 +137,6 @@ def _axis(joint: Joint, part: int) -> Array:
     if joint.kind == "translational":
         return np.eye(3)[[part]]
     return joint.axes[[part]] if joint.kind == "universal" else joint.axes
-
-
-def _free(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    taken.add(name)
-    return name
 
 
 # Represents "no limit" where a number is required; `load` and other programs understand it.
@@ -193,9 +188,7 @@ def to_urdf(robot: Model) -> str:
     for body in model.bodies:
         _write_joint(xml, model.joint(body.joint), mimics, lost)
     for frame in model.extra_frames:
-        name = f"{frame.name}_joint"
-        while name in taken:
-            name += "_"
+        name = unused(f"{frame.name}_joint", taken)
         taken.add(name)
         xml.open("joint", name=name, type="fixed")
         _write_ends(xml, frame.body, frame.name, frame.placement)

@@ -14,8 +14,7 @@ from __future__ import annotations
 import math
 from itertools import chain
 
-from kinetree.errors import LoadError
-from kinetree.io.build import build
+from kinetree.io.build import add_carried, add_fixed, build, loose_roots, root_joint
 from kinetree.io.document import Document, Element
 from kinetree.io.options import Diagnostics, Options
 from kinetree.io.origins import (
@@ -266,17 +265,10 @@ def _add_joint(
     if centred:
         joints[name] = joint._replace(placement=composed(inverted(above), below))
         return
-    carrier = _free(f"{child} ({name})", links)
-    links[carrier] = BodySpec(carrier, line=line)
     # a frame at the joint with the child's axes
     at = (*below[:3], here[3], *below[4:7], here[7], *below[8:11], here[11])
-    joints[name] = joint._replace(child=carrier, placement=composed(inverted(above), at))
-    _fix(joints, f"{child}_joint", line, carrier, child, composed(inverted(at), below))
-
-
-def _fix(joints: dict[str, JointSpec], name: str, line: int | None, parent: str, child: str, pose: Pose) -> None:
-    name = _free(name, joints)
-    joints[name] = JointSpec.fixed(name, parent, child, pose, line)
+    joint = joint._replace(placement=composed(inverted(above), at))
+    add_carried(joint, composed(inverted(at), below), links, joints)
 
 
 def _axis(document: Document, axis: Element, frames: SdfFrames, child: Pose) -> tuple[float, ...]:
@@ -361,7 +353,7 @@ def _add_frame(
     body = frames.body(name, element)
     placement = composed(inverted(frames.pose(body, element)), frames.pose(name, element))
     links[name] = BodySpec(name, line=element.sourceline)
-    _fix(joints, f"{name}_joint", element.sourceline, body, name, placement)
+    add_fixed(joints, f"{name}_joint", body, name, placement, element.sourceline)
 
 
 def _place_roots(
@@ -373,22 +365,10 @@ def _place_roots(
     options: Options,
 ) -> None:
     """Fix links without a parent at their pose in the file, unless they float or another link is the root."""
-    held = {joint.child for joint in joints.values()}
-    roots = [link for link in frames.links if link not in held]
-    attached = [joint for joint in joints.values() if joint.parent == WORLD_NAME]
-    if options.floating_base and options.root is None:
-        if attached:
-            raise LoadError(
-                f"joint {clipped(attached[0].name)} holds the model to the world, so it cannot float; load it without "
-                "floating_base=True",
-                document.file,
-                attached[0].line,
-            )
+    roots = loose_roots(frames.links, joints, options, "model", document.file)
+    if roots is None:
         return
-    if options.root is not None and not attached:
-        return
-    placed = model.find("pose")
-    at = read_pose(document, placed)
+    at = read_pose(document, model.find("pose"))
     if model.get("placement_frame"):
         at = composed(at, inverted(frames.pose(model.get("placement_frame"), model)))
     links[WORLD_NAME] = BodySpec(WORLD_NAME, line=model.sourceline)
@@ -396,11 +376,5 @@ def _place_roots(
         if joint.parent == WORLD_NAME:
             joints[name] = joint._replace(placement=composed(at, joint.placement))
     for root in roots:
-        name = "root_joint" if len(roots) == 1 else f"{root}_root_joint"
-        _fix(joints, name, links[root].line, WORLD_NAME, root, composed(at, frames.pose(root, model)))
-
-
-def _free(name: str, taken: dict[str, BodySpec] | dict[str, JointSpec]) -> str:
-    while name in taken:
-        name += "_"
-    return name
+        pose = composed(at, frames.pose(root, model))
+        add_fixed(joints, root_joint(root, roots), WORLD_NAME, root, pose, links[root].line)

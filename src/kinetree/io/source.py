@@ -6,7 +6,7 @@ import codecs
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -199,6 +199,13 @@ def _root(text: str, file: str) -> str:
 def clipped(text: str, most: int = 60) -> str:
     """A quoted string, shortened for a message."""
     return repr(text if len(text) <= most else text[:most] + "…")
+
+
+def unused(name: str, taken: Collection[str]) -> str:
+    """A name that is not taken: with underscores appended if necessary."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _clipped(file: str) -> str:

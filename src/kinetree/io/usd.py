@@ -23,7 +23,7 @@ import numpy as np
 
 from kinetree.errors import LoadError
 from kinetree.io import usd_reader
-from kinetree.io.build import build
+from kinetree.io.build import add_carried, add_fixed, build, loose_roots, root_joint
 from kinetree.io.options import Diagnostics, Options
 from kinetree.io.source import clipped
 from kinetree.model.joint import Limits
@@ -241,15 +241,11 @@ class _Stage:
         if kind in ("fixed", "prismatic") or not second[:3, 3].any():
             joints[name] = made._replace(placement=_flat(placement[:3]))
             return
-        carrier = f"{child} ({name})"
-        while carrier in links:
-            carrier += "_"
-        links[carrier] = BodySpec(carrier)
         # a frame at the joint with the child's axes
         offset = np.eye(4)
         offset[:3, 3] = second[:3, 3]
-        joints[name] = made._replace(child=carrier, placement=_flat(product(placement, offset)[:3]))
-        self._fix(joints, f"{child}_joint", carrier, child, inverse(offset))
+        made = made._replace(placement=_flat(product(placement, offset)[:3]))
+        add_carried(made, _flat(inverse(offset)[:3]), links, joints)
 
     def _end(self, joint: dict[str, Any], which: str) -> str:
         targets = joint[which]
@@ -298,28 +294,14 @@ class _Stage:
 
     def place_roots(self, links: dict[str, BodySpec], joints: dict[str, JointSpec], options: Options) -> None:
         """Fix bodies without a parent at their pose in the file, unless they float or another body is the root."""
-        held = {joint.child for joint in joints.values()}
-        attached = [joint for joint in joints.values() if joint.parent == WORLD_NAME]
-        roots = [(path, name) for path, name in self.names.items() if name not in held]
-        if options.floating_base and options.root is None:
-            if attached:
-                raise LoadError(
-                    f"joint {clipped(attached[0].name)} holds the robot to the world, so it cannot float; load it "
-                    "without floating_base=True",
-                    self.diagnostics.file,
-                )
-            return
-        if options.root is not None and not attached:
+        paths = {name: path for path, name in self.names.items()}
+        roots = loose_roots(paths, joints, options, "robot", self.diagnostics.file)
+        if roots is None:
             return
         links[WORLD_NAME] = BodySpec(WORLD_NAME)
-        for path, name in roots:
-            title = "root_joint" if len(roots) == 1 else f"{name}_root_joint"
-            self._fix(joints, title, WORLD_NAME, name, self.poses[path])
-
-    def _fix(self, joints: dict[str, JointSpec], name: str, parent: str, child: str, placement: Array) -> None:
-        while name in joints:
-            name += "_"
-        joints[name] = JointSpec.fixed(name, parent, child, _flat(placement[:3]))
+        for root in roots:
+            pose = _flat(self.poses[paths[root]][:3])
+            add_fixed(joints, root_joint(root, roots), WORLD_NAME, root, pose, None)
 
     def _rotation(self, path: str, what: str, quaternion: Any) -> Array:
         """A rotation matrix from a quaternion w, x, y, z of about unit length."""

@@ -28,6 +28,7 @@ from kinetree.errors import InputError
 from kinetree.jax.api import common, forward_dynamics, real, result_type
 from kinetree.jax.differentiation import CHANGE, VALUE
 from kinetree.jax.ffi import JAX, ad, jax, jnp, primitive, run
+from kinetree.language.algorithm import Algorithm
 from kinetree.model.differentiable import Differentiable
 from kinetree.model.model import Model
 from kinetree.runtime.arguments import common_batch, require_shape
@@ -45,11 +46,15 @@ def mass_matrix(robot: Model) -> Callable[..., Any]:
 def pose(robot: Model, frames: str | Sequence[str]) -> Callable[..., Any]:
     """`f(q)`: poses of frames in the world, (…, 4, 4) or (…, m, 4, 4), as `Model.pose`."""
     _require_model("pose", robot)
-    jacobian_of, tangent_map = _jacobian(robot, frames, "local"), _tangent_map(robot)
+    jacobian_of, rate = _jacobian(robot, frames, "local"), _kernel(robot, tangent_map_change).bound()
+    tangent_map = _Core(
+        robot.tangent_map.bound(), lambda q, dq: _combined(rate, q, jnp.eye(robot.nq, dtype=q.dtype), dq)
+    )
 
     def change(q: Any, dq: Any) -> Any:
         tangent = _JAX.apply(tangent_map(q), dq)
-        return core(q) @ _hat(_JAX.apply(jacobian_of(q), _along(tangent, frames)))
+        along = tangent if isinstance(frames, str) else tangent[..., None, :]
+        return core(q) @ _hat(_JAX.apply(jacobian_of(q), along))
 
     core = _Core(robot.pose.bound(frames), change)
     return _function("pose", robot, core)
@@ -178,22 +183,16 @@ def _jacobian(robot: Model, frames: str | Sequence[str], reference: str) -> Any:
     return _Core(value, _by_directions(robot, rate))
 
 
-def _tangent_map(robot: Model) -> Any:
-    """`Model.tangent_map`."""
-    value = robot.tangent_map.bound()
-    rate = Function[..., Any](tangent_map_change.name, robot.mechanism, tangent_map_change).bound()
-
-    def change(q: Any, dq: Any) -> Any:
-        return _combined(rate, q, jnp.eye(robot.nq, dtype=q.dtype), dq)
-
-    return _Core(value, change)
+def _kernel(robot: Model, algorithm: Algorithm) -> Function[..., Any]:
+    return Function[..., Any](algorithm.name, robot.mechanism, algorithm)
 
 
 def _by_directions(robot: Model, rate: Any) -> Callable[[Any, Any], Any]:
     """The change of a function of q from a kernel `rate(q, velocity)`, along all unit velocities at once."""
 
     def change(q: Any, dq: Any) -> Any:
-        return _combined(rate, q, jnp.eye(robot.nv, dtype=q.dtype), _tangent(robot, q, dq))
+        tangent = _JAX.apply(run(robot.tangent_map.bound(), q), dq)
+        return _combined(rate, q, jnp.eye(robot.nv, dtype=q.dtype), tangent)
 
     return change
 
@@ -214,9 +213,7 @@ class _Integration:
         recursions = (integrate_change, integrate_gradients, integrate_curvature)
         self.sizes, self.size = (robot.nq, robot.nv), robot.nq
         self._value = robot.integrate.bound()
-        self._change, self._gradients, self._curvature = (
-            Function[..., Any](each.name, robot.mechanism, each) for each in recursions
-        )
+        self._change, self._gradients, self._curvature = (_kernel(robot, each) for each in recursions)
 
     def value(self, *arrays: Any) -> Any:
         q, step = arrays
@@ -234,16 +231,6 @@ class _Integration:
 
     def require_curvature(self) -> None:
         """All robots have second derivatives."""
-
-
-def _tangent(robot: Model, q: Any, dq: Any) -> Any:
-    """The tangent for a change of q's components."""
-    return _JAX.apply(_JAX.tangent_map(robot, q), dq)
-
-
-def _along(tangent: Any, frames: str | Sequence[str]) -> Any:
-    """A tangent that broadcasts against the axis of frames, if there is one."""
-    return tangent if isinstance(frames, str) else tangent[..., None, :]
 
 
 def _hat(twist: Any) -> Any:

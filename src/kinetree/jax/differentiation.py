@@ -6,12 +6,15 @@ All but the value are linear in their last arguments, and all arrays have equal 
     CHANGE(arguments, directions)                 of the value along a direction
     GRADIENTS(arguments, weights)                 of the weighted value, joined in one array; transpose of CHANGE
     CURVATURE(arguments, weights, directions)     change of GRADIENTS along a direction; its own transpose
+
+Each is bound to a `function` with methods of these names, such as `kinetree.model.differentiable.Differentiable`, the
+lengths `sizes` of its arguments' last axes, and that of its value, `size`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,34 +22,7 @@ from kinetree.jax.ffi import ad, jax, jnp, primitive
 from kinetree.model.differentiable import refuse_third_derivatives
 
 
-class Twice(Protocol):
-    """A function of vectors with two derivatives; `kinetree.model.differentiable.Differentiable` is one."""
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Lengths of the last axes of its arguments."""
-
-    @property
-    def size(self) -> int:
-        """Length of the last axis of its value."""
-
-    def value(self, *arrays: Any) -> Any:
-        """Its value."""
-
-    def change(self, *arrays: Any) -> Any:
-        """Directional derivative of the value; takes the arguments, then a direction for each."""
-
-    def gradients(self, *arrays: Any) -> tuple[Any, ...]:
-        """Gradients of the weighted value with respect to each argument; takes the arguments, then the weights."""
-
-    def curvature(self, *arrays: Any) -> tuple[Any, ...]:
-        """Directional derivatives of the gradients; takes the arguments of `gradients`, then a direction for each."""
-
-    def require_curvature(self) -> None:
-        """Raise unless there are second derivatives."""
-
-
-def _primitive(name: str, formula: Callable[..., Any], size: Callable[[Twice], int]) -> Any:
+def _primitive(name: str, formula: Callable[..., Any], size: Callable[[Any], int]) -> Any:
     return primitive(name, formula, lambda function, first, *_: [(*first[:-1], size(function))])
 
 
@@ -54,7 +30,7 @@ def _joined(parts: Any) -> Any:
     return jnp.concatenate(parts, axis=-1)
 
 
-def _split(function: Twice, joined: Any) -> list[Any]:
+def _split(function: Any, joined: Any) -> list[Any]:
     parts: list[Any] = jnp.split(joined, np.cumsum(function.sizes)[:-1], axis=-1)
     return parts
 
@@ -65,23 +41,23 @@ GRADIENTS = _primitive("gradients", lambda f, *arrays: _joined(f.gradients(*arra
 CURVATURE = _primitive("curvature", lambda f, *arrays: _joined(f.curvature(*arrays)), lambda f: sum(f.sizes))
 
 
-def _differentiated_value(arrays: Any, steps: Any, function: Twice) -> Any:
+def _differentiated_value(arrays: Any, steps: Any, function: Any) -> Any:
     directions = [ad.instantiate_zeros(step) for step in steps]
     return VALUE.bind(*arrays, function=function), CHANGE.bind(*arrays, *directions, function=function)
 
 
-def _transposed_change(weights: Any, *arrays: Any, function: Twice) -> list[Any]:
+def _transposed_change(weights: Any, *arrays: Any, function: Any) -> list[Any]:
     half = len(arrays) // 2
     gradients = GRADIENTS.bind(*arrays[:half], weights, function=function)
     return [None] * half + _wanted(_split(function, gradients), arrays[half:])
 
 
-def _transposed_gradients(weights: Any, *arrays: Any, function: Twice) -> list[Any]:
+def _transposed_gradients(weights: Any, *arrays: Any, function: Any) -> list[Any]:
     *arguments, _ = arrays
     return [None] * len(arguments) + [CHANGE.bind(*arguments, *_split(function, weights), function=function)]
 
 
-def _transposed_curvature(weights: Any, *arrays: Any, function: Twice) -> list[Any]:
+def _transposed_curvature(weights: Any, *arrays: Any, function: Any) -> list[Any]:
     half = len(arrays) // 2 + 1
     gradients = CURVATURE.bind(*arrays[:half], *_split(function, weights), function=function)
     return [None] * half + _wanted(_split(function, gradients), arrays[half:])
@@ -92,7 +68,7 @@ def _wanted(cotangents: list[Any], arrays: Any) -> list[Any]:
     return [part if ad.is_undefined_primal(array) else None for part, array in zip(cotangents, arrays, strict=True)]
 
 
-def _differentiated_change(arrays: Any, steps: Any, function: Twice) -> Any:
+def _differentiated_change(arrays: Any, steps: Any, function: Any) -> Any:
     """Component by component, since the curvature is that of a weighted sum: n calls in a batch."""
     function.require_curvature()
     steps, half = [ad.instantiate_zeros(step) for step in steps], len(arrays) // 2
@@ -108,7 +84,7 @@ def _differentiated_change(arrays: Any, steps: Any, function: Twice) -> Any:
     return CHANGE.bind(*arrays, function=function), added + jax.vmap(component, out_axes=-1)(units)
 
 
-def _differentiated_gradients(arrays: Any, steps: Any, function: Twice) -> Any:
+def _differentiated_gradients(arrays: Any, steps: Any, function: Any) -> Any:
     function.require_curvature()
     *directions, dweights = (ad.instantiate_zeros(step) for step in steps)
     bent = CURVATURE.bind(*arrays, *directions, function=function)

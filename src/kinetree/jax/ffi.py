@@ -14,7 +14,6 @@ from typing import Any
 
 from kinetree.concurrency import ForkSafeLock
 from kinetree.model.differentiable import refuse_second_derivatives
-from kinetree.model.model import Model
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.xla import Handler
 
@@ -26,7 +25,7 @@ try:
 except ImportError as error:
     raise ImportError('kinetree.jax needs JAX: pip install "kinetree[jax]"') from error
 
-__all__ = ["ad", "jax", "jnp", "primitive"]
+__all__ = ["JAX", "ad", "jax", "jnp", "primitive", "run"]
 
 
 def primitive(
@@ -62,8 +61,6 @@ def primitive(
     batching.primitive_batchers[made] = batched
     return made
 
-
-__all__ = ["JAX", "run"]
 
 #: Handlers by their name in XLA. XLA cannot unregister one, so they live as long as the process.
 _handlers: dict[str, Handler] = {}
@@ -124,13 +121,7 @@ def _capsule(address: int) -> Any:
 class JAX:
     """JAX arrays, for `Differentiable`."""
 
-    def run(self, bound: Any, *arrays: Any) -> Any:
-        """Call the result of `Function.bound`."""
-        return run(bound, *arrays)
-
-    def tangent_map(self, robot: Model, q: Any) -> Any:
-        """`Model.tangent_map`, (…, nv, nq)."""
-        return run(robot.tangent_map.bound(), q)
+    run = staticmethod(run)
 
     def apply(self, matrix: Any, vector: Any) -> Any:
         """Matrices times vectors."""

@@ -59,68 +59,44 @@ def visuals_of(model: Any, diagnostics: Diagnostics) -> list[Visual]:
             rgba = model.mat_rgba[model.geom_matid[geom]]
         if model.geom_group[geom] not in _SHOWN or rgba[3] == 0.0:
             continue
-        shape = _GEOMS.get(int(model.geom_type[geom]))
-        if shape is None:
+        mesh = _geom(model, geom)
+        if mesh is None:
             diagnostics.add("geoms that cannot be drawn", f"height field or SDF of body {body!r}")
             continue
         placement = pose(matrix_of(np.array(model.geom_quat[geom])), np.array(model.geom_pos[geom]))
         red, green, blue, opacity = (float(x) for x in rgba)
-        visuals.append(Visual(body, placement, shape(model, geom), (red, green, blue, opacity)))
+        visuals.append(Visual(body, placement, mesh, (red, green, blue, opacity)))
     return visuals
 
 
-def _size(model: Any, geom: int) -> tuple[float, float, float]:
-    first, second, third = (float(x) for x in model.geom_size[geom])
-    return first, second, third
+def _geom(model: Any, geom: int) -> Mesh | None:
+    """The shape of a geom; None for height fields and SDFs."""
+    x, y, z = (float(size) for size in model.geom_size[geom])
+    match int(model.geom_type[geom]):  # `mujoco.mjtGeom`
+        case 0:
+            width, depth = (2.0 * half if half > 0.0 else _HORIZON for half in (x, y))
+            return mesh_formats.box((width, depth, 1e-3))
+        case 2:
+            return mesh_formats.ellipsoid((x, x, x))
+        case 3:
+            return _upright_capsule(x, 2.0 * y)
+        case 4:
+            return mesh_formats.ellipsoid((x, y, z))
+        case 5:
+            return mesh_formats.cylinder(x, 2.0 * y)
+        case 6:
+            return mesh_formats.box((2.0 * x, 2.0 * y, 2.0 * z))
+        case 7:
+            mesh = model.geom_dataid[geom]
+            vertices = slice(model.mesh_vertadr[mesh], model.mesh_vertadr[mesh] + model.mesh_vertnum[mesh])
+            faces = slice(model.mesh_faceadr[mesh], model.mesh_faceadr[mesh] + model.mesh_facenum[mesh])
+            return Mesh(np.array(model.mesh_vert[vertices], dtype=float), np.array(model.mesh_face[faces]))
+    return None
 
 
-def _plane(model: Any, geom: int) -> Mesh:
-    x, y, _ = (2.0 * half if half > 0.0 else _HORIZON for half in _size(model, geom))
-    return mesh_formats.box((x, y, 1e-3))
-
-
-def _geom_sphere(model: Any, geom: int) -> Mesh:
-    radius, _, _ = _size(model, geom)
-    return mesh_formats.ellipsoid((radius, radius, radius))
-
-
-def _geom_capsule(model: Any, geom: int) -> Mesh:
-    radius, half, _ = _size(model, geom)
-    end: Array = np.array([0.0, 0.0, half])
+def _upright_capsule(radius: float, length: float) -> Mesh:
+    end: Array = np.array([0.0, 0.0, length / 2.0])
     return mesh_formats.capsule(-end, end, radius)
-
-
-def _ellipsoid(model: Any, geom: int) -> Mesh:
-    return mesh_formats.ellipsoid(_size(model, geom))
-
-
-def _geom_cylinder(model: Any, geom: int) -> Mesh:
-    radius, half, _ = _size(model, geom)
-    return mesh_formats.cylinder(radius, 2.0 * half)
-
-
-def _geom_box(model: Any, geom: int) -> Mesh:
-    x, y, z = _size(model, geom)
-    return mesh_formats.box((2.0 * x, 2.0 * y, 2.0 * z))
-
-
-def _geom_mesh(model: Any, geom: int) -> Mesh:
-    mesh = model.geom_dataid[geom]
-    vertices = slice(model.mesh_vertadr[mesh], model.mesh_vertadr[mesh] + model.mesh_vertnum[mesh])
-    faces = slice(model.mesh_faceadr[mesh], model.mesh_faceadr[mesh] + model.mesh_facenum[mesh])
-    return Mesh(np.array(model.mesh_vert[vertices], dtype=float), np.array(model.mesh_face[faces]))
-
-
-# By `mujoco.mjtGeom`.
-_GEOMS: dict[int, Callable[[Any, int], Mesh]] = {
-    0: _plane,
-    2: _geom_sphere,
-    3: _geom_capsule,
-    4: _ellipsoid,
-    5: _geom_cylinder,
-    6: _geom_box,
-    7: _geom_mesh,
-}
 
 
 # Radius of capsules relative to their length, and its bounds relative to the robot's size.
@@ -239,12 +215,10 @@ def urdf_visuals(source: Source, roots: meshes.Roots, diagnostics: Diagnostics) 
     loaded: dict[str, _Parts | LoadError] = {}
 
     def mesh(name: str) -> _Parts:
-        if name not in loaded:
-            try:
-                loaded[name] = meshes.load(name, roots)
-            except LoadError as error:
-                loaded[name] = error
-        found = loaded[name]
+        try:
+            found = loaded[name] = loaded.get(name) or meshes.load(name, roots)
+        except LoadError as error:
+            found = loaded[name] = error
         if isinstance(found, LoadError):
             raise found
         return found
@@ -286,7 +260,7 @@ def _visual(
         raise document.error(element, f"<geometry> holds {told}; write one of {', '.join(_SHAPES)}")
     material = element.find("material")
     color = None if material is None else _color(document, material) or named.get(material.get("name"))
-    for part in _SHAPES[shapes[0].tag](document, shapes[0], mesh):
+    for part in _parts(document, shapes[0], mesh):
         yield Visual(link, placement, part, color or part.color)
 
 
@@ -314,27 +288,21 @@ def _lengths(document: Document, element: Element, name: str, count: int) -> tup
     return values
 
 
-def _box(document: Document, element: Element, _mesh: Callable[[str], _Parts]) -> _Parts:
-    return [mesh_formats.box(_lengths(document, element, "size", 3))]
+def _parts(document: Document, element: Element, mesh: Callable[[str], _Parts]) -> _Parts:
+    """The shape of a visual, in as many parts as its mesh has."""
 
+    def length(name: str) -> float:
+        return _lengths(document, element, name, 1)[0]
 
-def _cylinder(document: Document, element: Element, _mesh: Callable[[str], _Parts]) -> _Parts:
-    radius, length = (_lengths(document, element, name, 1)[0] for name in ("radius", "length"))
-    return [mesh_formats.cylinder(radius, length)]
-
-
-def _capsule(document: Document, element: Element, _mesh: Callable[[str], _Parts]) -> _Parts:
-    radius, length = (_lengths(document, element, name, 1)[0] for name in ("radius", "length"))
-    end = np.array([0.0, 0.0, length / 2.0])
-    return [mesh_formats.capsule(-end, end, radius)]
-
-
-def _sphere(document: Document, element: Element, _mesh: Callable[[str], _Parts]) -> _Parts:
-    (radius,) = _lengths(document, element, "radius", 1)
-    return [mesh_formats.ellipsoid((radius, radius, radius))]
-
-
-def _mesh(document: Document, element: Element, mesh: Callable[[str], _Parts]) -> _Parts:
+    match element.tag:
+        case "box":
+            return [mesh_formats.box(_lengths(document, element, "size", 3))]
+        case "cylinder":
+            return [mesh_formats.cylinder(length("radius"), length("length"))]
+        case "capsule":
+            return [_upright_capsule(length("radius"), length("length"))]
+        case "sphere":
+            return [mesh_formats.ellipsoid((length("radius"),) * 3)]
     scale = np.array(document.vector(element, "scale", (1.0, 1.0, 1.0)))
     if not (np.all(scale != 0.0) and np.all(np.abs(scale) <= _LARGEST)):
         raise document.error(element, f"scale={element.get('scale')[:40]!r} of <mesh> is zero, or above {_LARGEST:g}")
@@ -347,8 +315,7 @@ def scaled(part: Mesh, scale: Array) -> Mesh:
     return Mesh(part.vertices * scale, faces, part.color, part.smooth)
 
 
-_SHAPES = {"mesh": _mesh, "box": _box, "cylinder": _cylinder, "sphere": _sphere, "capsule": _capsule}
-
+_SHAPES = ("mesh", "box", "cylinder", "sphere", "capsule")
 _ATTRIBUTES = {"origin": frozenset(("xyz", "rpy", "quat_xyzw"))}
 
 

@@ -21,51 +21,35 @@ from kinetree.zoo.small import thick_rod
 
 _X, _Y, _Z = (1, 0, 0), (0, 1, 0), (0, 0, 1)
 
-# name, axis, offset from the parent's joint [m], mass [kg], reach of the link from its joint [m], limits [rad]
+# name, axis, offset from the parent's joint [m], mass [kg], reach of the link from its joint [m], limits of the angle
+# [rad] and torque [N m]: standing on one leg requires 75 at the ankle, lowering a box 145 at the hip
 _STANCE_LEG = [
-    ("ankle_roll", _X, (0, 0, 0.08), 0.6, (0, 0, 0.02), (-0.6, 0.6)),
-    ("ankle_pitch", _Y, (0, 0, 0.02), 3.0, (0, 0, 0.36), (-0.7, 1.2)),
-    ("knee", _Y, (0, 0, 0.36), 5.5, (0, 0, 0.38), (-2.4, 0.1)),
-    ("hip_pitch", _Y, (0, 0, 0.38), 0.9, (0, 0, 0.03), (-0.6, 2.0)),
-    ("hip_roll", _X, (0, 0, 0.02), 0.9, (0, 0, 0.03), (-0.6, 0.6)),
-    ("hip_yaw", _Z, (0, 0, 0.03), 7.0, (0, 0.18, 0.08), (-1.0, 1.0)),
+    ("ankle_roll", _X, (0, 0, 0.08), 0.6, (0, 0, 0.02), (-0.6, 0.6), 120),
+    ("ankle_pitch", _Y, (0, 0, 0.02), 3.0, (0, 0, 0.36), (-0.7, 1.2), 160),
+    ("knee", _Y, (0, 0, 0.36), 5.5, (0, 0, 0.38), (-2.4, 0.1), 220),
+    ("hip_pitch", _Y, (0, 0, 0.38), 0.9, (0, 0, 0.03), (-0.6, 2.0), 220),
+    ("hip_roll", _X, (0, 0, 0.02), 0.9, (0, 0, 0.03), (-0.6, 0.6), 160),
+    ("hip_yaw", _Z, (0, 0, 0.03), 7.0, (0, 0.18, 0.08), (-1.0, 1.0), 100),
 ]
 _SWING_LEG = [
-    ("hip_yaw", _Z, (0, 0.18, 0), 0.9, (0, 0, -0.03), (-1.0, 1.0)),
-    ("hip_roll", _X, (0, 0, -0.03), 0.9, (0, 0, -0.03), (-0.6, 0.6)),
-    ("hip_pitch", _Y, (0, 0, -0.02), 5.5, (0, 0, -0.38), (-2.0, 0.6)),
-    ("knee", _Y, (0, 0, -0.38), 3.0, (0, 0, -0.36), (-0.1, 2.4)),
-    ("ankle_pitch", _Y, (0, 0, -0.36), 0.6, (0, 0, -0.02), (-1.2, 0.7)),
-    ("ankle_roll", _X, (0, 0, -0.02), 1.2, (0.06, 0, -0.07), (-0.6, 0.6)),
+    ("hip_yaw", _Z, (0, 0.18, 0), 0.9, (0, 0, -0.03), (-1.0, 1.0), 100),
+    ("hip_roll", _X, (0, 0, -0.03), 0.9, (0, 0, -0.03), (-0.6, 0.6), 160),
+    ("hip_pitch", _Y, (0, 0, -0.02), 5.5, (0, 0, -0.38), (-2.0, 0.6), 220),
+    ("knee", _Y, (0, 0, -0.38), 3.0, (0, 0, -0.36), (-0.1, 2.4), 220),
+    ("ankle_pitch", _Y, (0, 0, -0.36), 0.6, (0, 0, -0.02), (-1.2, 0.7), 160),
+    ("ankle_roll", _X, (0, 0, -0.02), 1.2, (0.06, 0, -0.07), (-0.6, 0.6), 120),
 ]
 _TORSO = [
-    ("waist_yaw", _Z, (0, 0.09, 0.1), 1.5, (0, 0, 0.08), (-1.5, 1.5)),
-    ("waist_pitch", _Y, (0, 0, 0.08), 16.0, (0, 0, 0.42), (-0.4, 1.2)),
+    ("waist_yaw", _Z, (0, 0.09, 0.1), 1.5, (0, 0, 0.08), (-1.5, 1.5), 100),
+    ("waist_pitch", _Y, (0, 0, 0.08), 16.0, (0, 0, 0.42), (-0.4, 1.2), 160),
 ]
 _ARM = [
-    ("shoulder_pitch", _Y, (0, 0.2, 0.34), 0.8, (0, 0.06, 0), (-3.0, 1.5)),
-    ("shoulder_roll", _X, (0, 0.03, 0), 0.8, (0, 0, -0.06), (-0.3, 2.5)),
-    ("shoulder_yaw", _Z, (0, 0, -0.04), 1.6, (0, 0, -0.25), (-1.6, 1.6)),
-    ("elbow", _Y, (0, 0, -0.25), 1.1, (0, 0, -0.22), (-2.4, 0.05)),
-    ("wrist", _Z, (0, 0, -0.22), 0.6, (0, 0, -0.16), (-1.6, 1.6)),
+    ("shoulder_pitch", _Y, (0, 0.2, 0.34), 0.8, (0, 0.06, 0), (-3.0, 1.5), 60),
+    ("shoulder_roll", _X, (0, 0.03, 0), 0.8, (0, 0, -0.06), (-0.3, 2.5), 60),
+    ("shoulder_yaw", _Z, (0, 0, -0.04), 1.6, (0, 0, -0.25), (-1.6, 1.6), 40),
+    ("elbow", _Y, (0, 0, -0.25), 1.1, (0, 0, -0.22), (-2.4, 0.05), 40),
+    ("wrist", _Z, (0, 0, -0.22), 0.6, (0, 0, -0.16), (-1.6, 1.6), 20),
 ]
-
-# Torque limits [N m]: standing on one leg requires 75 at the ankle, lowering a box 145 at the hip
-_EFFORTS = {
-    "ankle_roll": 120.0,
-    "ankle_pitch": 160.0,
-    "knee": 220.0,
-    "hip_pitch": 220.0,
-    "hip_roll": 160.0,
-    "hip_yaw": 100.0,
-    "waist_yaw": 100.0,
-    "waist_pitch": 160.0,
-    "shoulder_pitch": 60.0,
-    "shoulder_roll": 60.0,
-    "shoulder_yaw": 40.0,
-    "elbow": 40.0,
-    "wrist": 20.0,
-}
 
 
 def humanoid24() -> Model:
@@ -86,7 +70,7 @@ def humanoid24() -> Model:
 def _limb(builder: Builder, side: str, links: list[tuple[Any, ...]], parent: str, mirror: int) -> str:
     """Add links in series; mirror = −1 turns a left limb into a right one. Returns the last link's name."""
     flip = np.array([1, mirror, 1])
-    for joint, axis, offset, mass, reach, (low, high) in links:
+    for joint, axis, offset, mass, reach, (low, high), effort in links:
         name = f"{side}_{joint}".strip("_")
         # mirroring reverses rotations about axes in the plane of symmetry
         lower, upper = (low, high) if mirror == 1 or axis == _Y else (-high, -low)
@@ -96,7 +80,7 @@ def _limb(builder: Builder, side: str, links: list[tuple[Any, ...]], parent: str
             joint_name=name,
             placement=(np.eye(3), flip * offset),
             axis=axis,
-            limits=Limits(lower=lower, upper=upper, velocity=6.0, effort=_EFFORTS[joint]),
+            limits=Limits(lower=lower, upper=upper, velocity=6.0, effort=effort),
             **thick_rod(mass, flip * reach),
         )
         parent = f"{name}_link"

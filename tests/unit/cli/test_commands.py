@@ -1,7 +1,9 @@
-"""The command line: what it prints, and what its exit code says."""
+"""The commands: what they print, and what their exit codes say."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,38 +15,29 @@ import pytest
 
 pytest.importorskip("typer")
 
-from typer.testing import CliRunner
 
 import kinetree as kt
-from kinetree.cli import INSTALL, app, check, demo
+from kinetree.cli import INSTALL, check, demo
+from kinetree.cli.commands import center_of_mass
+from kinetree.interrupts import UNUSABLE
 from kinetree.model.dynamics import FUNCTIONS
 
 
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Runs a command, with shorter timings than a user wants."""
-    monkeypatch.setattr(demo, "TOTAL", 0.0)
-    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
-
-
-def test_version(call: Callable[..., Any]) -> None:
-    result = call("--version")
-    assert result.exit_code == 0
-    assert result.output.strip() == f"kinetree {kt.__version__}"
+def test_version(output_of: Callable[..., str]) -> None:
+    output = output_of("--version")
+    assert output.strip() == f"kinetree {kt.__version__}"
 
 
 def test_no_command_shows_help(call: Callable[..., Any]) -> None:
     assert "demo" in call().output
 
 
-def test_demo(call: Callable[..., Any]) -> None:
-    threads = kt.get_threads()
+def test_demo(output_of: Callable[..., str]) -> None:
     kt.set_threads(2)
-    result = call("demo", "--seed", "3", "--batch", "8")
-    assert result.exit_code == 0, result.output
-    assert str(kt.zoo.humanoid24()) in result.output
-    assert "8 random states: passed" in result.output
-    rows = {words[0]: words[1:] for line in result.output.splitlines() if (words := line.split())}
+    output = output_of("demo", "--seed", "3", "--batch", "8")
+    assert str(kt.zoo.humanoid24()) in output
+    assert "8 random states: passed" in output
+    rows = {words[0]: words[1:] for line in output.splitlines() if (words := line.split())}
     # angles are plain numbers: they need no normalizing, and these derivatives are constant
     free = {"normalize", "dintegrate", "ddifference", "tangent_map", "bracket"}
     for name in FUNCTIONS:
@@ -58,8 +51,7 @@ def test_demo(call: Callable[..., Any]) -> None:
         assert difference < 1e-9
         assert len(times) == 4
     assert kt.get_threads() == 2
-    kt.set_threads(threads)
-    assert "try --batch 65536" in result.output
+    assert "try --batch 65536" in output
 
 
 @pytest.fixture
@@ -73,16 +65,15 @@ def arm(tmp_path: Path) -> Path:
     return path
 
 
-def test_one_thread_has_one_column(call: Callable[..., Any], arm: Path) -> None:
+def test_one_thread_has_one_column(output_of: Callable[..., str], arm: Path) -> None:
     """And there is no advice to try larger batches, which would change nothing."""
     with demo.threads(1):
-        result = call("demo", arm, "--batch", "4")
-    assert result.exit_code == 0, result.output
-    (header,) = (line for line in result.output.splitlines() if "1 thr." in line)
+        output = output_of("demo", arm, "--batch", "4")
+    (header,) = (line for line in output.splitlines() if "1 thr." in line)
     assert header.count("thr.") == 1
-    rows = {words[0]: words[1:] for line in result.output.splitlines() if (words := line.split())}
+    rows = {words[0]: words[1:] for line in output.splitlines() if (words := line.split())}
     assert len(rows["mass_matrix"]) == 5
-    assert "try --batch" not in result.output
+    assert "try --batch" not in output
 
 
 def test_a_large_batch_gets_no_advice_to_try_one(call: Callable[..., Any], arm: Path) -> None:
@@ -92,15 +83,14 @@ def test_a_large_batch_gets_no_advice_to_try_one(call: Callable[..., Any], arm: 
 
 
 def test_large_results_are_timed_on_fewer_samples(
-    call: Callable[..., Any], arm: Path, monkeypatch: pytest.MonkeyPatch
+    output_of: Callable[..., str], arm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Results take bounded memory, whatever the batch; the rows that this concerns are marked."""
     monkeypatch.setattr(demo, "LARGEST", 1024)
-    result = call("demo", arm, "--batch", "32")
-    assert result.exit_code == 0, result.output
-    rows = {line.split()[0] for line in result.output.splitlines() if line.split()}
+    output = output_of("demo", arm, "--batch", "32")
+    rows = {line.split()[0] for line in output.splitlines() if line.split()}
     assert {"pose*", "mass_matrix", "jacobian*", "inverse_dynamics"} <= rows
-    assert "* fewer samples" in result.output
+    assert "* fewer samples" in output
     robot = kt.load(arm)
     states = {"q": robot.random_configuration(0, 32), "v": np.ones((32, 1))}
     assert demo.cost(robot, "pose", states, "rod").batch == 1024 // (3 * 16 * 8)
@@ -140,3 +130,233 @@ def test_a_missing_extra_is_named_with_the_way_to_install_it(missing: str) -> No
     assert done.returncode == 1
     assert INSTALL in done.stderr
     assert "Traceback" not in done.stderr
+
+
+INERTIA = '<inertia ixx=".1" iyy=".1" izz=".1" ixy="0" ixz="0" iyz="0"/>'
+LINK = '<link name="{}"><inertial><origin xyz="0 0 .5"/><mass value="2"/>' + INERTIA + "</inertial></link>"
+URDF = (
+    '<robot name="arm">'
+    + "".join(LINK.format(name) for name in ("base", "upper", "fore"))
+    + '<joint name="shoulder" type="revolute"><parent link="base"/><child link="upper"/><origin xyz="0 0 1"/>'
+    '<axis xyz="0 1 0"/><limit lower="-1" upper="2" velocity="3" effort="40"/></joint>'
+    '<joint name="elbow" type="continuous"><parent link="upper"/><child link="fore"/><origin xyz="0 0 1"/>'
+    '<axis xyz="0 1 0"/><mimic joint="shoulder"/></joint></robot>'
+)
+MASSLESS = URDF.replace(LINK.format("fore"), '<link name="fore"/>')
+MJCF = (
+    '<mujoco model="pole"><worldbody><body name="cart"><freejoint/><geom size=".1"/>'
+    '<body name="pole" pos="0 0 1"><joint name="hinge" pos="0 .1 0"/><geom size=".1"/></body></body></worldbody>'
+    "</mujoco>"
+)
+
+
+@pytest.fixture
+def urdf(tmp_path: Path) -> Path:
+    path = tmp_path / "arm.urdf"
+    path.write_text(URDF)
+    return path
+
+
+@pytest.fixture
+def mjcf(tmp_path: Path) -> Path:
+    pytest.importorskip("mujoco")
+    path = tmp_path / "pole.xml"
+    path.write_text(MJCF)
+    return path
+
+
+# -- info --------------------------------------------------------------------------------------------------------------
+
+
+def test_info(output_of: Callable[..., str], urdf: Path) -> None:
+    output = output_of("info", urdf)
+    rows = {words[0]: words[1:] for line in output.splitlines() if (words := line.split())}
+    assert rows["arm:"][:3] == ["2", "moving", "joints,"]
+    assert rows["shoulder"] == ["revolute", "-1", "2", "3", "40", "–"]
+    assert "elbow     revolute" in output
+    assert "mass 6 kg, centre of mass in the neutral configuration (0, 0, 1.5) m" in output
+    assert "warning" not in output
+    assert "elbow = shoulder" in output
+
+
+def test_info_as_json(call: Callable[..., Any], urdf: Path) -> None:
+    result = call("info", urdf, "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["name"] == "arm"
+    assert (told["nq"], told["nv"]) == (1, 1)
+    assert told["couplings"] == ["elbow = shoulder"]
+    assert told["mass"] == 6.0
+    assert told["center_of_mass"] == pytest.approx([0.0, 0.0, 1.5])
+    assert told["frames"] == ["world", "base", "upper", "fore"]
+    joints = {joint["name"]: joint for joint in told["joints"]}
+    assert joints["shoulder"]["limits"] == {"lower": [-1.0], "upper": [2.0], "velocity": [3.0], "effort": [40.0]}
+    assert joints["elbow"]["limits"]["lower"] == [None]
+    assert joints["shoulder"]["q"] == [0, 1]
+    assert joints["elbow"]["q"] is None
+    assert joints["root_joint"]["q"] is None
+    assert [body["parent"] for body in told["bodies"]] == ["world", "base", "upper"]
+    assert told["warnings"] == []
+
+
+def test_info_with_a_floating_base(call: Callable[..., Any], urdf: Path) -> None:
+    assert "nq 8, nv 7" in call("info", urdf, "--floating-base").output
+
+
+def test_info_of_mjcf(output_of: Callable[..., str], mjcf: Path) -> None:
+    output = output_of("info", mjcf)
+    assert "pole: 2 moving joints, nq 8, nv 7" in output
+
+
+def test_the_centre_of_mass_is_that_of_all_bodies() -> None:
+    robot = kt.zoo.humanoid24()
+    com = center_of_mass(robot)
+    assert com is not None
+    assert np.allclose(com, robot.center_of_mass(robot.neutral()), rtol=1e-13)
+    builder = kt.Builder()
+    builder.add_body("ghost")
+    assert center_of_mass(builder.build()) is None
+
+
+@pytest.mark.parametrize("command", ["info", "check", "demo"])
+def test_files_that_cannot_be_used(call: Callable[..., Any], command: str, tmp_path: Path) -> None:
+    missing, broken = tmp_path / "missing.urdf", tmp_path / "broken.urdf"
+    broken.write_text('<robot name="x">\n<link/></robot>')
+    for path, told in ((missing, "no such file"), (broken, "broken.urdf:2")):
+        result = call(command, path)
+        assert result.exit_code == UNUSABLE
+        assert "LoadError" in result.output
+        assert told in result.output
+
+
+# -- check -------------------------------------------------------------------------------------------------------------
+
+
+def test_check(output_of: Callable[..., str], urdf: Path) -> None:
+    output = output_of("check", urdf, "--samples", "4")
+    lines = output.splitlines()
+    assert sum(line.startswith("passed") for line in lines) >= len(check.LAWS)
+    assert "all passed" in output
+    assert "warning: " in output
+    if importlib.util.find_spec("pinocchio"):
+        assert sum("as in Pinocchio" in line for line in lines) == 4
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("pinocchio"), reason="compares with Pinocchio")
+def test_inertias_without_products_are_completed_for_pinocchio(
+    call: Callable[..., Any], output_of: Callable[..., str], tmp_path: Path
+) -> None:
+    """urdfdom drops an <inertia> that lacks a product; this is said, and the comparison is made all the same."""
+    path = tmp_path / "robot.urdf"
+    path.write_text(URDF.replace(' ixy="0" ixz="0"', ""))
+    output = output_of("check", path, "--samples", "4")
+    assert "note: <inertia> lacks ixy, ixz or iyz in link 'base', 'upper', 'fore'. Kinetree takes" in output
+    assert sum("as in Pinocchio" in line and line.startswith("passed") for line in output.splitlines()) == 4
+    path.write_text(URDF)
+    assert "note:" not in call("check", path, "--samples", "4").output
+
+
+def test_check_says_what_its_numbers_are(call: Callable[..., Any], urdf: Path) -> None:
+    lines = call("check", urdf, "--samples", "4").output.splitlines()
+    (header,) = (i for i, line in enumerate(lines) if line.split() == ["error", "allowed"])
+    (definite,) = (line for line in lines if "positive definite" in line)
+    assert lines.index(definite) > header
+    assert "−λmin/λmax" in definite
+    error, allowed = map(float, definite.split()[-2:])
+    assert -1.0 < error < 0.0 < allowed  # the eigenvalues themselves, not only that they pass
+
+
+def test_the_worst_of_several_checks() -> None:
+    good, better, bad, nan = (check.Check(r, 1.0) for r in (0.5, 0.1, 2.0, float("nan")))
+    assert good.worse(better) is good
+    assert better.worse(good) is good
+    assert good.worse(bad) is bad
+    assert nan.worse(good) is nan
+    assert good.worse(nan) is nan
+
+
+def test_check_of_mjcf(output_of: Callable[..., str], mjcf: Path) -> None:
+    output = output_of("check", mjcf, "--samples", "4")
+    assert sum("as in MuJoCo" in line and line.startswith("passed") for line in output.splitlines()) == 4
+
+
+def test_check_of_sdf(output_of: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "gate.sdf"
+    inertial = "<inertial><mass>2</mass></inertial>"
+    path.write_text(
+        f'<sdf version="1.9"><model name="gate"><link name="post">{inertial}</link><link name="wing">{inertial}</link>'
+        '<joint name="hinge" type="revolute"><parent>post</parent><child>wing</child><axis/></joint></model></sdf>'
+    )
+    output = output_of("check", path)
+    assert "neither Pinocchio nor MuJoCo reads SDF" in output
+
+
+def test_check_with_a_floating_base(output_of: Callable[..., str], urdf: Path) -> None:
+    output = output_of("check", urdf, "--samples", "2", "--floating-base")
+    assert "nv 8" in output
+
+
+def test_what_cannot_be_asked_for_is_skipped(output_of: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "massless.urdf"
+    path.write_text(MASSLESS)
+    output = output_of("check", path, "--samples", "2")
+    assert "skipped  M M⁻¹ = 1: body 'fore': no inertia resists" in output
+    assert "passed   M a + h = inverse dynamics" in output
+
+
+def test_a_broken_law_fails(call: Callable[..., Any], urdf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(check.LAWS, "M M⁻¹ = 1", lambda _: check.Check(float("nan"), 1.0))
+    result = call("check", urdf, "--samples", "2")
+    assert result.exit_code == 1
+    assert "FAILED   M M⁻¹ = 1" in result.output
+    assert "1 failed" in result.output
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("pinocchio"), reason="compares with Pinocchio")
+def test_a_difference_fails(call: Callable[..., Any], urdf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check.interop, "pinocchio", lambda robot, model: _off_by_a_bit(robot, model))
+    result = call("check", urdf, "--samples", "2")
+    assert result.exit_code == 1
+    assert "FAILED   mass matrix as in Pinocchio" in result.output
+
+
+def _off_by_a_bit(robot: kt.Model, model: Any) -> Any:
+    model.inertias[1].mass += 1e-6
+    return kt.interop.PinocchioCounterpart(robot, model)
+
+
+def test_without_pinocchio_only_the_laws_are_checked(
+    output_of: Callable[..., str], urdf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pinocchio", None)
+    output = output_of("check", urdf, "--samples", "2")
+    assert "skipped  comparison with Pinocchio: Pinocchio is not installed" in output
+
+
+def test_nothing_moves(call: Callable[..., Any], output_of: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "stone.urdf"
+    path.write_text('<robot name="stone">' + LINK.format("stone") + "</robot>")
+    for command in ("check", "demo"):
+        output = output_of(command, path)
+        assert "Nothing moves" in output
+    assert "mass 2 kg" in call("info", path).output
+
+
+# -- demo --------------------------------------------------------------------------------------------------------------
+
+
+def test_demo_of_a_file(output_of: Callable[..., str], urdf: Path) -> None:
+    output = output_of("demo", urdf, "--batch", "8")
+    rows = {line.split()[0] for line in output.splitlines() if line.split()}
+    assert set(FUNCTIONS) <= rows
+    assert "of fore" in output
+
+
+def test_demo_of_a_robot_without_all_masses(output_of: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "massless.urdf"
+    path.write_text(MASSLESS)
+    output = output_of("demo", path, "--batch", "4")
+    assert "no inertia resists" in output
+    rows = {line.split()[0] for line in output.splitlines() if line.split()}
+    assert "inverse_dynamics" in rows
+    assert "forward_dynamics" not in rows

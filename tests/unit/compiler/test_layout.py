@@ -1,11 +1,12 @@
-"""Records: fields that are in use at the same time have memory of their own, others share it."""
+"""Lowering: records whose fields share memory, addresses as integer operations, tables with the columns they need."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 import kinetree as kt
@@ -13,15 +14,17 @@ from benchmarks.sizes import builder
 from kinetree.algorithms.derivatives.jvp import forward_dynamics_jvp
 from kinetree.algorithms.derivatives.vjp import forward_dynamics_vjp
 from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
-from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_inverse, mass_matrix_solve
-from kinetree.compiler.ir import Access, FieldPlace, Op, Program, Store, TreeLoop, sweep_direction, walk
-from kinetree.compiler.lower.layout import Layout, Tables
-from kinetree.compiler.lower.loop_carried import carried
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix, mass_matrix_inverse, mass_matrix_solve
+from kinetree.compiler.ir import Access, FieldPlace, For, Op, Program, Store, TreeLoop, blocks, sweep_direction, walk
+from kinetree.compiler.lower.layout import Layout, Tables, size_of
+from kinetree.compiler.lower.loop_carried import RELATIVES, carried
+from kinetree.compiler.lower.lower import Lowered
 from kinetree.compiler.lower.node_sweeps import OWN_RECORD, TABLE
 from kinetree.compiler.programs import lowered, simplified, variants_of
+from kinetree.compiler.verify import verify
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.common_frame import in_common_frame
-from kinetree.language.setup import WORLD_CLASS
+from kinetree.language.setup import WORLD_CLASS, Setup
 from tests.unit.model.test_general_nodes import with_a_bead
 
 ROBOTS = {"chain": lambda: kt.zoo.chain(3), "every kind": lambda: kt.zoo.random_tree(40)}
@@ -163,3 +166,77 @@ def test_nodes_with_equal_constants_read_the_same() -> None:
     for start, parameters in zip(starts, mechanism.parameters, strict=True):
         assert tables.constants[start : start + len(parameters)].tobytes() == parameters.tobytes()
     assert len(set(starts)) == len({parameters.tobytes() for parameters in mechanism.parameters}) < 6
+
+
+ROBOT = kt.zoo.random_tree(6, kinds=("revolute", "spherical"), seed=1)
+
+
+def made(algorithm: Algorithm, known: Any = None) -> Lowered:
+    return lowered(algorithm, variants_of(algorithm, ROBOT.mechanism, ()), known)
+
+
+def ops(program: Lowered, code: str) -> list[Op]:
+    return [item for item in walk(program.program.top) if isinstance(item, Op) and item.code == code]
+
+
+def test_sizes_are_read_or_known() -> None:
+    assert {op.attr for op in ops(made(mass_matrix), "size")} >= {"v", "count scatter"}
+    setup = Setup(ROBOT.mechanism)
+    known = made(mass_matrix, lambda name: size_of(setup, name))
+    assert not ops(known, "size")
+    assert not known.sizes
+
+
+def test_tables_have_the_columns_that_are_read() -> None:
+    program = made(forward_dynamics)
+    assert list(program.tables) == ["scatter"]
+    read = {"variant", "0.record", "0.constants", "0.q", "0.v", "1.record"}
+    assert {op.attr for op in ops(program, "cell")} == {("scatter", column) for column in read}
+    assert set(program.tables["scatter"]) == {*read, RELATIVES}  # for loops that carry sums
+    tables = Tables(
+        forward_dynamics, variants_of(forward_dynamics, ROBOT.mechanism, ()), ROBOT.mechanism, (), program.metadata
+    )
+    cells = tables.cells("scatter")
+    assert np.array_equal(cells[:, program.tables["scatter"].index("0.v")], ROBOT.mechanism.v_starts[:-1])
+
+
+def test_columns_of_a_subtree_may_be_taken_side_by_side() -> None:
+    loops = {item.note: item.independent for item in walk(made(mass_matrix).program.top) if isinstance(item, For)}
+    assert loops["descendants"]
+    assert not loops["scatter"]
+    assert not loops["gather"]
+
+
+def test_addresses_use_what_is_known_where_they_stand() -> None:
+    program = made(mass_matrix).program
+    verify(program)
+    stores = [(block, item) for block in blocks(program.top) for item in block.items if isinstance(item, Store)]
+    block, store = stores[0]
+    stray = Op("index", (), None, program.top)
+    place: Any = store.place
+    assert isinstance(place, Access)
+    block.items[block.items.index(store)] = Store(place._replace(base=stray), store.value)
+    with pytest.raises(AssertionError, match="Store uses index None where it is not defined"):
+        verify(program)
+
+
+def test_fields_of_different_loops_share_memory() -> None:
+    layout = made(forward_dynamics).layout
+    places: dict[tuple[str, str], set[int]] = {}
+    for (kind, name, _), offset in layout.fields.items():
+        places.setdefault((kind, name), set()).add(offset)
+    for kind in {kind for kind, _ in places} - {"world"}:
+        early = places[kind, "P"] | places[kind, "z"] | places[kind, "X"]  # set in the first loop, read in the second
+        assert places[kind, "V"].isdisjoint(early)
+        assert places[kind, "G"].isdisjoint(places[kind, "X"])
+        assert places[kind, "G"] & places[kind, "z"]  # which is read before G is set
+        assert places[kind, "alpha"] == places["spherical", "alpha"]  # read through parents of any kind
+        assert layout.records[kind] < sum(1 for each, _, _ in layout.fields if each == kind)
+
+
+def test_constants_are_not_copied_to_records() -> None:
+    program = made(forward_dynamics)
+    stored = [item for item in walk(program.program.top) if isinstance(item, Store)]
+    copied = {s.place.offset for s in stored if s.value.code == "load" and s.value.attr.space[0] == "constants"}
+    # articulated inertias start with those of the bodies
+    assert copied <= {offset for (_, name, _), offset in program.layout.fields.items() if name == "P"}

@@ -62,12 +62,9 @@ def test_modules_are_compiled_once_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(compile_queue, "compile_text", compile_text)
     finished: list[list[bytes] | None] = []
     set_threads(2)
-    try:
-        made = [compile_queue.Compilation(texts, target.host(), finished.append) for texts in ("ab", "bca", "b")]
-        go_on.set()
-        assert [b"".join(one.objects()) for one in made] == [b"ab", b"bca", b"b"]
-    finally:
-        set_threads(None)
+    made = [compile_queue.Compilation(texts, target.host(), finished.append) for texts in ("ab", "bca", "b")]
+    go_on.set()
+    assert [b"".join(one.objects()) for one in made] == [b"ab", b"bca", b"b"]
     assert sorted(compiled) == ["a", "b", "c"]
     assert sorted(b"".join(codes or []) for codes in finished) == [b"ab", b"b", b"bca"]
     made.clear()
@@ -83,12 +80,9 @@ def test_modules_are_compiled_once_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
 def test_threads_do_not_change_code() -> None:
     texts = modules(ROBOT.forward_dynamics_derivatives, 1)
     found = []
-    try:
-        for count in (1, 3):
-            set_threads(count)
-            found.append(compile_queue.Compilation(texts, target.host(), lambda _: None).objects())
-    finally:
-        set_threads(None)
+    for count in (1, 3):
+        set_threads(count)
+        found.append(compile_queue.Compilation(texts, target.host(), lambda _: None).objects())
     assert found[0] == found[1] == [machine_code.compile_text(text, target.host()) for text in texts]
 
 

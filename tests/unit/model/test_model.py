@@ -12,7 +12,6 @@ import pytest
 
 from kinetree import zoo
 from kinetree.errors import InputError, KinetreeError, UnknownNameError
-from kinetree.language.mechanism import Topology
 from kinetree.model import Builder, Limits, Model
 from kinetree.model.joints import KINDS
 from kinetree.spatial.inertia import RigidInertia
@@ -407,31 +406,3 @@ def test_wrong_locks_are_refused(lock: dict[str, Any], message: str) -> None:
     robot = builder.add_body("b", parent="a", joint="spherical", joint_name="ball", **SOLID).build()
     with pytest.raises(KinetreeError, match=message):
         robot.reduced(lock)
-
-
-# -- topology ----------------------------------------------------------------------------------------------------------
-
-
-def test_relations_of_a_forest() -> None:
-    tree = Topology((-1, 0, 1, 0, 3, -1, 5))
-    assert tree.children == ((1, 3), (2,), (), (4,), (), (6,), (), (0, 5))
-    assert [tuple(tree.subtree(node)) for node in (0, 1, 3, 5)] == [(0, 1, 2, 3, 4), (1, 2), (3, 4), (5, 6)]
-    assert tree.subtree(-1) == range(7)
-    assert tree.support(4) == (0, 3, 4)
-    assert tree.depths == (1, 2, 3, 2, 3, 1, 2)
-    assert tree.nearest_common_ancestor(2, 4) == 0
-    assert tree.nearest_common_ancestor(3, 4) == 3
-    assert tree.nearest_common_ancestor(2, 6) == -1
-    assert tree.segments == ((0,), (1, 2), (3, 4), (5, 6))
-
-
-@pytest.mark.parametrize("parents", [(-1, 0, 0, 1), (-1, -1, 0), (-1, 0, -1, 0), (-1, 0, 1, 0, 1)])
-def test_trees_must_be_numbered_depth_first(parents: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="depth first"):
-        Topology(parents)
-
-
-@pytest.mark.parametrize("parents", [(0,), (1, -1), (-2,), (-1, 5)])
-def test_parents_come_first(parents: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="numbered after their parents"):
-        Topology(parents)

@@ -134,12 +134,9 @@ def test_threads(seven: Compiled, count: int, monkeypatch: pytest.MonkeyPatch) -
     run = threads.run
     monkeypatch.setattr(threads, "run", lambda given: (tasks.append(len(given)), run(given))[1])
     threads.set_threads(count)
-    try:
-        assert same_bits(seven.compute(inputs, None), expected)
-        out = (inputs[0].copy(), *(np.empty_like(e) for e in expected[1:]))
-        assert same_bits(seven.compute((out[0], *inputs[1:]), out), expected)
-    finally:
-        threads.set_threads(None)
+    assert same_bits(seven.compute(inputs, None), expected)
+    out = (inputs[0].copy(), *(np.empty_like(e) for e in expected[1:]))
+    assert same_bits(seven.compute((out[0], *inputs[1:]), out), expected)
     assert tasks == ([count] * 2 if count > 1 else [])
 
 
@@ -149,13 +146,10 @@ def test_one_threads_results_are_anothers_inputs(seven: Compiled, monkeypatch: p
     monkeypatch.setattr(threads, "NUMBERS_PER_THREAD", 100)
     monkeypatch.setattr(threads, "run", lambda tasks: [task() for task in tasks])  # the worst order, every time
     threads.set_threads(2)
-    try:
-        memory = np.empty((96, 7))
-        memory[:64] = q
-        out = (memory[32:], *(np.empty_like(e) for e in expected[1:]))
-        assert same_bits(seven.compute((memory[:64], v, s), out), expected)
-    finally:
-        threads.set_threads(None)
+    memory = np.empty((96, 7))
+    memory[:64] = q
+    out = (memory[32:], *(np.empty_like(e) for e in expected[1:]))
+    assert same_bits(seven.compute((memory[:64], v, s), out), expected)
 
 
 def test_floating_point_flags_are_left_alone(seven: Compiled) -> None:

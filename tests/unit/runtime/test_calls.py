@@ -134,17 +134,14 @@ def test_child_after_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = [np.ones((400, 7)), np.full((400, 7), 2.0), np.ones(400)]
     monkeypatch.setattr(threads, "NUMBERS_PER_THREAD", 10)
     threads.set_threads(2)
-    try:
-        expected = function(*inputs)
-        assert threads._pool is not None  # warm: its threads do not exist in the child
-        child = os.fork()
-        if child == 0:
-            signal.alarm(20)
-            same = all(np.array_equal(a, b) for a, b in zip(function(*inputs), expected, strict=True))
-            os._exit(0 if same else 1)
-        _, status = os.waitpid(child, 0)
-    finally:
-        threads.set_threads(None)
+    expected = function(*inputs)
+    assert threads._pool is not None  # warm: its threads do not exist in the child
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        same = all(np.array_equal(a, b) for a, b in zip(function(*inputs), expected, strict=True))
+        os._exit(0 if same else 1)
+    _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
 
 
@@ -245,12 +242,9 @@ def test_errors_in_threads_are_not_lost() -> None:
         raise ZeroDivisionError
 
     threads.set_threads(2)
-    try:
-        for tasks in ([fail, lambda: done.append(1)], [lambda: done.append(2), fail]):
-            with pytest.raises(ZeroDivisionError):
-                threads.run(tasks)
-    finally:
-        threads.set_threads(None)
+    for tasks in ([fail, lambda: done.append(1)], [lambda: done.append(2), fail]):
+        with pytest.raises(ZeroDivisionError):
+            threads.run(tasks)
     assert sorted(done) == [1, 2]
 
 

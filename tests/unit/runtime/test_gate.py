@@ -323,17 +323,13 @@ def test_batches_take_the_long_way_if_they_are_worth_several_threads(
     monkeypatch.setattr(threads, "UNINTERRUPTED", 4000)
     function = counting(7)
     one_thread, one_round = (numbers // function.binding.footprint for numbers in (1999, 4000))
-    before = threads.get_threads()
-    try:
-        threads.set_threads(count)
-        for samples, short in ((one_thread, True), (one_thread + 1, count == 1), (one_round + 1, False)):
-            function.count = 0
-            rng = np.random.default_rng(samples)
-            q, v, s = rng.normal(size=(samples, 7)), rng.normal(size=(samples, 7)), rng.normal(size=samples)
-            assert same(function(q, v, s), Compiled.general(function, q, v, s))
-            assert function.count == (not short)
-    finally:
-        threads.set_threads(before)
+    threads.set_threads(count)
+    for samples, short in ((one_thread, True), (one_thread + 1, count == 1), (one_round + 1, False)):
+        function.count = 0
+        rng = np.random.default_rng(samples)
+        q, v, s = rng.normal(size=(samples, 7)), rng.normal(size=(samples, 7)), rng.normal(size=samples)
+        assert same(function(q, v, s), Compiled.general(function, q, v, s))
+        assert function.count == (not short)
 
 
 @native

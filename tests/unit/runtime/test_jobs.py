@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -20,10 +19,8 @@ from kinetree.runtime.threads import SharedComputation
 
 
 @pytest.fixture
-def two_threads() -> Iterator[None]:
+def two_threads() -> None:
     threads.set_threads(2)
-    yield
-    threads.set_threads(None)
 
 
 def test_a_job_is_done_once(two_threads: None) -> None:
@@ -55,12 +52,9 @@ def test_who_waits_does_what_nobody_has_begun(two_threads: None) -> None:
 
 def test_one_thread_does_everything_itself() -> None:
     threads.set_threads(1)
-    try:
-        jobs = threads.begin([threading.get_ident])
-        assert not jobs[0].finished
-        assert threads.finish(jobs) == [threading.get_ident()]
-    finally:
-        threads.set_threads(None)
+    jobs = threads.begin([threading.get_ident])
+    assert not jobs[0].finished
+    assert threads.finish(jobs) == [threading.get_ident()]
 
 
 def test_what_is_not_urgent_comes_last(two_threads: None) -> None:
@@ -136,12 +130,9 @@ def test_one_thread_compiles_at_once() -> None:
     """Nobody else would, and other processes may wait for what this one has locked, while it waits for their code."""
     finished: list[Any] = []
     threads.set_threads(1)
-    try:
-        made = compile_queue.Compilation(["define void @f() { ret void }"], machine_code.host(), finished.append)
-        (objects,) = finished
-        assert objects == made.objects()
-    finally:
-        threads.set_threads(None)
+    made = compile_queue.Compilation(["define void @f() { ret void }"], machine_code.host(), finished.append)
+    (objects,) = finished
+    assert objects == made.objects()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -46,7 +46,6 @@ def tiers(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     yield go_on
     go_on.set()
     threads.settle()
-    threads.set_threads(None)
 
 
 @pytest.fixture
@@ -164,17 +163,14 @@ def begun(texts: tuple[str, ...] = ("x" * tiered._LARGE,)) -> bool:
 def test_which_code_has_two_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not begun()  # switched off for tests
     monkeypatch.setenv("KINETREE_NO_TIERS", "0")
-    try:
-        threads.set_threads(2)
-        assert begun()
-        assert begun(("x" * (tiered._LARGE // 2),) * 2)
-        assert not begun(("x" * (tiered._LARGE - 1),))
-        with tiered.optimized():
-            assert not begun()
-        threads.set_threads(1)
+    threads.set_threads(2)
+    assert begun()
+    assert begun(("x" * (tiered._LARGE // 2),) * 2)
+    assert not begun(("x" * (tiered._LARGE - 1),))
+    with tiered.optimized():
         assert not begun()
-    finally:
-        threads.set_threads(None)
+    threads.set_threads(1)
+    assert not begun()
 
 
 def test_unoptimised_code_stays_if_optimising_fails(

@@ -78,13 +78,6 @@ def case(monkeypatch: pytest.MonkeyPatch) -> tuple[Handler, list[Array], Array]:
     return Handler(robot.forward_dynamics.bound(), "float64"), inputs, robot.forward_dynamics(*inputs)
 
 
-@pytest.fixture(autouse=True)
-def _threads_restored() -> Any:
-    before = kt.get_threads()
-    yield
-    kt.set_threads(before)
-
-
 def result(xla: Xla, handler: Handler, inputs: list[Array]) -> Array:
     found = np.full((len(inputs[0]), 2), np.nan)
     xla.call(handler, inputs, [found])

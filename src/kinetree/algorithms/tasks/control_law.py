@@ -1,6 +1,7 @@
 """Operational-space control as one recursion: τ = ID(q, v, a₀) + Jᵀf with Λ⁻¹f = b − J̇v − J a₀. Cost O(n + r³).
 
     pass      loop             leaves
+    posture   scatter          a₀ = kp (q_ref ⊖ q) − kd v, in `control_step`
     inertia   any method       Λ⁻¹, and from it −Λ by sweeps
     motion    scatter          velocity, acceleration and force of each node for joint accelerations a₀
     rows      frames           r = b − (J a₀ + J̇v): residual of the rows
@@ -16,17 +17,31 @@ where e is an error of `kernels.poses`. This is Khatib's τ = Jᵀ(Λ b + μ + p
 J̄ or M; by Gauss's principle it is the motion closest to a₀, in the metric of M, that realises b. No Jacobian is
 formed: J a₀ + J̇v is the acceleration of the frame.
 
-`algorithms/tasks/control_law.py` is what a controller runs: it also computes a₀ from a posture, and checks that
-targets are poses.
+`control_law` takes a₀ as it is, `control_step` takes a posture, and `task_residual` is the residual b − J̇v alone, for
+controllers that share it among levels or limits. All rows are in world axes. Inputs and outputs:
+
+    a0          joint accelerations to which the motion stays as close as possible, (nv,)
+    posture     q_ref, a configuration
+    stiffness   kp and kd of each degree of freedom, (nv, 2)
+    target      target poses of the frames, (m, 4, 4); for relative tasks, that of the far frame relative to the near
+                one; for the centre of mass, its position
+    feed        ẋ_d and ẍ_d of each row, (r, 2)
+    gains       kp and kd of each row, (r, 2)
+    reach       how far the mechanism moves each row, (r,): see `inversion`
+    cut         eigenvalue below which directions of a row's level count as singular, (r,)
+    tau         joint forces, (nv,)
+    force       f, (r,)
+    residual    of the rows, (r,)
+    spread      of Λ⁻¹: see `kernels.solve`
+    fault       sum of squares of what should be zero of the targets, if they are poses
+    a           joint accelerations, (nv,)
+
+A level is a set of rows with a common cut, placed before all rows of lower priority. Its eigenvalues, after elimination
+of the levels above, are those of the inverse of a block of Λ. So they are above the cut wherever `spread` is less than
+one, and 1/√spread is a lower bound on their ratio.
 
 [K87] O. Khatib, "A unified approach for motion and force control of robot manipulators", IEEE Journal of Robotics and
       Automation 3, 1987.
-
-One step of an operational-space controller: the law, with a posture as a₀ and a check of the targets.
-
-Where asked for, the joint accelerations that follow are a result, too.
-
-The residual b − J̇v of tasks, for controllers that share it among levels or limits.
 """
 
 from __future__ import annotations
@@ -38,45 +53,33 @@ from typing import Any
 
 from kinetree.algorithms.methods import recursion_of, takes_any_node
 from kinetree.algorithms.tasks import inversion, task_space
-from kinetree.algorithms.tasks.task_motion import motion, rows_of_motion
+from kinetree.algorithms.tasks.task_motion import add_faults, motion, rows_of_motion
 from kinetree.algorithms.tasks.task_space import TaskKinds
 from kinetree.kernels.language import task_rows
-from kinetree.kernels.poses import ERRORS, fault_of
+from kinetree.kernels.poses import ERRORS
 from kinetree.kernels.solve import add_spread, apply_inverse, invert
-from kinetree.language.algorithm import Algorithm, algorithm
+from kinetree.language.algorithm import Algorithm, Argument, algorithm
 from kinetree.language.roles import FrameRole, RowRole
 from kinetree.language.tree import Indexed, Tree, Zeros
 from kinetree.spatial.motion import Force, Motion
 
 _AXES = "local_world_aligned"
+_GOALS: dict[str, Any] = {"target": ("frames", 4, 4), "feed": ("rows", 2), "gains": ("rows", 2)}
+_LAW: dict[str, Any] = {
+    "q": ("q",), "v": ("v",), "a0": ("v",), **_GOALS, "reach": ("rows",), "cut": ("rows",),
+    "tau": ("v",), "force": ("rows",), "residual": ("rows",), "spread": (),
+}  # fmt: skip
+_RESULTS = ("tau", "force", "residual", "spread")
 
 
-def law_by(method: str, parts: TaskKinds, error: str = "sine", *, moving: bool = False) -> Callable[..., None]:
-    """The law with one of the methods for Λ⁻¹ and one of the errors between poses.
-
-    Args:
-        method: As of `control_law`.
-        parts: As of `control_law`.
-        error: The error between poses, one of `ERRORS`.
-        moving: Whether `answer` follows, for methods that `keeps_factors`.
-    """
+def _law(method: str, parts: TaskKinds, error: str, moving: bool) -> Callable[..., None]:
+    """The law with a method for Λ⁻¹ and an error between poses; if moving, `_answer` may follow."""
     inverse_inertia = recursion_of(method, _AXES, parts)
 
     def control_law(
-        tree: Tree,
-        q: Indexed,
-        v: Indexed,
-        a0: Indexed,
-        target: Indexed,
-        feed: Indexed,
-        gains: Indexed,
-        reach: Indexed,
-        cut: Indexed,
-        tau: Indexed,
-        force: Indexed,
-        residual: Indexed,
-        spread: Indexed,
-    ) -> None:
+        tree: Tree, q: Indexed, v: Indexed, a0: Indexed, target: Indexed, feed: Indexed, gains: Indexed,
+        reach: Indexed, cut: Indexed, tau: Indexed, force: Indexed, residual: Indexed, spread: Indexed,
+    ) -> None:  # fmt: skip
         B, weight = tree.array("rows", "rows"), tree.array("rows")
         lacking, along, tips = tree.array("rows"), tree.array("rows"), tree.array("sorted_rows")
         if parts.relative:
@@ -93,7 +96,7 @@ def law_by(method: str, parts: TaskKinds, error: str = "sine", *, moving: bool =
 
         def lack(frame: FrameRole, error: Any, velocity: Any, rate: Any) -> None:
             for row in frame.rows():
-                lacking[row] = residual[row] = residual_of(row, feed, gains, error, velocity, rate)
+                lacking[row] = residual[row] = _residual_of(row, feed, gains, error, velocity, rate)
 
         rows_of_motion(tree, parts, target, lack, ERRORS[error])
 
@@ -129,7 +132,7 @@ def keeps_factors(method: str) -> bool:
     return method not in ("definition", "sparse_factorization")
 
 
-def answer(tree: Tree, a0: Indexed, a: Indexed) -> None:
+def _answer(tree: Tree, a0: Indexed, a: Indexed) -> None:
     """a = a₀ + M⁻¹Jᵀf: the way out of forward dynamics at rest, whose way in the law is."""
     tree.world.gained = Motion.zero()
     for k, parent in tree.scatter():
@@ -139,7 +142,7 @@ def answer(tree: Tree, a0: Indexed, a: Indexed) -> None:
         k.gained = onward + k.subspace @ own
 
 
-def residual_of(row: RowRole, feed: Indexed, gains: Indexed, error: Any, velocity: Any, rate: Any) -> Any:
+def _residual_of(row: RowRole, feed: Indexed, gains: Indexed, error: Any, velocity: Any, rate: Any) -> Any:
     """b − (J a₀ + J̇v) of a row of a task, with b from (1)."""
     c, (wanted_v, wanted_a), (kp, kd) = row.component, feed[row], gains[row]
     return wanted_a + kp * error[c] + kd * (wanted_v - velocity[c]) - rate[c]
@@ -160,172 +163,65 @@ def _lift(tree: Tree, along: Indexed, moving: bool) -> None:
 
 @cache
 def control_law(method: str, parts: TaskKinds) -> Algorithm:
-    """τ, f along the rows, the residual of the rows, and the `spread` of Λ⁻¹, for rows in world axes.
+    """The law for given a₀, with a method of `ALGORITHMS` for Λ⁻¹ and Luh's error, for these kinds of tasks."""
+    declare = algorithm(**_LAW, outputs=_RESULTS, sparse=("spread",), rigid=not takes_any_node(method))
+    return replace(declare(_law(method, parts, "sine", False)), name=f"control_law_{method}{parts.suffix}")
 
-    Args:
-        method: The method for Λ⁻¹, one of `ALGORITHMS`.
-        parts: The kinds of tasks present.
 
-    Inputs of the recursion:
+@cache
+def control_step(method: str, parts: TaskKinds, error: str = "sine", *, moving: bool = False) -> Algorithm:
+    """The law with a posture, an error of `ERRORS` and a check of the targets; a₀ and `fault` are results, too.
 
-        q, v, a0    state, and the joint accelerations to which the motion stays as close as possible
-        target      target poses of the frames, (m, 4, 4); for relative tasks, that of the far frame relative to the
-                    near one; for the centre of mass, its position
-        feed        ẋ_d and ẍ_d of each row, (r, 2)
-        gains       kp and kd of each row, (r, 2)
-        reach       how far the mechanism moves each row: see `inversion`
-        cut         eigenvalue below which directions of a row's level count as singular, (r,)
-
-    A level is a set of rows with a common cut, placed before all rows of lower priority. Its eigenvalues, after
-    elimination of the levels above, are those of the inverse of a block of Λ. So they are above the cut wherever
-    `spread` is less than one, and 1/√spread is a lower bound on their ratio.
+    If moving, so are the accelerations a, for methods that `keeps_factors`.
     """
-    declare = algorithm(
-        q=("q",),
-        v=("v",),
-        a0=("v",),
-        target=("frames", 4, 4),
-        feed=("rows", 2),
-        gains=("rows", 2),
-        reach=("rows",),
-        cut=("rows",),
-        tau=("v",),
-        force=("rows",),
-        residual=("rows",),
-        spread=(),
-        outputs=("tau", "force", "residual", "spread"),
-        sparse=("spread",),
-        rigid=not takes_any_node(method),
-    )
-    return replace(declare(law_by(method, parts)), name=f"control_law_{method}{parts.suffix}")
-
-
-def _control_step(method: str, parts: TaskKinds, error: str, moving: bool) -> Callable[..., None]:
-    law = law_by(method, parts, error, moving=moving)
+    law = _law(method, parts, error, moving)
 
     def control_step(
         tree: Tree, q: Indexed, v: Indexed, posture: Indexed, stiffness: Indexed, target: Indexed, feed: Indexed,
         gains: Indexed, reach: Indexed, cut: Indexed, tau: Indexed, force: Indexed, residual: Indexed, spread: Indexed,
         a0: Indexed, fault: Indexed,
     ) -> None:  # fmt: skip
-        pull(tree, q, v, posture, stiffness, a0)
+        for k, _ in tree.scatter():
+            kp, kd = stiffness[k][:, 0], stiffness[k][:, 1]
+            a0[k] = kp * k.manifold.difference(q[k], posture[k]) - kd * v[k]
         law(tree, q, v, a0, target, feed, gains, reach, cut, tau, force, residual, spread)
-        check(tree, target, fault)
+        add_faults(tree, target, fault)
 
-    def moving_step(
-        tree: Tree, q: Indexed, v: Indexed, posture: Indexed, stiffness: Indexed, target: Indexed, feed: Indexed,
-        gains: Indexed, reach: Indexed, cut: Indexed, tau: Indexed, force: Indexed, residual: Indexed, spread: Indexed,
-        a0: Indexed, fault: Indexed, a: Indexed,
-    ) -> None:  # fmt: skip
-        pull(tree, q, v, posture, stiffness, a0)
-        law(tree, q, v, a0, target, feed, gains, reach, cut, tau, force, residual, spread)
-        check(tree, target, fault)
-        answer(tree, a0, a)
-
-    return moving_step if moving else control_step
-
-
-def pull(tree: Tree, q: Indexed, v: Indexed, posture: Indexed, stiffness: Indexed, a0: Indexed) -> None:
-    """a₀ = kp (q_ref ⊖ q) − kd v."""
-    for k, _ in tree.scatter():
-        kp, kd = stiffness[k][:, 0], stiffness[k][:, 1]
-        a0[k] = kp * k.manifold.difference(q[k], posture[k]) - kd * v[k]
-
-
-def check(tree: Tree, target: Indexed, fault: Indexed) -> None:
-    """Add up what should be zero of the targets."""
-    for frame, _ in tree.frames():
-        fault[...] = fault[...] + fault_of(target[frame])
-
-
-@cache
-def control_step(method: str, parts: TaskKinds, error: str = "sine", *, moving: bool = False) -> Algorithm:
-    """The law with a₀ = kp (q_ref ⊖ q) − kd v, and a check of the targets.
-
-    Args:
-        method: As of `control_law`.
-        parts: As of `control_law`.
-        error: The error between poses, one of `ERRORS`.
-        moving: Whether the accelerations a are a result, too; for methods that `keeps_factors`.
-
-    Inputs and outputs are those of `control_law`, with these in the place of a0:
-
-        posture     q_ref, a configuration
-        stiffness   kp and kd of each degree of freedom, (nv, 2)
-
-    and these outputs in addition:
-
-        a0          accelerations of the posture, (nv,)
-        fault       sum of squares of what should be zero of the targets, if they are poses
-        a           joint accelerations, (nv,)
-    """
-    results: dict[str, Any] = {"a": ("v",)} if moving else {}
     declare = algorithm(
-        q=("q",),
-        v=("v",),
-        posture=("q",),
-        stiffness=("v", 2),
-        target=("frames", 4, 4),
-        feed=("rows", 2),
-        gains=("rows", 2),
-        reach=("rows",),
-        cut=("rows",),
-        tau=("v",),
-        force=("rows",),
-        residual=("rows",),
-        spread=(),
-        a0=("v",),
-        fault=(),
-        **results,
-        outputs=("tau", "force", "residual", "spread", "a0", "fault", *results),
-        sparse=("spread", "a0", "fault"),
-        rigid=not takes_any_node(method),
-    )
-    name = f"control_step_{method}_{error}{parts.suffix}{'_moving' * moving}"
-    return replace(declare(_control_step(method, parts, error, moving)), name=name)
+        **_LAW, posture=("q",), stiffness=("v", 2), fault=(),
+        outputs=(*_RESULTS, "a0", "fault"), sparse=("spread", "a0", "fault"), rigid=not takes_any_node(method),
+    )  # fmt: skip
+    made = replace(declare(control_step), name=f"control_step_{method}_{error}{parts.suffix}{'_moving' * moving}")
+    if not moving:
+        return made
+
+    def moving_step(tree: Tree, *arguments: Indexed) -> None:
+        *known, a0, fault, a = arguments
+        made.run(tree, *known, a0, fault)
+        _answer(tree, a0, a)
+
+    return replace(made, run=moving_step, outputs=(*made.outputs, Argument("a", ("v",))))
 
 
 @cache
 def task_residual(parts: TaskKinds, error: str = "sine") -> Algorithm:
-    """b − J̇v of all rows, for rows in world axes, and `fault` as of `control_step`.
-
-    Args:
-        parts: The kinds of tasks present.
-        error: The error between poses, one of `ERRORS`.
-
-    Inputs are those of `control_law`.
-    """
+    """b − J̇v of all rows, and `fault`, with an error of `ERRORS`."""
 
     def task_residual(
-        tree: Tree,
-        q: Indexed,
-        v: Indexed,
-        target: Indexed,
-        feed: Indexed,
-        gains: Indexed,
-        residual: Indexed,
-        fault: Indexed,
-    ) -> None:
+        tree: Tree, q: Indexed, v: Indexed, target: Indexed, feed: Indexed, gains: Indexed,
+        residual: Indexed, fault: Indexed,
+    ) -> None:  # fmt: skip
         task_space.place(tree, q)
         motion(tree, v, Zeros())
 
         def lack(frame: FrameRole, error: Any, velocity: Any, rate: Any) -> None:
             for row in frame.rows():
-                residual[row] = residual_of(row, feed, gains, error, velocity, rate)
+                residual[row] = _residual_of(row, feed, gains, error, velocity, rate)
 
         rows_of_motion(tree, parts, target, lack, ERRORS[error])
-        for frame, _ in tree.frames():
-            fault[...] = fault[...] + fault_of(target[frame])
+        add_faults(tree, target, fault)
 
     declare = algorithm(
-        q=("q",),
-        v=("v",),
-        target=("frames", 4, 4),
-        feed=("rows", 2),
-        gains=("rows", 2),
-        residual=("rows",),
-        fault=(),
-        outputs=("residual", "fault"),
-        sparse=("fault",),
+        q=("q",), v=("v",), **_GOALS, residual=("rows",), fault=(), outputs=("residual", "fault"), sparse=("fault",)
     )
     return replace(declare(task_residual), name=f"task_residual_{error}{parts.suffix}")

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from kinetree.algorithms.tasks.response import jacobian_rows
-from kinetree.algorithms.tasks.task_motion import motion, rows_of_motion
+from kinetree.algorithms.tasks.task_motion import add_faults, motion, rows_of_motion
 from kinetree.algorithms.tasks.task_space import TaskKinds
 from kinetree.kernels.branchless import between, less, stand_in, where
 from kinetree.kernels.language import task_rows
-from kinetree.kernels.poses import ERRORS, fault_of, screw, screw_rate
+from kinetree.kernels.poses import ERRORS, screw, screw_rate
 from kinetree.kernels.solve import apply_inverse, invert
 from kinetree.language.algorithm import Algorithm, algorithm
 from kinetree.language.roles import FrameRole
@@ -42,24 +42,10 @@ def _differential_step(parts: TaskKinds, name: str) -> Callable[..., None]:
     error_of = _screw_and_rate if name == "log6" else ERRORS[name]
 
     def differential_step(
-        tree: Tree,
-        q: Indexed,
-        posture: Indexed,
-        target: Indexed,
-        softness: Indexed,
-        shares: Indexed,
-        limits: Indexed,
-        fastest: Indexed,
-        bounded: Indexed,
-        step: Indexed,
-        error: Indexed,
-        J: Indexed,
-        pull: Indexed,
-        low: Indexed,
-        high: Indexed,
-        beyond: Indexed,
-        fault: Indexed,
-    ) -> None:
+        tree: Tree, q: Indexed, posture: Indexed, target: Indexed, softness: Indexed, shares: Indexed, limits: Indexed,
+        fastest: Indexed, bounded: Indexed, step: Indexed, error: Indexed, J: Indexed, pull: Indexed, low: Indexed,
+        high: Indexed, beyond: Indexed, fault: Indexed,
+    ) -> None:  # fmt: skip
         A, rest, y = tree.array("rows", "rows"), tree.array("rows"), tree.array("rows")
         jacobian(tree, q, J)
         motion(tree, Zeros(), Zeros())
@@ -77,8 +63,7 @@ def _differential_step(parts: TaskKinds, name: str) -> Callable[..., None]:
                         J[row, c] = entry
 
         rows_of_motion(tree, parts, target, put, error_of)
-        for frame, _ in tree.frames():
-            fault[...] = fault[...] + fault_of(target[frame])
+        add_faults(tree, target, fault)
 
         for k, _ in tree.scatter():
             pull[k] = k.manifold.difference(q[k], posture[k])
@@ -108,8 +93,7 @@ def _differential_step(parts: TaskKinds, name: str) -> Callable[..., None]:
                 # beyond a limit, at most as fast as the joint may move
                 down = between(where(bounded[c][0], approach * rooms[0][i], -most), -most, most)
                 up = between(where(bounded[c][1], approach * rooms[1][i], most), -most, most)
-                low[c] = down
-                high[c] = up
+                low[c], high[c] = down, up
         for c in tree.columns():
             under = less(step[c], low[c], 1.0, 0.0)
             beyond[...] = beyond[...] + less(-step[c], -high[c], 1.0, under)
@@ -127,11 +111,7 @@ def _screw_and_rate(E: Array, way: Array) -> Array:
 def differential_step(parts: TaskKinds, error: str = "rotation_vector") -> Algorithm:
     """Δ, e, J, Δ₀, bounds of Δ, how many it exceeds, and `fault`, as of `control_step`, for rows in world axes.
 
-    Args:
-        parts: The kinds of tasks present.
-        error: The error between poses, one of `ERRORS`; frames have all six rows with "log6".
-
-    Inputs of the recursion:
+    The error between poses is one of `ERRORS`; frames have all six rows with "log6". Inputs of the recursion:
 
         q           configuration
         posture     q_ref, a configuration
@@ -142,24 +122,12 @@ def differential_step(parts: TaskKinds, error: str = "rotation_vector") -> Algor
         fastest     v_max of each degree of freedom
         bounded     for each degree of freedom, 1 if its position has a lower limit, else 0; the same for the upper one
     """
+    results: dict[str, Any] = {
+        "step": ("v",), "error": ("rows",), "J": ("rows", "v"), "pull": ("v",), "low": ("v",), "high": ("v",),
+        "beyond": (), "fault": (),
+    }  # fmt: skip
     declare = algorithm(
-        q=("q",),
-        posture=("q",),
-        target=("frames", 4, 4),
-        softness=("rows",),
-        shares=(4,),
-        limits=("q", 2),
-        fastest=("v",),
-        bounded=("v", 2),
-        step=("v",),
-        error=("rows",),
-        J=("rows", "v"),
-        pull=("v",),
-        low=("v",),
-        high=("v",),
-        beyond=(),
-        fault=(),
-        outputs=("step", "error", "J", "pull", "low", "high", "beyond", "fault"),
-        sparse=("step", "error", "J", "pull", "low", "high", "beyond", "fault"),
-    )
+        q=("q",), posture=("q",), target=("frames", 4, 4), softness=("rows",), shares=(4,), limits=("q", 2),
+        fastest=("v",), bounded=("v", 2), **results, outputs=tuple(results), sparse=tuple(results),
+    )  # fmt: skip
     return replace(declare(_differential_step(parts, error)), name=f"differential_step_{error}{parts.suffix}")

@@ -43,16 +43,9 @@ _NEVER_ZERO = 2.0**-500
 
 def _grasp_sharing(parts: TaskKinds) -> Callable[..., None]:
     def grasp_sharing(
-        tree: Tree,
-        q: Indexed,
-        full: Indexed,
-        mean: Indexed,
-        of_rows: Indexed,
-        of_objects: Indexed,
-        rest: Indexed,
-        force: Indexed,
-        weak: Indexed,
-    ) -> None:
+        tree: Tree, q: Indexed, full: Indexed, mean: Indexed, of_rows: Indexed, of_objects: Indexed,
+        rest: Indexed, force: Indexed, weak: Indexed,
+    ) -> None:  # fmt: skip
         tips, given, own = tree.array("sorted_rows"), tree.array("rows"), tree.array("rows")
         task_space.place(tree, q)
         tree.world.stiffness = ArticulatedInertia.zero()
@@ -107,16 +100,11 @@ def _nothing(like: Any) -> Any:
 def solved(K: Array, load: Array, chosen: Array) -> tuple[Array, Any]:
     """y with K y = load over the chosen coordinates of a node, zero elsewhere, and Σ K_ii (K⁻¹)_ii over these.
 
-    Args:
-        K: Symmetric; only its lower triangle is read, (n, n).
-        load: (n,).
-        chosen: 1 or 0, (n,).
+    Of K, (n, n), the lower triangle is read; `chosen` is 1 or 0, (n,).
     """
     n = range(len(chosen))
-    entries = np.array([[chosen[i] * chosen[j] * K[max(i, j), min(i, j)] for j in n] for i in n]).reshape(
-        len(n), len(n)
-    )
-    entries = entries + np.diag(1.0 - chosen)
+    entries = np.array([chosen[i] * chosen[j] * K[max(i, j), min(i, j)] for i in n for j in n])
+    entries = entries.reshape(len(n), len(n)) + np.diag(1.0 - chosen)
     D = Factor.of(entries)
     inverse = D.inverse()
     lacking = sum(chosen[i] * (entries[i, i] * inverse[i, i]) for i in n)
@@ -156,28 +144,15 @@ def _linear(frame: FrameRole) -> list[tuple[RowRole, int]]:
 def grasp_sharing(parts: TaskKinds) -> Algorithm:
     """The joint forces left, and λ.
 
-    Args:
-        parts: The kinds of constraints present.
-
-    Inputs of the recursion:
-
-        q           configuration
-        full        joint forces F, (nv,)
-        mean        for rows of a force that presses on an object, the mean over its grasps, (c, c)
-        of_rows     of each row: its weight Q; the force that presses [N], negative if the row's force acts on the hand;
-                    1 if the hand is the near frame
-        of_objects  of each degree of freedom: 1 if it is an object's, else 0
+    q           configuration
+    full        joint forces F, (nv,)
+    mean        for rows of a force that presses on an object, the mean over its grasps, (c, c)
+    of_rows     of each row: its weight Q; the force that presses [N], negative if the row's force acts on the hand;
+                1 if the hand is the near frame
+    of_objects  of each degree of freedom: 1 if it is an object's, else 0
     """
     declare = algorithm(
-        q=("q",),
-        full=("v",),
-        mean=("rows", "rows"),
-        of_rows=("rows", 3),
-        of_objects=("v",),
-        rest=("v",),
-        force=("rows",),
-        weak=(),
-        outputs=("rest", "force", "weak"),
-        sparse=("weak",),
-    )
+        q=("q",), full=("v",), mean=("rows", "rows"), of_rows=("rows", 3), of_objects=("v",),
+        rest=("v",), force=("rows",), weak=(), outputs=("rest", "force", "weak"), sparse=("weak",),
+    )  # fmt: skip
     return replace(declare(_grasp_sharing(parts)), name=f"grasp_sharing{parts.suffix}")

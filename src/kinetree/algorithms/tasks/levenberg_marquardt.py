@@ -42,52 +42,23 @@ _JACOBIAN = jacobian_rows("local_world_aligned", PLAIN)
 
 
 @algorithm(
-    q=("q",),
-    state=(2,),
-    target=("frames", 4, 4),
-    low=("q",),
-    high=("q",),
-    bounded=("v", 2),
-    tolerance=(),
-    q_end=("q",),
-    state_end=(2,),
-    cost=(),
-    largest=(),
-    after=(),
-    outputs=("q_end", "state_end", "cost", "largest", "after"),
-    sparse=("q_end", "cost", "largest", "after"),
-)
+    q=("q",), state=(2,), target=("frames", 4, 4), low=("q",), high=("q",), bounded=("v", 2), tolerance=(),
+    q_end=("q",), state_end=(2,), cost=(), largest=(), after=(),
+    outputs=("q_end", "state_end", "cost", "largest", "after"), sparse=("q_end", "cost", "largest", "after"),
+)  # fmt: skip
 def levenberg_marquardt(
-    tree: Tree,
-    q: Indexed,
-    state: Indexed,
-    target: Indexed,
-    low: Indexed,
-    high: Indexed,
-    bounded: Indexed,
-    tolerance: Indexed,
-    q_end: Indexed,
-    state_end: Indexed,
-    cost: Indexed,
-    largest: Indexed,
-    after: Indexed,
-) -> None:
+    tree: Tree, q: Indexed, state: Indexed, target: Indexed, low: Indexed, high: Indexed, bounded: Indexed,
+    tolerance: Indexed, q_end: Indexed, state_end: Indexed, cost: Indexed, largest: Indexed, after: Indexed,
+) -> None:  # fmt: skip
     """A step from q.
 
-    Args:
-        tree: The mechanism.
-        q: Configuration, (nq,).
-        state: The damping c, and the number of steps without progress, (2,).
-        target: Poses of the frames, (m, 4, 4).
-        low: Lower limits, −∞ where there are none, (nq,).
-        high: Upper limits, ∞ where there are none, (nq,).
-        bounded: Whether each degree of freedom has a lower limit, and an upper one: 1 if so, else 0, (nv, 2).
-        tolerance: Largest component of an error that counts as none [rad or m].
-        q_end: Configuration after the step, (nq,).
-        state_end: State after the step, (2,).
-        cost: eᵀe at q.
-        largest: Largest component of e at q.
-        after: eᵀe where the step leads.
+    state       the damping c, and the number of steps without progress
+    target      poses of the frames
+    low, high   limits of coordinates, infinite where there are none
+    bounded     whether each degree of freedom has a lower limit, and an upper one: 1 if so, else 0
+    tolerance   largest component of an error that counts as none [rad or m]
+    cost        eᵀe at q; after: eᵀe where the step leads
+    largest     largest component of e at q
     """
     J, e, step = tree.array("rows", "v"), tree.array("rows"), tree.array("v")
     for row in tree.task_rows():
@@ -140,16 +111,9 @@ def _turn(E: Array) -> Array:
 
 
 def _step(
-    tree: Tree,
-    q: Indexed,
-    e: Indexed,
-    J: Indexed,
-    low: Indexed,
-    high: Indexed,
-    bounded: Indexed,
-    damping: Any,
+    tree: Tree, q: Indexed, e: Indexed, J: Indexed, low: Indexed, high: Indexed, bounded: Indexed, damping: Any,
     step: Indexed,
-) -> None:
+) -> None:  # fmt: skip
     """Δ, with joints that would exceed a limit stopped there, and the others making up for it."""
     down, up = tree.array("v"), tree.array("v")
     for k, _ in tree.scatter():

@@ -53,16 +53,10 @@ def pv_osim(reference: str, parts: TaskKinds = PLAIN) -> Callable[..., None]:
 def through_joint(
     k: Any, parent: Any, H: Any, groups: Groups, chi: Indexed, scaled: list[Indexed], block: Indexed
 ) -> None:
-    """Propagate rows through a joint, and add the joint's contribution to Λ⁻¹ for all pairs of them.
+    """Propagate rows through the joint of a node with X, D and G, and add its share of Λ⁻¹ for all pairs of them.
 
-    Args:
-        k: The node, with X, D and G.
-        parent: Its parent.
-        H: The basis of its motions to which D and G belong.
-        groups: The rows that pass through its joint, one task at a time.
-        chi: The rows.
-        scaled: One array for each possible degree of freedom of a joint, for `task_space.accumulate`.
-        block: Λ⁻¹ accumulated so far.
+    H is the basis of its motions to which D and G belong; `scaled` has an array for each possible degree of freedom of
+    a joint, for `task_space.accumulate`.
     """
     for group, later in groups:
         KS = []

@@ -28,7 +28,6 @@ import numpy as np
 from kinetree.algorithms.dynamics import inertias
 from kinetree.algorithms.kinematics.frame_kinematics import propagate_columns
 from kinetree.algorithms.tasks import task_space
-from kinetree.algorithms.tasks import task_space as center_of_mass_rows
 from kinetree.algorithms.tasks.task_space import PLAIN, TaskKinds
 from kinetree.language.algorithm import Algorithm, algorithm
 from kinetree.language.roles import ColumnRole, FrameRole
@@ -76,8 +75,8 @@ def _response(reference: str, parts: TaskKinds) -> Callable[..., None]:
 
 def _lift(tree: Tree, A: Indexed) -> None:
     """Accelerate the world for the rows of the centre of mass, so that each body takes its share of a unit force."""
-    center_of_mass_rows.fall(tree)
-    share = 1.0 / center_of_mass_rows.mass(tree)
+    task_space.fall(tree)
+    share = 1.0 / task_space.mass(tree)
     for center, _ in tree.frames("mass"):
         for row in center.rows():
             A[tree.world, row] = Motion(row.unit().data * -share)
@@ -112,7 +111,7 @@ def jacobian_rows(reference: str, parts: TaskKinds) -> Callable[..., None]:
                 for c in columns_of(tree, far):
                     put(far, c, seen_far @ S[far_carrier, c])
         if parts.mass:
-            center_of_mass_rows.jacobian(tree, J)
+            task_space.center_of_mass_jacobian(tree, J)
 
     return task_jacobian
 
@@ -126,21 +125,15 @@ def columns_of(tree: Tree, end: FrameRole) -> Iterator[ColumnRole]:
     return tree.support(end) if tree.rigid_bodies else tree.path(end)
 
 
-def _named(run: Callable[..., None], reference: str, parts: TaskKinds, **declared: Any) -> Algorithm:
-    made = algorithm(**declared)(run)
-    return replace(made, name=f"{made.name}_{reference}{parts.suffix}")
-
-
 @cache
 def response(reference: str, parts: TaskKinds = PLAIN) -> Algorithm:
     """M⁻¹Jᵀ of all task rows, (nv, r), in a given reference."""
-    dimensions = {"q": ("q",), "response": ("v", "rows")}
-    declared = {**dimensions, "outputs": ("response",), "sparse": ("response",)}
-    return _named(_response(reference, parts), reference, parts, **declared)
+    declare = algorithm(q=("q",), response=("v", "rows"), outputs=("response",), sparse=("response",))
+    return replace(declare(_response(reference, parts)), name=f"response_{reference}{parts.suffix}")
 
 
 @cache
 def task_jacobian(reference: str, parts: TaskKinds = PLAIN) -> Algorithm:
     """Jacobian of all task rows, (r, nv), in a given reference."""
-    declared: dict[str, Any] = {"q": ("q",), "J": ("rows", "v"), "outputs": ("J",), "sparse": ("J",)}
-    return _named(jacobian_rows(reference, parts), reference, parts, **declared, local=not parts.mass)
+    declare = algorithm(q=("q",), J=("rows", "v"), outputs=("J",), sparse=("J",), local=not parts.mass)
+    return replace(declare(jacobian_rows(reference, parts)), name=f"task_jacobian_{reference}{parts.suffix}")

@@ -38,15 +38,9 @@ def _support_sharing(parts: TaskKinds, based: bool) -> Callable[..., None]:
     jacobian = jacobian_rows(AXES, parts)
 
     def support_sharing(
-        tree: Tree,
-        q: Indexed,
-        full: Indexed,
-        of_columns: Indexed,
-        tau: Indexed,
-        force: Indexed,
-        weak: Indexed,
-        spread: Indexed,
-    ) -> None:
+        tree: Tree, q: Indexed, full: Indexed, of_columns: Indexed,
+        tau: Indexed, force: Indexed, weak: Indexed, spread: Indexed,
+    ) -> None:  # fmt: skip
         J, J_t, S = tree.array("rows", "v"), tree.array("v", "rows"), tree.array("rows", "rows")
         weight, own, borne, left = tree.array("rows"), tree.array("rows"), tree.array("rows"), tree.array("v")
         for row in tree.task_rows():
@@ -147,27 +141,14 @@ def _product(tree: Tree, columns: list[Any], left: Indexed, right: Indexed, K: I
 
 @cache
 def support_sharing(parts: TaskKinds, based: bool) -> Algorithm:
-    """τ and λ.
+    """τ and λ; `based` if supports carry a base without motors.
 
-    Args:
-        parts: The kinds of constraints present.
-        based: Whether supports carry a base without motors.
-
-    Inputs of the recursion:
-
-        q           configuration
-        full        joint forces F, (nv,)
-        of_columns  of each degree of freedom: 1 if it is the base's, else 0; W² if it has a motor, else 0
+    q           configuration
+    full        joint forces F, (nv,)
+    of_columns  of each degree of freedom: 1 if it is the base's, else 0; W² if it has a motor, else 0
     """
     declare = algorithm(
-        q=("q",),
-        full=("v",),
-        of_columns=("v", 2),
-        tau=("v",),
-        force=("rows",),
-        weak=(),
-        spread=(),
-        outputs=("tau", "force", "weak", "spread"),
-        sparse=("weak", "spread"),
-    )
+        q=("q",), full=("v",), of_columns=("v", 2), tau=("v",), force=("rows",), weak=(), spread=(),
+        outputs=("tau", "force", "weak", "spread"), sparse=("weak", "spread"),
+    )  # fmt: skip
     return replace(declare(_support_sharing(parts, based)), name=f"support_sharing{parts.suffix}{'_based' * based}")

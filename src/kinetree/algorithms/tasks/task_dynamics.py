@@ -23,7 +23,6 @@ import numpy as np
 
 from kinetree.algorithms.dynamics import inertias
 from kinetree.algorithms.tasks import inversion, task_space
-from kinetree.algorithms.tasks import task_space as center_of_mass_rows
 from kinetree.algorithms.tasks.response import jacobian_rows
 from kinetree.algorithms.tasks.task_space import PLAIN, TaskKinds
 from kinetree.kernels.language import task_rows
@@ -38,14 +37,9 @@ def task_dynamics(reference: str, parts: TaskKinds = PLAIN) -> Callable[..., Non
     jacobian = jacobian_rows(reference, parts)
 
     def task_dynamics(
-        tree: Tree,
-        q: Indexed,
-        reach: Indexed,
-        inertia: Indexed,
-        spread: Indexed,
-        dynamically_consistent_inverse: Indexed,
-        nullspace: Indexed,
-    ) -> None:
+        tree: Tree, q: Indexed, reach: Indexed, inertia: Indexed, spread: Indexed,
+        dynamically_consistent_inverse: Indexed, nullspace: Indexed,
+    ) -> None:  # fmt: skip
         chi, block = tree.inward("sorted_rows", like="none"), tree.array("sorted_rows", "sorted_rows")
         J, answer = tree.array("rows", "v"), tree.array("v", "sorted_rows")
         B, weight, A = tree.array("rows", "rows"), tree.array("rows"), tree.array("node", "rows")
@@ -82,7 +76,7 @@ def task_dynamics(reference: str, parts: TaskKinds = PLAIN) -> Callable[..., Non
         for row in tree.task_rows():
             A[tree.world, row] = Motion.zero()
         if parts.mass:
-            share = 1.0 / center_of_mass_rows.mass(tree)
+            share = 1.0 / task_space.mass(tree)
             for center, _ in tree.frames("mass"):
                 for other in tree.task_rows():
                     # a force on all bodies in proportion to their mass is an acceleration of the world, see `response`

@@ -1,8 +1,4 @@
-"""Motion of task rows: their velocities, drift and accelerations.
-
-Accelerations of the task rows: J̇v at zero joint accelerations, or J a + J̇v. Cost O(n).
-
-Motions of nodes, and the errors, velocities and accelerations of task rows. Cost O(n).
+"""Motions of nodes, and the errors, velocities J v and accelerations J a + J̇v of task rows. Cost O(n).
 
     pass       loop               leaves
     motion     scatter            velocity V (`twist`), its rate α and the inertial force of each node
@@ -27,7 +23,7 @@ import numpy as np
 from kinetree.algorithms.kinematics.frame_kinematics import seen_rate
 from kinetree.algorithms.tasks import task_space
 from kinetree.algorithms.tasks.task_space import PLAIN, TaskKinds
-from kinetree.kernels.poses import sine
+from kinetree.kernels.poses import fault_of, sine
 from kinetree.language.algorithm import Algorithm, algorithm
 from kinetree.language.roles import FrameRole
 from kinetree.language.tree import Indexed, Tree, Zeros
@@ -37,13 +33,7 @@ from kinetree.spatial.value import Array
 
 
 def motion(tree: Tree, v: Indexed | Zeros, a0: Indexed | Zeros) -> None:
-    """Set velocity `twist`, its rate, momentum, gyroscopic force and force `push` of every node, which has weight X.
-
-    Args:
-        tree: The mechanism.
-        v: Joint velocities.
-        a0: Joint accelerations.
-    """
+    """Set velocity `twist`, its rate, momentum, gyroscopic force and force `push` of every node, which has weight X."""
     tree.world.twist = Motion.zero()
     tree.world.rate = Motion.zero()
     tree.world.fall = tree.gravity
@@ -58,23 +48,18 @@ def motion(tree: Tree, v: Indexed | Zeros, a0: Indexed | Zeros) -> None:
         k.push = k.M @ (k.rate - k.fall) + k.swirl
 
 
-def rows_of_motion(
-    tree: Tree,
-    parts: TaskKinds,
-    target: Indexed | None,
-    put: Callable[[FrameRole, Any, Any, Any], None],
-    error_of: Callable[[Array, Array], Array] = sine,
-    reference: str = "local_world_aligned",
-) -> None:
-    """Call `put` with each task's frame, error, velocity J v and acceleration J a₀ + J̇v.
+#: Takes a task's frame, error, velocity J v and acceleration J a₀ + J̇v.
+Put = Callable[[FrameRole, Any, Any, Any], None]
 
-    Args:
-        tree: The mechanism, in motion, with poses C.
-        parts: The kinds of tasks present.
-        target: Targets, (m, 4, 4); None if there are none, so that errors are zero.
-        put: Takes the results.
-        error_of: The error of a pose, from the rotation and the way that are left.
-        reference: Reference of the motions of single frames.
+
+def rows_of_motion(
+    tree: Tree, parts: TaskKinds, target: Indexed | None, put: Put,
+    error_of: Callable[[Array, Array], Array] = sine, reference: str = "local_world_aligned",
+) -> None:  # fmt: skip
+    """Call `put` for each task; nodes have poses C and the fields of `motion`.
+
+    Without targets, (m, 4, 4), errors are zero; else `error_of` finds them from the rotation and the way that are left.
+    The reference is that of the motions of single frames.
     """
     for frame, carrier in tree.frames("frame"):
         seen, error = tree.seen(reference, frame, carrier), np.zeros(6)
@@ -99,7 +84,13 @@ def rows_of_motion(
         _of_mass(tree, target, put)
 
 
-def _of_mass(tree: Tree, target: Indexed | None, put: Callable[[FrameRole, Any, Any, Any], None]) -> None:
+def add_faults(tree: Tree, target: Indexed, fault: Indexed) -> None:
+    """Add up what should be zero of target poses."""
+    for frame, _ in tree.frames():
+        fault[...] = fault[...] + fault_of(target[frame])
+
+
+def _of_mass(tree: Tree, target: Indexed | None, put: Put) -> None:
     """The same for the centre of mass."""
     task_space.fall(tree)
     share = 1.0 / task_space.mass(tree)

@@ -1,4 +1,4 @@
-"""Common parts of the algorithms for tasks: nodes in place, and task rows as forces on the nodes that carry them.
+"""What algorithms for tasks share: nodes in place, and task rows as forces on the nodes that carry them.
 
 A task row χ is a force: χᵀ m is the component of a node's motion m along the row. Through a joint that is free to move,
 and by the node's weight X to the parent, it becomes
@@ -11,20 +11,14 @@ A row of a relative task is a force between two bodies: χ on the far one, −χ
 ordinary rows until the result is written, where corresponding rows are added. Frames sit on rigid bodies or on outlets
 of other nodes, so rows start as forces of six components.
 
-[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
-[W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
-      operational-space inertia matrix", ICRA 2012.
-
-Rows of the centre of mass, in J and in Λ⁻¹. Cost O(n + r).
-
 A row of the centre of mass is a force on every body, in proportion to its mass: M e/m_all, where e is the motion of the
 body when the world moves along x, y or z and all joints are locked. It acts on no single body. The sum of these forces
 at each node is already known: with P⁺ = (1 − G Hᵀ) P,
 
     χ(k) = M(k) e + Σ Xᵀ (1 − G Hᵀ) χ(child) = P(k) e        times 1/m_all
 
-by the equivalence of gravity and acceleration. No inward propagation is needed, and outward only three columns whatever
-the tasks:
+by the equivalence of gravity and acceleration. So in Λ⁻¹ no inward propagation is needed, and outward only three
+columns whatever the tasks, in O(n + r):
 
     pass      loop        leaves
     answer    scatter     acceleration A of each body per unit force along x, y, z; contribution of each joint
@@ -32,6 +26,10 @@ the tasks:
     rows      frames      A projected on each task row
 
 The block of the centre of mass with itself is Σ yᵀ D⁻¹ y with y = Hᵀ P e, the sum that `pv_osim` forms for other rows.
+
+[J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
+[W12] P. Wensing, R. Featherstone, D. Orin, "A reduced-order recursive algorithm for the computation of the
+      operational-space inertia matrix", ICRA 2012.
 """
 
 from __future__ import annotations
@@ -73,8 +71,8 @@ def mass(tree: Tree) -> Any:
     return tree.world.heavy[0]
 
 
-def jacobian(tree: Tree, J: Indexed) -> None:
-    """The rows of J: momenta of composite inertias per joint velocity, divided by the mass. Needs X at every node."""
+def center_of_mass_jacobian(tree: Tree, J: Indexed) -> None:
+    """Its rows of J: momenta of composite inertias per joint velocity, divided by the mass. Needs X at every node."""
     fall(tree)
     share = 1.0 / mass(tree)
     own = [tree.array("v") for _ in _AXES]
@@ -94,16 +92,12 @@ def jacobian(tree: Tree, J: Indexed) -> None:
                 J[row, c] = own[axis][c] * share
 
 
-def fill(tree: Tree, tips: Indexed, block: Indexed, motions: Callable[[Any], Any]) -> None:
-    """Fill the blocks of Λ⁻¹ that belong to the centre of mass.
+def _fill_center_of_mass(tree: Tree, tips: Indexed, block: Indexed, motions: Callable[[Any], Any]) -> None:
+    """Fill the blocks of Λ⁻¹ that belong to the centre of mass, given X, P, D and G.
 
-    Args:
-        tree: The mechanism, with X, P, D and G at its nodes.
-        tips: All task rows, at the nodes on which they act; zero for those of the centre of mass.
-        block: Λ⁻¹.
-        motions: The basis of a node's motions to which D and G belong.
+    `tips` are all task rows, at the nodes on which they act, and zero for the centre of mass.
     """
-    side = tree.array("sorted_rows")
+    side = tree.array("sorted_rows")  # entries of each row for forces along x, y and z
     fall(tree)
     for i in _AXES:
         setattr(tree.world, f"A{i}", Motion.zero())
@@ -126,18 +120,6 @@ def fill(tree: Tree, tips: Indexed, block: Indexed, motions: Callable[[Any], Any
     for frame, carrier in tree.frames():
         for row in tree.rows_of(frame):
             side[row] = np.array([getattr(carrier, f"A{i}").dot(tips[row]) for i in _AXES]) * share
-    _write(tree, corner, side, block)
-
-
-def _write(tree: Tree, corner: Array, side: Indexed, block: Indexed) -> None:
-    """The rows of the centre of mass in Λ⁻¹.
-
-    Args:
-        tree: Provides the rows.
-        corner: Their own block for all three directions, (3, 3).
-        side: For every other row, its entries for all three directions; those of the centre of mass are set here.
-        block: Λ⁻¹.
-    """
     for center, _ in tree.frames("mass"):
         for row in center.rows():
             side[row] = corner @ row.unit().linear
@@ -148,12 +130,7 @@ def _write(tree: Tree, corner: Array, side: Indexed, block: Indexed) -> None:
 
 
 class TaskKinds(NamedTuple):
-    """The kinds of tasks present besides the motion of single frames.
-
-    Attributes:
-        relative: Tasks between two frames.
-        mass: The centre of mass.
-    """
+    """The kinds of tasks present besides the motion of single frames: between two frames, of the centre of mass."""
 
     relative: bool = False
     mass: bool = False
@@ -177,8 +154,7 @@ PLAIN = TaskKinds()
 def place(tree: Tree, q: Indexed) -> int:
     """Set weight X, pose C and inertia P of every node, and `none`, no force on it, which has the type of rows there.
 
-    Returns:
-        The largest number of degrees of freedom of a node: how many arrays `accumulate` needs.
+    Returns the largest number of degrees of freedom of a node: how many arrays `accumulate` needs.
     """
     inertias.start_articulated(tree)
     tree.world.C = Transform.identity()
@@ -220,7 +196,7 @@ def _applied(tree: Tree, reference: str, parts: TaskKinds) -> Iterator[tuple[Nod
     if parts.mass:
         for center, world in tree.frames("mass"):
             for row in center.rows():
-                yield world, row, Force.zero()  # acts on no single body: see `center_of_mass_rows`
+                yield world, row, Force.zero()  # acts on no single body
 
 
 class PerRow:
@@ -275,27 +251,17 @@ def clear(tree: Tree, block: Indexed) -> None:
 
 
 def finish(
-    tree: Tree,
-    reference: str,
-    block: Indexed,
-    inverse_inertia: Indexed,
-    parts: TaskKinds,
+    tree: Tree, reference: str, block: Indexed, inverse_inertia: Indexed, parts: TaskKinds,
     motions: Callable[[Any], Any] = lambda k: k.subspace,
-) -> None:
-    """Fill in the rows of the centre of mass, given X, P, D and G, and write the result.
+) -> None:  # fmt: skip
+    """Write Λ⁻¹, given X, P, D and G of nodes and its block of the rows of all frames, depth first.
 
-    Args:
-        tree: The mechanism.
-        reference: As of `Tree.seen`.
-        block: Λ⁻¹ of the rows of all frames, depth first.
-        inverse_inertia: Λ⁻¹.
-        parts: The kinds of tasks present.
-        motions: The basis of a node's motions to which D and G belong.
+    `motions` is the basis of a node's motions to which D and G belong.
     """
     if parts.mass:
         tips = tree.array("sorted_rows")
         rows(tree, reference, tips, parts)
-        fill(tree, tips, block, motions)
+        _fill_center_of_mass(tree, tips, block, motions)
     hand_over(tree, block, inverse_inertia, parts)
 
 

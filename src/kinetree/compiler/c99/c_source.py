@@ -64,21 +64,13 @@ _NEGATION = (
 
 @dataclass(frozen=True)
 class Exported:
-    """A function to export.
+    """A function to export."""
 
-    Attributes:
-        name: Its public name.
-        algorithm: The recursion that computes it.
-        sites: The frames.
-        text: The first line of its docstring.
-        sample: Inputs, and the native engine's results for them.
-    """
-
-    name: str
+    name: str  # its public name
     algorithm: Algorithm
     sites: tuple[Site, ...]
-    text: str
-    sample: tuple[Sequence[Array], Sequence[Array]]
+    text: str  # the first line of its docstring
+    sample: tuple[Sequence[Array], Sequence[Array]]  # inputs, and the native engine's results for them
 
     @property
     def inputs(self) -> list[Argument]:
@@ -93,7 +85,7 @@ def identifier(name: str) -> str:
 
 
 class CSource:
-    """The files.
+    """The files for a robot's functions.
 
     Args:
         robot: Name of the robot.

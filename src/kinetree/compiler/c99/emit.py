@@ -27,14 +27,7 @@ _INTEGER = {"iadd": "({0} + {1})", "imul": "{0} * {1}", "imax": "({0} > {1} ? {0
 
 @dataclass
 class FunctionPrinter:
-    """Prints the body of one function.
-
-    Args:
-        spaces: Names of the memory spaces.
-        tables: Names of the tables.
-        columns: Names of the columns of each table.
-        scalar: The floating-point format.
-    """
+    """Prints the body of one function, given names of memory spaces, of tables and of their columns."""
 
     spaces: dict[tuple[str, int], str]
     tables: dict[str, str]

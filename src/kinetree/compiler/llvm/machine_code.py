@@ -1,13 +1,10 @@
-"""Compiles LLVM assembly to object code.
+"""Object code from LLVM assembly, and the processor that it is compiled for.
 
 LLVM may not change results: there are no fast-math flags, no contraction and no vectoriser that could reassociate.
 Fused multiply-adds are explicit. So a program gives the same bits on every processor and at every lane width.
 
-Size of the processor's last-level cache, as Linux, macOS and Windows report it.
-
-The functions for macOS and Windows are tested against simulated systems only.
-
-The processor that code is compiled for: its name, features and vector width.
+Linux, macOS and Windows report the size of the last-level cache; the functions for the latter two are tested against
+simulated systems only.
 """
 
 from __future__ import annotations
@@ -83,19 +80,12 @@ _NAMED = {"x86-64": 2, "haswell": 4, "skylake-avx512": 8, "znver4": 8}
 
 @dataclass(frozen=True)
 class Processor:
-    """A processor, as LLVM describes it.
+    """A processor, as LLVM describes it."""
 
-    Attributes:
-        triple: Architecture, vendor and system, e.g. "x86_64-unknown-linux-gnu".
-        cpu: LLVM's name of the processor.
-        features: LLVM's list of features; empty for those implied by the processor's name.
-        width: Doubles in a vector register.
-    """
-
-    triple: str
-    cpu: str
-    features: str
-    width: int
+    triple: str  # architecture, vendor and system, e.g. "x86_64-unknown-linux-gnu"
+    cpu: str  # LLVM's name of the processor
+    features: str  # LLVM's list of features; empty for those implied by the name
+    width: int  # doubles in a vector register
 
     @property
     def is_x86(self) -> bool:
@@ -115,11 +105,7 @@ class Processor:
         return self.is_x86 and "+avx2" in self.features.split(",")
 
     def machine(self, level: int = 2) -> llvmlite.binding.TargetMachine:
-        """LLVM's code generator for this processor, for position-independent code.
-
-        Args:
-            level: How much it optimises, from 0 to 3.
-        """
+        """LLVM's code generator for position-independent code, which optimises at a level from 0 to 3."""
         target = llvm().Target.from_triple(self.triple)
         return target.create_target_machine(
             cpu=self.cpu, features=self.features, opt=level, reloc="pic", codemodel="small"
@@ -194,27 +180,39 @@ def llvm() -> Any:
 
 
 def compile_text(text: str, target: Processor) -> bytes:
-    """Compile a module.
-
-    Args:
-        text: The module in LLVM's assembly language.
-        target: The processor to compile for.
-
-    Returns:
-        The bytes of a relocatable object file.
-    """
-    module, machine = optimized(text, target)
-    with inside_llvm():
-        return _emitted(module, machine)
+    """Compile a module in LLVM's assembly language to the bytes of a relocatable object file."""
+    return _emitted(*optimized(text, target))
 
 
 def compile_unoptimized(text: str, target: Processor) -> bytes:
-    """Compile a module without optimisation, four times as fast. The code gives the same bits; arguments as above."""
-    machine = target.machine(level=0)
-    module = _parsed(text, target, machine)
-    _run(["always_inliner"], module, machine)
-    with inside_llvm():
-        return _emitted(module, machine)
+    """The same without optimisation, four times as fast. The code gives the same bits."""
+    return _emitted(*_module(text, target, ("always_inliner",), level=0))
+
+
+def optimized(text: str, target: Processor) -> tuple[llvmlite.binding.ModuleRef, llvmlite.binding.TargetMachine]:
+    """The module after inlining, and the code generator.
+
+    Common subexpressions, constants and loop invariants are handled before LLVM sees a kernel (`simplify`, `hoist`);
+    drivers and fast calls are written without any. The passes of -O2 would triple the time to compile the latter,
+    double that of kernels, and make nothing faster.
+    """
+    return _module(text, target, ("always_inliner", "sroa", "simplify_cfg"), level=2)
+
+
+def _module(
+    text: str, target: Processor, passes: Sequence[str], level: int
+) -> tuple[llvmlite.binding.ModuleRef, llvmlite.binding.TargetMachine]:
+    """The module after some passes, in a context of its own, and the code generator."""
+    machine = target.machine(level)
+    module = llvm().parse_assembly(_fenced(text) if target.is_arm else text, llvm().create_context())
+    module.triple = target.triple
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    manager = llvm().create_new_module_pass_manager()
+    for name in passes:
+        getattr(manager, f"add_{name}_pass")()
+    manager.run(module, llvm().create_pass_builder(machine, llvm().create_pipeline_tuning_options()))
+    return module, machine
 
 
 def _emitted(module: llvmlite.binding.ModuleRef, machine: llvmlite.binding.TargetMachine) -> bytes:
@@ -225,44 +223,15 @@ def _emitted(module: llvmlite.binding.ModuleRef, machine: llvmlite.binding.Targe
     """
     ffi = llvm().ffi
     emit = getattr(ffi.lib, "_lib", ffi.lib).LLVMPY_TargetMachineEmitToMemory
-    with ffi.OutputString() as error:
-        buffer = emit(machine, module, 1, error)
-        if not buffer:
-            raise RuntimeError(str(error))
-    try:
-        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
-    finally:
-        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
-
-
-def optimized(text: str, target: Processor) -> tuple[llvmlite.binding.ModuleRef, llvmlite.binding.TargetMachine]:
-    """The module after inlining, and the code generator.
-
-    Common subexpressions, constants and loop invariants are handled before LLVM sees a kernel (`simplify`, `hoist`);
-    drivers and gates are written without any. The passes of -O2 would triple the time to compile the latter, double
-    that of kernels, and make nothing faster.
-    """
-    machine = target.machine()
-    module = _parsed(text, target, machine)
-    _run(["always_inliner", "sroa", "simplify_cfg"], module, machine)
-    return module, machine
-
-
-def _parsed(text: str, target: Processor, machine: llvmlite.binding.TargetMachine) -> llvmlite.binding.ModuleRef:
-    """The module, in a context of its own."""
-    module = llvm().parse_assembly(_fenced(text) if target.is_arm else text, llvm().create_context())
-    module.triple = target.triple
-    module.data_layout = str(machine.target_data)
-    module.verify()
-    return module
-
-
-def _run(passes: Sequence[str], module: llvmlite.binding.ModuleRef, machine: llvmlite.binding.TargetMachine) -> None:
-    """Run passes on a module."""
-    manager = llvm().create_new_module_pass_manager()
-    for name in passes:
-        getattr(manager, f"add_{name}_pass")()
-    manager.run(module, llvm().create_pass_builder(machine, llvm().create_pipeline_tuning_options()))
+    with inside_llvm():
+        with ffi.OutputString() as error:
+            buffer = emit(machine, module, 1, error)
+            if not buffer:
+                raise RuntimeError(str(error))
+        try:
+            return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
+        finally:
+            ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
 def _fenced(text: str) -> str:

@@ -53,46 +53,24 @@ class Scope:
 
 @dataclass
 class Written:
-    """A function that is being written, and what it refers to.
-
-    Attributes:
-        writer: Its text.
-        tables: The address of the tables.
-        is_part: Whether it is a part of a kernel. It then depends on nothing but its own loop, so that kernels that
-            have the loop in common share its code: it takes outputs and numbers of the tables' head as arguments.
-        numbers: Numbers of the tables' head that it uses.
-        addresses: Memory that it uses, by the name of its number there.
-        outputs: Outputs that it writes or reads.
-        declared: Declarations of what it calls.
-        functions: Names of functions of scalars that it calls, by code and width.
-        sincos_widths: Widths at which it computes sines and cosines.
-    """
+    """A function that is being written, and what it refers to."""
 
     writer: FunctionWriter
-    tables: str = "%tables"
+    tables: str = "%tables"  # the address of the tables
+    #: Whether it is a part of a kernel. It then depends on nothing but its own loop, so that kernels that have the
+    #: loop in common share its code: it takes outputs and numbers of the tables' head as arguments.
     is_part: bool = False
-    numbers: dict[str, str] = field(default_factory=dict)
-    addresses: dict[str, str] = field(default_factory=dict)
-    outputs: dict[int, str] = field(default_factory=dict)
-    declared: set[str] = field(default_factory=set)
+    numbers: dict[str, str] = field(default_factory=dict)  # numbers of the tables' head that it uses
+    addresses: dict[str, str] = field(default_factory=dict)  # memory that it uses, by the name of its number there
+    outputs: dict[int, str] = field(default_factory=dict)  # outputs that it writes or reads
+    declared: set[str] = field(default_factory=set)  # declarations of what it calls
+    #: functions of scalars that it calls, by code and width
     functions: dict[tuple[str, int], str] = field(default_factory=dict)
-    sincos_widths: set[int] = field(default_factory=set)
+    sincos_widths: set[int] = field(default_factory=set)  # widths at which it computes sines and cosines
 
 
 class Memory:
-    """Prints accesses to memory in the function that is being written.
-
-    Args:
-        lowered: The program.
-        width: Samples per call.
-        scalar: The format to compute in.
-
-    Attributes:
-        element: The type of a number in all samples.
-        bytes: Bytes of a number.
-        head: Positions of numbers in the head of the tables.
-        outside_element: The type of the elements of inputs.
-    """
+    """Prints accesses to memory in the function that is being written, for so many samples per call."""
 
     #: The function that is being written.
     own: Written

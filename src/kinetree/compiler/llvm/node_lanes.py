@@ -5,12 +5,11 @@ Operations are printed as for batches. `kinetree.compiler.lower.node_schedule` e
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from kinetree.compiler.formats import FLOAT64, Format
-from kinetree.compiler.ir import Access, CodeBlock, For, Item, Op, Store, needed
+from kinetree.compiler.ir import Access, CodeBlock, For, Op, Store
 from kinetree.compiler.llvm.memory import Scope
 from kinetree.compiler.llvm.phis import Given, Passes
 from kinetree.compiler.llvm.printer import Emitter
@@ -18,12 +17,7 @@ from kinetree.compiler.lower.lower import Lowered
 from kinetree.compiler.lower.node_schedule import LANES, PARENT_LANE, ROUND_WORDS, Parents, column_places, head_names
 from kinetree.compiler.lower.node_sweeps import TABLE, SweepBody, Sweeps, over_frames
 
-#: Loads of sums at consecutive places, and the terms that are added.
-Run = list[tuple[Op, Op]]
-
 _INTEGERS = f"<{LANES} x i64>"
-#: Sums that are worth a loop: of 66, it takes LLVM a third less time, and is no slower; of 30, it may be slower by 2 %.
-_SHORTEST_RUN = 40
 #: Instructions that permute 32-bit numbers, by their number.
 _PERMUTE = {4: "avx.vpermilvar.ps", 8: "avx2.permps"}
 
@@ -31,11 +25,7 @@ _PERMUTE = {4: "avx.vpermilvar.ps", 8: "avx2.permps"}
 def emit_node_lanes(lowered: Lowered, sweeps: Sweeps, scalar: Format = FLOAT64, permutes: bool = False) -> list[str]:
     """The assembly of modules that define one function, `kernel`, which has the interface of one for a single sample.
 
-    Args:
-        lowered: The program.
-        sweeps: Its sweeps.
-        scalar: The format to compute in.
-        permutes: Whether the processor has the instructions of AVX2.
+    With `permutes`, they use instructions of AVX2.
     """
     return _NodeLanes(lowered, sweeps, scalar, permutes).modules()
 
@@ -237,14 +227,12 @@ class _Passes(Passes):
                     emitter.store(store.place, emitter.use(store.value, inner), inner)
             with f.when(f.let(f"xor i1 {in_place}, true")):
                 memory = emitter.start("%ws", "slots", emitter.element)
-                runs = _runs(body)
-                ordered = dict.fromkeys([operand for run in runs for _, operand in run] + body.operands)
-                slots = {id(op): f.at(memory, i, emitter.element) for i, op in enumerate(ordered)}
+                slots = {id(op): f.at(memory, i, emitter.element) for i, op in enumerate(body.operands)}
                 for op in body.operands:
                     f.do(f"store {emitter.element} {emitter.use(op, scope)}, ptr {slots[id(op)]}, {self.aligned}")
                 first, last = (emitter.word(row, emitter.columns_at[f"{which} round"]) for which in ("first", "last"))
                 with f.loop(first, last) as number:
-                    self.round(body, runs, slots, number, scope.inner())
+                    self.round(body, slots, number, scope.inner())
             after = f.block
         if not passes:
             return self.nothing
@@ -268,16 +256,8 @@ class _Passes(Passes):
         terms = {offset: self.term(stores[offset].value, load, inner) for offset, load in sums.items()}
         return terms | {o: self.emitter.use(store.value, inner) for o, store in stores.items() if o not in sums}
 
-    def round(self, body: SweepBody, runs: list[Run], slots: dict[int, str], number: str, scope: Scope) -> None:
-        """Add the terms of at most one child to each lane of a group of parents.
-
-        Args:
-            body: The body of the sweep.
-            runs: Sums that a loop computes.
-            slots: Where the terms are.
-            number: Of the round.
-            scope: Where to print it.
-        """
+    def round(self, body: SweepBody, slots: dict[int, str], number: str, scope: Scope) -> None:
+        """Add the terms of at most one child, which are in slots, to each lane of a group of parents."""
         f, emitter, aligned = self.f, self.lanes, self.aligned
         rounds = emitter.start(emitter.own.tables, "rounds", "i64")
         words = f.at(rounds, f.let(f"mul i64 {number}, {ROUND_WORDS}"), "i64")
@@ -289,12 +269,7 @@ class _Passes(Passes):
         positions = emitter.halves(sources)
         takes = f.let(f"icmp ne {_INTEGERS} {taking}, zeroinitializer")
         before: dict[int, str] = {}
-        for run in runs:
-            self.loop_over(run, record, slots, positions, takes)
-        looped = {id(load): load.attr.offset for run in runs for load, _ in run}
         for op in body.ops:
-            if any(id(one) in looped for one in (op, *op.args)):
-                continue
             if op.code == "load":
                 pointer = f.at(record, op.attr.offset, emitter.element)
                 name = before[op.attr.offset] = f.let(f"load {emitter.element}, ptr {pointer}, {aligned}")
@@ -307,54 +282,11 @@ class _Passes(Passes):
             scope.names[id(op)] = name
         for store in body.stores:
             place: Any = store.place
-            if place.offset in looped.values():
-                continue
             old, new = before[place.offset], emitter.use(store.value, scope)
             # not a sum with zero, which would change -0
             kept = f.let(f"select <{LANES} x i1> {takes}, {emitter.element} {new}, {emitter.element} {old}")
             pointer = f.at(record, place.offset, emitter.element)
             f.do(f"store {emitter.element} {kept}, ptr {pointer}, {aligned}")
-
-    def loop_over(self, run: Run, record: str, slots: dict[int, str], positions: str, takes: str) -> None:
-        """Add the terms of a round at consecutive places.
-
-        Args:
-            run: The sums.
-            record: The parents' record.
-            slots: Where the terms are, one after another.
-            positions: Where lanes take terms from, as of `permuted`.
-            takes: Which lanes take some.
-        """
-        f, t = self.f, self.lanes.element
-        sums, terms = f.at(record, run[0][0].attr.offset, t), slots[id(run[0][1])]
-        with f.loop(0, len(run)) as i:
-            place = f.at(sums, i, t)
-            old, term = (f.let(f"load {t}, ptr {p}, {self.aligned}") for p in (place, f.at(terms, i, t)))
-            new = f.let(f"fadd {t} {old}, {self.lanes.permuted(term, positions)}")
-            kept = f.let(f"select <{LANES} x i1> {takes}, {t} {new}, {t} {old}")
-            f.do(f"store {t} {kept}, ptr {place}, {self.aligned}")
-
-
-def _runs(body: SweepBody) -> list[Run]:
-    """Sums of a load and a term at consecutive places, as many as are worth a loop."""
-    found: dict[int, tuple[Op, Op]] = {}
-    items: list[Item] = [*body.ops, *body.stores]
-    uses, operands = Counter(id(a) for item in items for a in needed(item)), set(body.operands)
-    for store in body.stores:
-        place: Any = store.place
-        total = store.value
-        if total.code != "add" or uses[id(total)] > 1:
-            continue
-        loads = [a for a in total.args if a.code == "load" and a.attr == place and uses[id(a)] == 1]
-        terms = [a for a in total.args if a not in loads and uses[id(a)] == 1]
-        if len(loads) == len(terms) == 1 and terms[0] in operands:
-            found[place.offset] = loads[0], terms[0]
-    runs: list[Run] = []
-    for offset in sorted(found):
-        if offset - 1 not in found or found[offset - 1][0].attr.base is not found[offset][0].attr.base:
-            runs.append([])
-        runs[-1].append(found[offset])
-    return [run for run in runs if len(run) >= _SHORTEST_RUN]
 
 
 def _all(number: int) -> str:

@@ -52,12 +52,7 @@ class Given(NamedTuple):
 
 
 class Passes:
-    """Prints the passes of a loop that carries values.
-
-    Args:
-        emitter: Prints operations.
-        loop: The loop, of which the head is being written.
-    """
+    """Prints the passes of a loop that carries values, of which the head is being written."""
 
     def __init__(self, emitter: Emitter, loop: For) -> None:
         self.emitter, self.f, self.loop = emitter, emitter.f, loop

@@ -44,14 +44,7 @@ _MASKS = 64
 
 
 class Emitter(Memory):
-    """Prints the operations of a program.
-
-    Args:
-        lowered: The program.
-        width: Samples per call.
-        columns: Number of indices handled at once in loops with independent indices, if `width` is 1.
-        scalar: The format to compute in.
-    """
+    """Prints the operations of a program. Arguments are those of `kinetree.compiler.llvm.phis.emit`."""
 
     def __init__(self, lowered: Lowered, width: int, columns: int, scalar: Format) -> None:
         super().__init__(lowered, width, scalar)
@@ -66,12 +59,7 @@ class Emitter(Memory):
         self.own.outputs = outputs
 
     def header(self, start: str, rest: list[str]) -> str:
-        """The start of a function's definition.
-
-        Args:
-            start: Linkage, type and name.
-            rest: Types and names of its arguments, apart from the memory that all functions have.
-        """
+        """The start of a function's definition, given linkage, type and name, and what it takes beside memory."""
         memory = [_written("%ws"), *(f"ptr noalias readonly %{name}" for name in ("params", "tables", "in"))]
         # LLVM aligns spilled vectors only if it knows from the beginning that the stack is aligned
         aligned = f" alignstack({self.bytes * self.width})" if self.width > 1 else ""
@@ -237,14 +225,9 @@ class Emitter(Memory):
             self.masked(loop, scope, middle, stop)
 
     def masked(self, loop: For, scope: Scope, first: str, stop: str, before: int | None = None) -> None:
-        """A group of indices of a loop, of which there may be fewer than lanes.
+        """A group of indices of a loop from `first` on, of which there may be fewer than lanes.
 
-        Args:
-            loop: The loop.
-            scope: Where it is.
-            first: The first index.
-            stop: The end of all indices.
-            before: Where values can be broadcast, if not here.
+        Values of outer scopes are broadcast at the line `before`, or else here.
         """
         f, count = self.f, self.columns
         left = self.splat(f.let(f"sub i64 {stop}, {first}"), count, "i64")

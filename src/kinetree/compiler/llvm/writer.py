@@ -10,14 +10,7 @@ _Case = TypeVar("_Case", bound=Hashable)
 
 
 class FunctionWriter:
-    """Writes one function.
-
-    Args:
-        header: Everything before the brace, e.g. "define internal void @f(ptr %x)".
-
-    Attributes:
-        header: The same; it may change until the function is finished.
-    """
+    """Writes one function. Its header, such as "define internal void @f(ptr %x)", may change until it is finished."""
 
     def __init__(self, header: str) -> None:
         self.header = header
@@ -72,13 +65,7 @@ class FunctionWriter:
 
     @contextmanager
     def _repeat(self, start: str | int, more: str, following: Callable[[str], str]) -> Iterator[str]:
-        """Repeat the block for an index.
-
-        Args:
-            start: Its first value.
-            more: Comparison that holds while there is more to do.
-            following: Instruction for the next value.
-        """
+        """Repeat the block for an index, given a comparison that holds while there is more to do and the next value."""
         k = self._fresh()
         before, index = self._block, f"%i{k}"
         self.do(f"br label %head{k}")
@@ -105,12 +92,7 @@ class FunctionWriter:
         return self._block
 
     def carried(self, kind: str, first: str) -> str:
-        """The name of a value that the innermost loop carries from one pass to the next.
-
-        Args:
-            kind: Its type.
-            first: Its value in the first pass.
-        """
+        """The name of a value that the innermost loop carries from one pass to the next; `first` in the first one."""
         name = f"%c{self._fresh()}"
         self._carried[-1][name] = [kind, first, first]
         return name
@@ -132,14 +114,7 @@ class FunctionWriter:
     def either(
         self, condition: str, kind: str, one: Callable[[], list[str]], other: Callable[[], list[str]]
     ) -> list[str]:
-        """Values that are computed in one of two ways.
-
-        Args:
-            condition: An i1 that chooses.
-            kind: Their type.
-            one: Writes the instructions for them if it holds.
-            other: Writes the instructions for them otherwise.
-        """
+        """Values of a type that one of two functions writes, depending on `condition`, an i1."""
         k = self._fresh()
         self.do(f"br i1 {condition}, label %one{k}, label %other{k}")
         values, blocks = [], []
@@ -163,12 +138,7 @@ class FunctionWriter:
 
     @contextmanager
     def returning_when(self, condition: str, result: str = "void") -> Iterator[None]:
-        """Run the block and return from the function if `condition` holds.
-
-        Args:
-            condition: An i1.
-            result: What the function returns, type and value.
-        """
+        """Run the block and return from the function if `condition`, an i1, holds; `result` has a type and a value."""
         k = self._fresh()
         self.do(f"br i1 {condition}, label %then{k}, label %end{k}")
         self._open(f"then{k}")
@@ -228,11 +198,7 @@ class FunctionWriter:
         self._open(name)
 
     def text(self, result: str = "void") -> str:
-        """The finished function.
-
-        Args:
-            result: The return value, with its type.
-        """
+        """The finished function, which returns `result`, a type and a value."""
         start = [f"{self.header} {{", "entry:", *self._first]
         return "\n".join([*start, *self._lines, f"  ret {result}", "}", ""])
 
@@ -246,11 +212,7 @@ class FunctionWriter:
 
 
 def kernel_entry(outputs: int) -> str:
-    """`kernel`, which unpacks the addresses of all outputs into arguments of `body`, which do not alias each other.
-
-    Args:
-        outputs: Number of outputs.
-    """
+    """`kernel`, which unpacks the addresses of all outputs into arguments of `body`, which do not alias each other."""
     f = FunctionWriter("define void @kernel(ptr %ws, ptr %params, ptr %tables, ptr %in, ptr %outs)")
     addresses = [f.address("%outs", i) for i in range(outputs)]
     f.do(f"call void @body({', '.join(f'ptr {p}' for p in ('%ws', '%params', '%tables', '%in', *addresses))})")

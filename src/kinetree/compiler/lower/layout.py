@@ -119,33 +119,22 @@ def extended(
 
 @dataclass(frozen=True)
 class Layout:
-    """Offsets inside records and arrays, in scalars.
+    """Offsets inside records and arrays, in scalars."""
 
-    Attributes:
-        fields: Offset of (class of node, field, component).
-        records: Length of a record of each class.
-        passing: The same without the fields that few nodes need, if sweeps carry them (`carried.register_only`).
-        arrays: For each of the tree's arrays, its dimensions and the position of each component that is used. If rows
-            are only passed from parents to children, one row per depth suffices: nodes are visited depth first, so a
-            parent's row stays intact while its subtree is visited.
-    """
-
-    fields: dict[tuple[str, str, int], int]
-    records: dict[str, int]
-    passing: dict[str, int]
+    fields: dict[tuple[str, str, int], int]  # offset of (class of node, field, component)
+    records: dict[str, int]  # length of a record of each class
+    passing: dict[str, int]  # the same without fields that few nodes need, if sweeps carry them (`register_only`)
+    #: For each of the tree's arrays, its dimensions and the position of each component that is used. If rows are only
+    #: passed from parents to children, one row per depth suffices: nodes are visited depth first, so a parent's row
+    #: stays intact while its subtree is visited.
     arrays: list[tuple[tuple[str, ...], dict[int, int]]]
 
     @classmethod
     def of(cls, program: Program, variants: Variants, passed: dict[TreeLoop, LoopCarried]) -> Layout:
-        """Lay out a program's memory.
+        """Lay out the memory of a simplified program, given what its sweeps carry.
 
         A field has one offset in all classes, so that one loop body can serve several. Fields that are never in use at
         the same time share memory: those of forward dynamics would take a third more otherwise.
-
-        Args:
-            program: The simplified program.
-            variants: The variants of loop bodies.
-            passed: What its sweeps carry (`kinetree.compiler.lower.loop_carried`).
         """
         arrays: list[tuple[tuple[str, ...], dict[int, int]]] = [
             (("depth", over[1]) if "node" in over and _handed_down(program, number) else over, {})
@@ -177,15 +166,10 @@ def _offsets(
 ) -> dict[Component, int]:
     """Offsets of fields in records.
 
-    Those of classes that may have many nodes come first, and of these, those that all nodes have in memory, so that
-    records of others end there. Then those of more classes come first, because they are in the records of all; of
-    these, those that are in use longest, so that the last loops find theirs together. Given the order of last use, the
-    first offset that is free leaves no memory unused.
-
-    Args:
-        lives: For each component of a field, its live range in each class of nodes that has it.
-        inner: Classes of nodes that have parents other than the world. There may be many of them.
-        few: Components that few nodes have in memory.
+    Those of classes that may have many nodes (`inner`: with parents other than the world) come first, and of these,
+    those that all nodes have in memory, unlike `few`, so that records of others end there. Then those of more classes
+    come first, because they are in the records of all; of these, those that are in use longest, so that the last loops
+    find theirs together. Given the order of last use, the first offset that is free leaves no memory unused.
     """
 
     def place(key: tuple[str, int]) -> tuple[bool, bool, int, int]:

@@ -73,20 +73,14 @@ def relatives(rows: Sequence[Sequence[int]]) -> Array:
 
 
 class LoopCarried(NamedTuple):
-    """What the nodes of a sweep pass to each other: components of fields, or their offsets in records.
+    """What the nodes of a sweep pass to each other: components of fields, or their offsets in records."""
 
-    Attributes:
-        taken: Position in a row of the node whose fields a pass may take from the one before it: its own towards the
-            base, its parent's towards the tips. It gives fields of the other.
-        values: What is carried.
-        spent: Those of them that nothing else reads: not after the sweep, nor other roles in it.
-        sums: Those of them that are sums from nothing.
-    """
-
+    #: Position in a row of the node whose fields a pass may take from the one before it: its own towards the base, its
+    #: parent's towards the tips. It gives fields of the other.
     taken: int
-    values: frozenset[Any]
-    spent: frozenset[Any]
-    sums: frozenset[Any]
+    values: frozenset[Any]  # what is carried
+    spent: frozenset[Any]  # those of them that nothing else reads: not after the sweep, nor other roles in it
+    sums: frozenset[Any]  # those of them that are sums from nothing
 
 
 NOTHING = LoopCarried(0, frozenset(), frozenset(), frozenset())
@@ -142,12 +136,7 @@ def _carried(
 
 
 def register_only(program: Program, found: dict[TreeLoop, LoopCarried]) -> set[Component]:
-    """Components that are in memory only at nodes with `SiblingFlags.LATER_CHILDREN`.
-
-    Args:
-        program: The fused program.
-        found: What its sweeps carry.
-    """
+    """Components that are in memory only at nodes with `SiblingFlags.LATER_CHILDREN`, given what sweeps carry."""
     sums = {component for one in found.values() for component in one.sums}
     passed = {component for one in found.values() if one.taken for component in one.spent} | sums
     for item in program.top.items:
@@ -189,10 +178,9 @@ class _Giver:
 
 
 def term(total: Op, load: Op) -> tuple[str, tuple[Op, ...]] | None:
-    """What a total adds to what was loaded: code and arguments of an operation, without a code if it is an op itself.
+    """What a total adds to what was loaded; None if it is no such sum.
 
-    Returns:
-        None if the total is no such sum.
+    It is given by code and arguments of an operation, without a code if it is an op itself.
     """
     if total.code == "add" and load in total.args:
         return "", tuple(a for a in total.args if a is not load)

@@ -1,14 +1,8 @@
 """Lowering: turns the loops of a program into loops over numbers, and its places into addresses.
 
-A role becomes a row of a table or an index of a loop; `kinetree.compiler.lower.lower` makes addresses from them.
-Printers then need to know nothing but the operations of `kinetree.compiler.ir`.
-
-A lowered program, and what binding it to a mechanism needs.
-
-Addresses of places, and the integers that they consist of.
-
 A role is a row of a table or an index of a loop, and its numbers are cells of that row. A place has an address: a base,
-which is an integer op, and a fixed offset. All index arithmetic happens here.
+which is an integer op, and a fixed offset. All index arithmetic happens here, so printers need to know nothing but the
+operations of `kinetree.compiler.ir`.
 """
 
 from __future__ import annotations
@@ -57,29 +51,17 @@ LONG = 3000
 
 @dataclass
 class Lowered:
-    """A lowered program.
-
-    Attributes:
-        program: Its blocks.
-        layout: Offsets of fields.
-        inputs: Number of inputs.
-        outputs: Number of outputs.
-        tables: The columns of each table that it reads.
-        sizes: The sizes that it reads.
-        angles: Sines and cosines that can be computed ahead of all loops.
-        starts: Stores with which sums start that loops may carry.
-        sweeps: Its sweeps, if it consists of sweeps over nodes.
-    """
+    """A lowered program, and what binding it to a mechanism needs."""
 
     program: Program
     layout: Layout
-    inputs: int
-    outputs: int
-    tables: dict[str, list[str]] = field(default_factory=dict)
-    sizes: list[str] = field(default_factory=list)
-    angles: Angles | None = None
-    starts: list[Store] = field(default_factory=list)
-    sweeps: Sweeps | None = None
+    inputs: int  # their number
+    outputs: int  # their number
+    tables: dict[str, list[str]] = field(default_factory=dict)  # the columns of each table that it reads
+    sizes: list[str] = field(default_factory=list)  # the sizes that it reads
+    angles: Angles | None = None  # whose sines and cosines can be computed ahead of all loops
+    starts: list[Store] = field(default_factory=list)  # with which sums start that loops may carry
+    sweeps: Sweeps | None = None  # if it consists of sweeps over nodes
 
     @property
     def head(self) -> list[str]:
@@ -134,14 +116,25 @@ class LoopIndex:
     entity: IndexEntity
 
 
-class Addressing:
-    """Makes addresses in a program that is being lowered.
+def lower(
+    program: Program,
+    algorithm: Algorithm,
+    variants: Variants,
+    known: Callable[[str], int] | None = None,
+) -> Lowered:
+    """Lower a simplified and fused program.
 
     Args:
+        program: The program.
         algorithm: The recursion; gives the dimensions of inputs and outputs.
-        variants: The variants of loop bodies.
-        layout: Offsets of fields.
+        variants: The variants of loop bodies; their order defines their numbers in tables.
         known: Sizes of the mechanism, to specialise code for one mechanism.
+    """
+    return _Lowering(program, algorithm, variants, known).result
+
+
+class _Lowering:
+    """A program that is being lowered.
 
     Attributes:
         target: The lowered program.
@@ -151,14 +144,22 @@ class Addressing:
     """
 
     def __init__(
-        self, algorithm: Algorithm, variants: Variants, layout: Layout, known: Callable[[str], int] | None
+        self, program: Program, algorithm: Algorithm, variants: Variants, known: Callable[[str], int] | None
     ) -> None:
-        self.algorithm, self.variants, self.layout, self.known = algorithm, variants, layout, known
+        self.algorithm, self.variants, self.known = algorithm, variants, known
+        self.carried = carried(program)
+        self.sums = frozenset[Any]().union(*(one.sums for one in self.carried.values()))
+        self.layout = Layout.of(program, variants, self.carried)
         self.target = Program()
-        self.result = Lowered(self.target, layout, len(algorithm.inputs), len(algorithm.outputs))
+        self.result = Lowered(self.target, self.layout, len(algorithm.inputs), len(algorithm.outputs))
         self.found: dict[Role, TableRow | LoopIndex] = {}
         self.heads: dict[CodeBlock, int] = {}  # number of `cell` ops at the start of each block
+        self.copies: dict[int, Op] = {}
         self.independent: Role | None = None
+        self.block(program.top, self.target.top)
+        self.target.forget()
+
+    # Integers
 
     def index(self) -> Op:
         """The index of a new loop."""
@@ -218,11 +219,11 @@ class Addressing:
             if b == 0:
                 return a
             b = self.fixed(b)
-        if a.code == "int":
-            return (
-                self.fixed(a.attr + b.attr) if b.code == "int" else b if a.attr == 0 else self.target.op("iadd", a, b)
-            )
-        return a if _is(b, 0) else self.target.op("iadd", a, b)
+        if a.code == b.code == "int":
+            return self.fixed(a.attr + b.attr)
+        if _is(a, 0) or _is(b, 0):
+            return b if _is(a, 0) else a
+        return self.target.op("iadd", a, b)
 
     def product(self, a: Op, b: Op | int) -> Op:
         """The product of two numbers."""
@@ -317,48 +318,6 @@ class Addressing:
     def length(self, dimension: str | int) -> Op:
         """The length of an axis."""
         return self.fixed(dimension) if isinstance(dimension, int) else self.size(dimension)
-
-
-def _is(op: Op, number: int) -> bool:
-    return op.code == "int" and bool(op.attr == number)
-
-
-def bases(place: Any) -> list[Position]:
-    """The positions that a place depends on."""
-    return [base for base, _ in getattr(place, "at", ()) if isinstance(base, Position)]
-
-
-def lower(
-    program: Program,
-    algorithm: Algorithm,
-    variants: Variants,
-    known: Callable[[str], int] | None = None,
-) -> Lowered:
-    """Lower a program.
-
-    Args:
-        program: The simplified and fused program.
-        algorithm: The recursion; gives the dimensions of inputs and outputs.
-        variants: The variants of loop bodies; their order defines their numbers in tables.
-        known: Sizes of the mechanism, to specialise code for one mechanism.
-    """
-    return _Lowering(program, algorithm, variants, known).result
-
-
-class _Lowering(Addressing):
-    def __init__(
-        self,
-        program: Program,
-        algorithm: Algorithm,
-        variants: Variants,
-        known: Callable[[str], int] | None,
-    ) -> None:
-        self.carried = carried(program)
-        super().__init__(algorithm, variants, Layout.of(program, variants, self.carried), known)
-        self.copies: dict[int, Op] = {}
-        self.sums = frozenset[Any]().union(*(one.sums for one in self.carried.values()))
-        self.block(program.top, self.target.top)
-        self.target.forget()
 
     # Items
 
@@ -519,6 +478,15 @@ class _Lowering(Addressing):
         if loop.over is None:
             raise AssertionError(f"{loop.loop.name} is not an inner loop")
         return self.of_role(loop.over, f"{loop.loop.name}.{what}")
+
+
+def _is(op: Op, number: int) -> bool:
+    return op.code == "int" and bool(op.attr == number)
+
+
+def bases(place: Any) -> list[Position]:
+    """The positions that a place depends on."""
+    return [base for base, _ in getattr(place, "at", ()) if isinstance(base, Position)]
 
 
 def _set_late(block: CodeBlock, record: tuple[str, str]) -> None:

@@ -1,22 +1,14 @@
-"""Node lanes: which nodes of one sample are computed at once, in which rounds, and their tables.
+"""Node lanes: the nodes of one sample that are computed at once, one per lane, and their tables.
 
-Groups of nodes that a single sample computes at once, one node per lane.
+A kernel for batches computes one node of W samples at a time; this one computes a group of W nodes of one sample. It is
+printed from the same lowered program (`kinetree.compiler.llvm.node_lanes`), so every node's numbers come from the same
+operations. Nodes of a group share a variant, so that one loop body serves them all. A node's group comes after that of
+its parent, and not before that of an earlier sibling. Visited backwards, siblings therefore add to their parent in the
+same order as one node at a time, and sums have the same bits. Finding the fewest groups is the scheduling of a tree on
+machines that can only do equal jobs at a time; the highest nodes first, those with the longest way to a tip, is the
+usual rule.
 
-Nodes of a group share a variant, so that one loop body serves them all. Groups are ordered: a node's group comes after
-that of its parent, and not before that of an earlier sibling. Visited backwards, siblings therefore add to their parent
-in the same order as one node at a time, and sums have the same bits.
-
-Finding the fewest groups is the scheduling of a tree on machines that can only do equal jobs at a time. The highest
-nodes first is the usual rule: those with the longest way to a tip.
-
-How groups of nodes reach their parents: where these are, and the rounds in which their children add to them.
-
-The tables of a single sample with a node in each lane.
-
-A kernel for batches computes one node of W samples at a time; this one computes W nodes of one sample. It is printed
-from the same lowered program (`kinetree.compiler.llvm.node_lanes`), so every node's numbers come from the same
-operations. What differs is memory: a record holds the fields of a group of nodes
-(`kinetree.compiler.lower.node_schedule`), and
+What differs from batches is memory. A record holds the fields of a group, and
 
     reading a parent     is a vector load if each lane's parent is in the same lane of one group; otherwise the parents'
                          fields are first collected in a record of their own
@@ -64,14 +56,9 @@ def may_pay(topology: Topology, worth: float = WORTH) -> bool:
 
 @lru_cache(maxsize=32)
 def grouped(topology: Topology, variants: tuple[int, ...]) -> list[Group]:
-    """Partition a tree into groups.
+    """Partition a tree into groups, given the variant of each node.
 
-    Args:
-        topology: The tree.
-        variants: The variant of each node.
-
-    Returns:
-        The nodes in the lanes of each group. Lanes that are left over repeat nodes of the group.
+    Returns the nodes in the lanes of each group. Lanes that are left over repeat nodes of the group.
     """
     heights, leaves = _heights_and_leaves(topology)
     # a node waits for its earlier siblings, so it is as urgent as the highest of those that wait for it
@@ -157,27 +144,16 @@ class Parents(IntEnum):
 
 
 class Rounds(NamedTuple):
-    """The parents of all groups, and rounds. The world is a group after all others.
+    """The parents of n groups, and m rounds. The world is a group after all others."""
 
-    Attributes:
-        arrangement: For each group, how its parents are arranged (`Parents`).
-        groups: The groups of the parents of its nodes, (n, LANES).
-        lanes: Their lanes there, (n, LANES).
-        first: The first of its rounds.
-        last: The end of its rounds.
-        added: For each round, the group that is added to.
-        sources: For each of that group's lanes, the lane of the child that adds to it, (m, LANES).
-        taking: Whether there is one, (m, LANES).
-    """
-
-    arrangement: Array
-    groups: Array
-    lanes: Array
-    first: Array
-    last: Array
-    added: Array
-    sources: Array
-    taking: Array
+    arrangement: Array  # for each group, how its parents are arranged (`Parents`)
+    groups: Array  # the groups of the parents of its nodes, (n, LANES)
+    lanes: Array  # their lanes there, (n, LANES)
+    first: Array  # the first of its rounds
+    last: Array  # the end of its rounds
+    added: Array  # for each round, the group that is added to
+    sources: Array  # for each of that group's lanes, the lane of the child that adds to it, (m, LANES)
+    taking: Array  # whether there is one, (m, LANES)
 
     @property
     def is_scattered(self) -> Array:
@@ -187,12 +163,7 @@ class Rounds(NamedTuple):
 
 
 def rounds_of(members: Array, parents: Array) -> Rounds:
-    """The rounds of a tree.
-
-    Args:
-        members: The nodes of all groups, (n, LANES).
-        parents: For each node, its parent.
-    """
+    """The rounds of a tree, given the nodes of all groups, (n, LANES), and the parent of each node."""
     count, numbers = len(members), np.arange(len(members))
     every = np.append(members, np.full((1, LANES), WORLD), axis=0)
     group_of, lane_of = homes(members, len(parents))
@@ -285,8 +256,7 @@ class LaneTables:
     def packed(self, first_constant: int) -> tuple[Array, Array]:
         """All tables in one array, preceded by a head of sizes; and the constants of nodes, interleaved.
 
-        Args:
-            first_constant: Where the constants will start among those of the mechanism, a multiple of `LANES`.
+        Among those of the mechanism, these will start at `first_constant`, a multiple of `LANES`.
         """
         members, cells = self._members, self._tables.cells(TABLE)
         columns: dict[str, Any] = {n: cells[members, i] for i, n in enumerate(self._tables.metadata["tables"][TABLE])}
@@ -359,11 +329,7 @@ def head_names(names: list[str]) -> list[str]:
 
 
 def column_places(metadata: dict[str, Any]) -> tuple[dict[str, int], int]:
-    """The position of each column in a row of the table of nodes, and the length of a row.
-
-    Args:
-        metadata: Of the program (`kinetree.compiler.lower.node_sweeps.Sweeps.metadata`).
-    """
+    """The position of each column in a row of the table of nodes, and the length of a row (of `Sweeps.metadata`)."""
     uniform = list(dict.fromkeys([*_UNIFORM, *metadata["uniform"]]))
     each = [*metadata["each"], PARENT_LANE]
     starts = np.cumsum([0, *[1] * len(uniform), *[LANES] * len(each)]).tolist()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from kinetree.compiler.ir import Access, CodeBlock, For, Op, Program, Store, Switch
+from kinetree.compiler.ir import Access, CodeBlock, For, Op, Program, Store, bodies
 from kinetree.compiler.lower.layout import Layout
 from kinetree.compiler.lower.loop_carried import record_of
 from kinetree.language.tree import Tree
@@ -28,40 +28,24 @@ _COSTS = {"const": 0, "sin": 10, "cos": 10, "div": 4, "sqrt": 4}
 
 @dataclass(frozen=True)
 class SweepBody:
-    """A body of a sweep.
+    """A body of a sweep."""
 
-    Attributes:
-        variants: Numbers of the variants that it serves; none if it serves all of them.
-        row: The row of its node.
-        reads: Components of the parent that it reads.
-        ops: Operations on components of the parent that it adds to, their loads included.
-        stores: Their stores.
-        operands: What they take from the node itself.
-    """
-
-    variants: list[int]
-    row: Op
-    reads: list[Access]
-    ops: list[Op]
-    stores: list[Store]
-    operands: list[Op]
+    variants: list[int]  # numbers of the variants that it serves; none if it serves all of them
+    row: Op  # the row of its node
+    reads: list[Access]  # components of the parent that it reads
+    ops: list[Op]  # operations on components of the parent that it adds to, their loads included
+    stores: list[Store]  # their stores
+    operands: list[Op]  # what they take from the node itself
 
 
 @dataclass(frozen=True)
 class Sweeps:
-    """A program that consists of sweeps over nodes.
-
-    Attributes:
-        bodies: The bodies of its loops.
-        frames: The bodies of its loops over frames.
-        each: Columns of the table of nodes that have a number for each lane.
-        uniform: The other columns.
-    """
+    """A program that consists of sweeps over nodes."""
 
     bodies: dict[CodeBlock, SweepBody]
-    frames: list[CodeBlock]
-    each: list[str]
-    uniform: list[str]
+    frames: list[CodeBlock]  # the bodies of its loops over frames
+    each: list[str]  # columns of the table of nodes that have a number for each lane
+    uniform: list[str]  # the other columns
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
@@ -92,12 +76,9 @@ class _Unfit(Exception):
 
 
 def sweeps(program: Program, layout: Layout, tables: Collection[str]) -> Sweeps | None:
-    """The sweeps of a lowered program; None if it has other loops, or accesses memory in other ways than a node's own.
+    """The sweeps of a lowered program that reads some tables.
 
-    Args:
-        program: Its blocks.
-        layout: Its memory.
-        tables: Names of the tables that it reads.
+    None if it has other loops, or accesses memory in other ways than a node's own.
     """
     if layout.arrays or not {TABLE, FRAMES}.issuperset(tables):
         return None
@@ -116,8 +97,11 @@ class _Analysis:
         self.seen: set[Any] = set()
         for item in program.top.items:
             if isinstance(item, For):
+                _require(bool(item.body.items))
+                *before, _ = item.body.items
+                _require(all(isinstance(op, Op) and op.code == "cell" for op in before) or item.body in bodies(item))
                 if over_frames(item):
-                    self.frames += _bodies(item)
+                    self.frames += bodies(item)
                 else:
                     _require(item.stop.code == "size" and item.stop.attr == f"count {TABLE}")
                     self.loop(item)
@@ -130,7 +114,7 @@ class _Analysis:
         self.result = Sweeps(self.bodies, self.frames, list(self.each), list(self.uniform))
 
     def loop(self, loop: For) -> None:
-        for block, variants in _bodies(loop).items():
+        for block, variants in bodies(loop).items():
             for item in block.items:
                 if not isinstance(item, Op):
                     _require(isinstance(item, Store))
@@ -178,16 +162,6 @@ def _check_frame(block: CodeBlock) -> None:
             _require(access.stride is None and not (access.space[0] == "output" and isinstance(item, Op)))
             if access.space[0] == "records":  # the world is in all lanes: it can be read, but not added to
                 _require(access.base.code == "cell" if access.base is not None else isinstance(item, Op))
-
-
-def _bodies(loop: For) -> dict[CodeBlock, list[int]]:
-    """The bodies of a loop over a table, with the variants that each serves."""
-    _require(bool(loop.body.items))
-    *before, last = loop.body.items
-    if not isinstance(last, Switch):
-        return {loop.body: []}
-    _require(all(isinstance(item, Op) and item.code == "cell" for item in before))
-    return {block: [number for number, case in last.cases.items() if case is block] for block in last.cases.values()}
 
 
 def _require(condition: bool) -> None:

@@ -37,7 +37,7 @@ from kinetree.compiler.ir import (
     sweep_direction,
     walk,
 )
-from kinetree.compiler.passes.simplify import negative, node_constant, says_nothing, without_dead_code
+from kinetree.compiler.passes.simplify import negative, node_constant, rewrite, without_dead_code
 
 #: Cycles until a result can be used, on current processors; one if not given.
 _LATENCIES = {"add": 3, "sub": 3, "mul": 3, "div": 13, "sqrt": 20, "sin": 80, "cos": 80}
@@ -296,37 +296,18 @@ def _fuse_products(program: Program) -> None:
     def fusible(op: Op) -> bool:
         return op.code == "mul" and id(op) in single and op.block is program.current
 
-    def fused(code: str, a: Op, b: Op) -> Op | None:
-        if code == "add":
-            product, other = (b, a) if fusible(b) else (a, b)
-            return program.op("fma", *product.args, other) if fusible(product) else None
-        if code != "sub":
+    def fused(op: Op, args: tuple[Op, ...]) -> Op | None:
+        if op.code not in _SUMS:
             return None
+        a, b = args
         if fusible(b):
-            return program.op("fma", negative(program, b.args[0]), b.args[1], a)
-        return program.op("fma", *a.args, negative(program, b)) if fusible(a) else None
+            factor, other = b.args
+            return program.op("fma", factor if op.code == "add" else negative(program, factor), other, a)
+        if fusible(a):
+            return program.op("fma", *a.args, b if op.code == "add" else negative(program, b))
+        return None
 
-    def rewrite(block: CodeBlock) -> None:
-        """Replace ops in order, and merge those that thereby become equal."""
-        items, block.items, block.known = block.items, [], {}
-        program.current = block
-        for item in items:
-            if isinstance(item, Op):
-                item.args = args = tuple([a.note for a in item.args])
-                better = fused(item.code, *args) if len(args) == 2 else None
-                item.note = program.record(item) if better is None else better
-            elif isinstance(item, Store):
-                value = item.value.note
-                if not says_nothing(item.place, value, block):
-                    block.items.append(Store(item.place, value))
-            else:
-                for body in item.blocks:
-                    rewrite(body)
-                program.current = block
-                if any(body.items for body in item.blocks):
-                    block.items.append(item)
-
-    rewrite(program.top)
+    rewrite(program, fused)
 
 
 def _products_used_once(program: Program) -> set[int]:

@@ -12,10 +12,9 @@ starts with a loop over all angles, as many at once as the processor has lanes, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kinetree.compiler.ir import Access, CodeBlock, Follow, For, Op, Program, Store, Switch, needed, walk
+from kinetree.compiler.ir import Access, CodeBlock, Follow, For, Op, Program, Store, Switch, bodies, needed, walk
 from kinetree.language.tree import Tree
 
 #: Read-only memory.
@@ -81,17 +80,11 @@ def _moved(loop: For | Follow, outer: CodeBlock) -> list[Op]:
 
 @dataclass(frozen=True)
 class Angles:
-    """The angles of a program: at most one of each node.
+    """The angles of a program: at most one of each node."""
 
-    Attributes:
-        number: The input that has them.
-        offsets: For each variant, or for `ALL`, which of the node's coordinates it is.
-        ops: Their sines and cosines, each with the index of its loop.
-    """
-
-    number: int
-    offsets: dict[int, int]
-    ops: list[tuple[Op, Op]]
+    number: int  # the input that has them
+    offsets: dict[int, int]  # for each variant, or for `ALL`, which of the node's coordinates it is
+    ops: list[tuple[Op, Op]]  # their sines and cosines, each with the index of its loop
 
     @property
     def metadata(self) -> list[list[int]]:
@@ -107,7 +100,8 @@ def angles(program: Program) -> Angles | None:
     for loop in program.top.items:
         if not isinstance(loop, For) or loop.stop.code != "size" or loop.stop.attr != f"count {TABLE}":
             continue
-        for block, variants in _bodies(loop):
+        for block, served in bodies(loop).items():
+            variants = served or [ALL]
             for item in block.items:
                 if not isinstance(item, Op) or item.code not in ("sin", "cos"):
                     continue
@@ -120,16 +114,6 @@ def angles(program: Program) -> Angles | None:
                     number = access.space[1]
                     ops.append((item, loop.index))
     return None if number is None else Angles(number, offsets, ops)
-
-
-def _bodies(loop: For) -> Iterator[tuple[CodeBlock, list[int]]]:
-    """The bodies of a loop over nodes, each with the variants that it serves."""
-    *_, last = loop.body.items
-    if not isinstance(last, Switch):
-        yield loop.body, [ALL]
-        return
-    for block in dict.fromkeys(last.cases.values()):
-        yield block, [number for number, case in last.cases.items() if case is block]
 
 
 def _coordinate(op: Op, row: Op) -> Access | None:

@@ -2,8 +2,7 @@
 
 Structural zeros make spatial algebra cheap (a joint map is a unit vector). A program is recorded without operations
 that `RULES` replace, or that occur twice. What is left needs the whole program: a component of a field is constant only
-if every store writes the same constant to it. Once some are known, only operations on what has changed can be folded or
-merged with others: a third of a program the first time, and a few in a hundred after that.
+if every store writes the same constant to it.
 
 x·0 is folded to 0 even if x may not be finite; NaN in a sample still reaches every result that depends on it
 numerically. Programs are rewritten in place: most operations stay as they are.
@@ -11,7 +10,7 @@ numerically. Programs are rewritten in place: most operations stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kinetree.compiler.ir import (
@@ -29,7 +28,6 @@ from kinetree.compiler.ir import (
     Role,
     Rule,
     Store,
-    key_of,
     walk,
 )
 
@@ -42,7 +40,7 @@ def simplify(program: Program) -> Program:
     constants: dict[Any, float] = {}
     while (found := _constant_components(program)) != constants:
         constants = found
-        if not Folding(program, constants).news:
+        if not _fold(program, constants):
             break
     forward_constants(program)
     return without_dead_code(program)
@@ -251,111 +249,73 @@ RULES: dict[str, Rule] = {
 
 
 #: Operations that are not evaluated when constants are searched for, even if their arguments are known.
-OPAQUE = ("div", "select")
+_OPAQUE = ("div", "select")
 
 
-class Folding(Program):
-    """Folds a traced program, which is changed.
+def _fold(program: Program, constants: Mapping[Any, float]) -> bool:
+    """Apply the program's rules once more, given components of fields and arrays that are known to be constant.
 
-    The note of an op is what it becomes: itself, or another op. Before it has been visited, its note is what is known
-    of its value; or already the op that comes before it and has become the same.
+    Notes of ops are their values, if these are constants.
 
-    Args:
-        program: The program. Notes of its ops are their values, if these are constants.
-        constants: Components of fields and arrays that are known to be constant.
-
-    Attributes:
-        news: Whether it found constants that notes did not know of, or removed stores that say nothing: only then can
-            more components be constant.
+    Returns:
+        Whether there were constants that notes did not know of, or stores that change nothing: only then can more
+        components be constant.
     """
+    news = False
 
-    def __init__(self, program: Program, constants: Mapping[Any, float]) -> None:
-        self.rules, self.top, self.current = program.rules, program.top, program.top
-        self.unsettled: set[Op] = set()
-        self.news = False
-        self._constants, self._unsettled_before = constants, program.unsettled
-        self._fresh: set[CodeBlock] = set()  # in which something has been recorded
-        self._fold(program.top)
-        program.unsettled = self.unsettled
-
-    def record(self, op: Op) -> Op:
-        key, current = key_of(op), self.current
-        if key is not None:
-            block: CodeBlock | None = current
-            while block is not None:
-                found: Op | None = block.known.get(key)
-                if found is not None:
-                    is_kept = found.note is found
-                    if is_kept:
-                        return found
-                    if block is current and not isinstance(found.note, Op):
-                        found.note = op  # it comes later
-                block = block.outer
-            if current.known.get(key) is not op:
-                current.known[key] = op
-                self._fresh.add(current)
-        op.note = op
-        current.items.append(op)
-        return op
-
-    def _fold(self, block: CodeBlock) -> None:
-        items, unsettled = block.items, self._unsettled_before
-        kept = block.items = []
-        self.current = block
-        is_fresh_outside = any(outer in self._fresh for outer in block.chain() if outer is not block)
-        for item in items:
-            if isinstance(item, Op):
-                args, note = item.args, item.note
-                if isinstance(note, Op):
-                    continue
-                if len(args) == 2:
-                    a, b = args
-                    is_same = a.note is a and b.note is b
-                else:
-                    is_same = not args or all(a.note is a for a in args)
-                if not is_same or item in unsettled:
-                    item.note = self._replaced(item, is_same)
-                elif item.code == "load" and (value := self._constant(item)) is not None:
-                    item.note = self.op("const", attr=value)
-                    self.news |= not isinstance(note, float)
-                elif is_fresh_outside:
-                    item.note = self.record(item)
-                else:
-                    item.note = item
-                    kept.append(item)
-            elif isinstance(item, Store):
-                stored: Op = item.value.note
-                if says_nothing(item.place, stored, block):
-                    self.news = True
-                else:
-                    kept.append(item if stored is item.value else Store(item.place, stored))
-            else:
-                for body in item.blocks:
-                    self._fold(body)
-                self.current = block
-                if any(body.items for body in item.blocks):
-                    kept.append(item)
-
-    def _replaced(self, item: Op, is_same: bool) -> Op:
-        """What an op becomes by rules, with arguments that have changed unless they are the same."""
-        args = item.args if is_same else tuple([a.note for a in item.args])
-        rule = self.rules.get(item.code)
-        better = None if rule is None else rule(self, *args)
-        if better is None:
-            return self.record(item if is_same else Op(item.code, args, item.attr, item.block))
-        if better.code == "const" or item.code in OPAQUE:
-            self.news |= not isinstance(item.note, float)
+    def folded(op: Op, args: tuple[Op, ...]) -> Op | None:
+        nonlocal news
+        if op.code == "load":
+            values = {constants.get(key) for key in keys_of(op.attr)}
+            value = values.pop() if len(values) == 1 else None
+            better = None if value is None else program.op("const", attr=value)
+        else:
+            rule = program.rules.get(op.code)
+            better = None if rule is None else rule(program, *args)
+        if better is not None and (better.code == "const" or op.code in _OPAQUE):
+            news |= not isinstance(op.note, float)
         return better
 
-    def _constant(self, load: Op) -> float | None:
-        """What a load gives, if all components that it may read are known to be the same constant."""
-        values = {self._constants.get(key) for key in keys_of(load.attr)} if self._constants else ()
-        return values.pop() if len(values) == 1 else None
+    return rewrite(program, folded) or news
 
 
-def says_nothing(place: Place, value: Op, block: CodeBlock) -> bool:
-    """Whether a store to a place of what a block has loaded from it changes nothing."""
-    return value.code == "load" and value.block is block and bool(value.attr == place)
+def rewrite(program: Program, replaced: Callable[[Op, tuple[Op, ...]], Op | None]) -> bool:
+    """Record a program again, merging ops that become equal; returns whether stores were removed.
+
+    Args:
+        program: The program, which is changed.
+        replaced: What an op becomes, given what its arguments have become; None to keep it.
+    """
+    removed = False
+
+    def visit(block: CodeBlock) -> None:
+        nonlocal removed
+        items, block.items, block.known = block.items, [], {}
+        program.current = block
+        for item in items:
+            if isinstance(item, Op):
+                args = tuple([a.note for a in item.args])
+                better = replaced(item, args)
+                if better is None:
+                    item.args = args
+                    better = program.record(item)
+                item.note = better
+            elif isinstance(item, Store):
+                value = item.value.note
+                # storing what the block has loaded from there changes nothing
+                if value.code == "load" and value.block is block and value.attr == item.place:
+                    removed = True
+                else:
+                    block.items.append(Store(item.place, value))
+            else:
+                for body in item.blocks:
+                    visit(body)
+                program.current = block
+                if any(body.items for body in item.blocks):
+                    block.items.append(item)
+
+    visit(program.top)
+    return removed
 
 
 def forward_constants(program: Program) -> None:
