@@ -26,9 +26,9 @@ import numpy as np
 from kinetree.kernels.branchless import larger, largest
 from kinetree.kernels.language import Kernel, Workspace, kernel
 from kinetree.language.tree import Indexed
-from kinetree.spatial.rotation import rotation_of_quaternion
+from kinetree.spatial.rotation import cross, rotation_of_quaternion
 from kinetree.spatial.scalar import arctan2, magnitude, select, sqrt
-from kinetree.spatial.screw import Angle, cross, displacement, dot, linear_velocity, turn_between
+from kinetree.spatial.screw import Angle, bracket, displacement, dot, linear_velocity, turn_between
 from kinetree.spatial.value import Array
 
 #: The fault of a reflection.
@@ -222,8 +222,7 @@ def screw_rate(E: Array, error: Array) -> Array:
     [S96] J. Selig, "Geometrical Methods in Robotics", 1996.
     """
     _, ratio, half = _half_angle(E)
-    turn, move = _hat(error[:3]), _hat(error[3:])
-    ad = np.concatenate([np.concatenate([turn, 0.0 * turn], axis=1), np.concatenate([move, turn], axis=1)])
+    ad = bracket(error)
     square = ad @ ad
     theta = error[:3] @ error[:3]
     a, b = ratio * half, ratio * ratio
@@ -266,9 +265,3 @@ def _half_angle(E: Array) -> tuple[Array, Any, Any]:
     # by its series close to no rotation
     ratio = select(square, _SMALL, 1.0 + square * (1.0 / 6.0 + square * (3.0 / 40.0)), arctan2(sine, half) / sine)
     return double, ratio, half
-
-
-def _hat(x: Array) -> Array:
-    """[x]×."""
-    zero = 0.0 * x[0]
-    return np.array([[zero, -x[2], x[1]], [x[2], zero, -x[0]], [-x[1], x[0], zero]])

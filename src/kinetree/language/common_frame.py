@@ -63,7 +63,7 @@ from kinetree.language.contract import components, refuse
 from kinetree.language.mechanism import Mechanism
 from kinetree.language.roles import FrameRole, NodeRole
 from kinetree.language.tree import Indexed, Tree
-from kinetree.spatial.rotation import sum_with_error
+from kinetree.spatial.reproducible import sum_with_error
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array, Transposed, Value
 

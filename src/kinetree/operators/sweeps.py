@@ -23,7 +23,8 @@ from kinetree.language.contract import components
 from kinetree.language.tree import Indexed, Tree
 from kinetree.operators.algebra import Expression
 from kinetree.spatial.axial import AxialTransform
-from kinetree.spatial.cluster import ClusterWeight, Slot
+from kinetree.spatial.cluster import ClusterWeight
+from kinetree.spatial.dense import Outlet
 from kinetree.spatial.hinge import AxisMap, ForceColumns, MotionColumns
 from kinetree.spatial.inertia import ArticulatedInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
@@ -220,7 +221,7 @@ def _times(operator: Any, x: Array) -> Array:
 
 
 def _transposed(operator: Any, x: Array) -> Array:
-    if isinstance(operator, (Transform, AxialTransform, Slot, AxisMap, MotionColumns)):
+    if isinstance(operator, (Transform, AxialTransform, Outlet, AxisMap, MotionColumns)):
         return components(operator.T @ Force(x))
     return components(operator.T @ (Motion(x) if isinstance(operator, ForceColumns) else x))
 

@@ -14,7 +14,7 @@ articulated inertias in such steps.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -37,7 +37,7 @@ _X, _Z = 0, 2
 
 
 class Form(NamedTuple):
-    """Which steps a transform has. Integers, as the parameters of a `Value` are.
+    """Which steps a transform has, as integers: the parameters of a `Value`.
 
     Attributes:
         turns: 1 if the joint turns, else 0.
@@ -229,17 +229,8 @@ def _all_back(turns: tuple[_Turn, ...], x: Array) -> Array:
     return x
 
 
-class _Turn(Protocol):
-    """A rotation E about a coordinate axis, from the coordinates before it to those behind it."""
-
-    def forth(self, x: Array) -> Array:
-        """E x, of a vector or of the columns of a matrix."""
-
-    def back(self, x: Array) -> Array:
-        """Eᵀ x."""
-
-    def matrix(self, C: Array) -> Array:
-        """Eᵀ C E, (3, 3)."""
+# A turn E is a rotation about a coordinate axis, from the coordinates before it to those behind it: `forth` is E x, of
+# a vector or of the columns of a matrix, `back` is Eᵀ x, and `matrix` is Eᵀ C E, (3, 3).
 
 
 class _Quarters(NamedTuple):
@@ -293,6 +284,9 @@ class _Angle(NamedTuple):
         turned[u][w], turned[v][w] = uw * c - vw * s, uw * s + vw * c
         turned[w][u], turned[w][v] = wu * c - wv * s, wu * s + wv * c
         return np.array(turned)
+
+
+_Turn = _Quarters | _Angle
 
 
 def _rows(x: Array) -> list[Any]:

@@ -10,9 +10,8 @@ simplest. In this form the articulated inertia stays block diagonal:
 
     W = [X_1 … X_o; 1; 0] B      H = [H_1 … H_o; 0; 1]        M = diag(M_1 … M_o) ⊕ [[R, Q], [Qᵀ, N]]
 
-with the turn B.
-R is the inertia of all that is inside as seen by the carrier, N as seen by the rates, Q couples the two. P⁺ is never
-formed: only WᵀP⁺W is needed, which is a 6×6 matrix.
+with the turn B. R is the inertia of all that is inside as seen by the carrier, N as seen by the rates, Q couples the
+two. P⁺ is never formed: only WᵀP⁺W is needed, which is a 6×6 matrix.
 """
 
 from __future__ import annotations
@@ -21,35 +20,27 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from kinetree.spatial.dense import Outlet
 from kinetree.spatial.hinge import RiccatiStep
 from kinetree.spatial.inertia import ArticulatedInertia, Factor, RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.rotation import stack
 from kinetree.spatial.transform import Transform
-from kinetree.spatial.value import Array, Linear, Transposed, Value
+from kinetree.spatial.value import Array, Linear, Sized, Transposed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class _Sized(Value):
+class _OfCluster(Sized):
     """A quantity of a cluster, whose size follows from the number of its outlets and of its rates."""
 
-    __slots__ = ("outlets", "rates")
-
-    def __init__(self, data: Any, outlets: int, rates: int) -> None:
-        data = np.asarray(data).reshape(-1).view()
-        if data.shape != (self.size_of(outlets, rates),):
-            raise ValueError(f"{type(self).__name__} takes {self.size_of(outlets, rates)} numbers, got {len(data)}")
-        data.flags.writeable = False
-        self.data, self.outlets, self.rates = data, outlets, rates
-
-    @property
-    def parameters(self) -> tuple[int, ...]:
-        return (self.outlets, self.rates)
+    __slots__ = names = ("outlets", "rates")
+    outlets: int
+    rates: int
 
 
-class ClusterWeight(_Sized):
+class ClusterWeight(_OfCluster):
     """A*(p, k): a turn of axes, then a transform for each outlet; the carrier's twist is kept, rates are relative."""
 
     __slots__ = ()
@@ -116,7 +107,7 @@ class ClusterWeight(_Sized):
         return self.turn.congruence(ArticulatedInertia(np.array(entries)))
 
 
-class ClusterPose(_Sized):
+class ClusterPose(_OfCluster):
     """W C of a cluster on a carrier with pose C: the poses of its outlets, and C itself."""
 
     __slots__ = ()
@@ -158,49 +149,23 @@ class ClusterPose(_Sized):
         return self, np.zeros(3)
 
 
-class Slot(Value):
-    """The weight of an exit: extracts the twist of one outlet from a cluster's velocity.
-
-    Args:
-        index: Number of the outlet.
-        outlets: Number of outlets of the cluster.
-        rates: Number of its rates.
-    """
+class Slot(Outlet):
+    """The weight of an exit of a cluster: extracts the twist of one of its outlets."""
 
     __slots__ = ("index", "outlets", "rates")
-    size = 0
 
     def __init__(self, index: int, outlets: int, rates: int) -> None:
-        super().__init__(np.zeros(0))
+        super().__init__(6 * index, 6 * outlets + 6 + rates)
         self.index, self.outlets, self.rates = index, outlets, rates
 
     @property
     def parameters(self) -> tuple[int, ...]:
         return (self.index, self.outlets, self.rates)
 
-    @classmethod
-    def from_components(cls, _: Array, *parameters: int) -> Slot:
-        return cls(*parameters)
-
     def __matmul__(self, carrier: Any) -> Any:
-        if isinstance(carrier, ClusterPose):
-            return carrier.outlet(self.index)
-        return Motion(carrier[6 * self.index : 6 * self.index + 6])
+        return carrier.outlet(self.index) if isinstance(carrier, ClusterPose) else super().__matmul__(carrier)
 
-    def rate(self, _motion: Motion) -> Slot:
-        """The slot itself: it has no components that could change."""
-        return self
-
-    @property
-    def T(self) -> Transposed[Force, Array]:
-        """Maps a force on the outlet to the cluster."""
-        return Transposed(self._force_back)
-
-    def _force_back(self, force: Force) -> Array:
-        after = np.zeros(6 * (self.outlets - self.index) + self.rates)
-        return np.concatenate([np.zeros(6 * self.index), force.data, after])
-
-    def congruence(self, inertia: ArticulatedInertia | RigidInertia) -> ClusterInertia | ClusterComposite:
+    def congruence(self, inertia: ArticulatedInertia | RigidInertia) -> Any:
         """An inertia carried by the outlet, as an inertia of the cluster."""
         carried: list[Any] = [type(inertia).zero()] * self.outlets
         carried[self.index] = inertia
@@ -208,7 +173,7 @@ class Slot(Value):
         return kind.of(carried, RigidInertia.zero(), np.zeros((6, n)), np.zeros((n, n)))
 
 
-class _Blocks(_Sized, Linear):
+class _Blocks(_OfCluster, Linear):
     """Inertias of the outlets, and of what is inside R (10 numbers), Q (6×n) and N (n×n)."""
 
     __slots__ = ()
@@ -298,7 +263,7 @@ class ClusterDowndated(NamedTuple):
     D: Factor
 
 
-class ClusterMap(_Sized):
+class ClusterMap(_OfCluster):
     """H: 6×n for each outlet, zero for the carrier, one for the rates."""
 
     __slots__ = ()
@@ -344,7 +309,7 @@ class ClusterMap(_Sized):
         return RiccatiStep(factor, ClusterGain(gain, self.outlets, self.rates), ClusterDowndated(P, U, factor))
 
 
-class ClusterGain(_Sized):
+class ClusterGain(_OfCluster):
     """G = P H D⁻¹: n columns for each outlet, the carrier and the rates."""
 
     __slots__ = ()

@@ -2,13 +2,11 @@
 
 Velocities and forces of such nodes are plain arrays. A weight converts to spatial vectors towards a rigid parent, an
 `Outlet` towards rigid children.
-
-Least squares without branches, on scalars of any type.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,29 +15,21 @@ from kinetree.spatial.inertia import ArticulatedInertia, Factor, Triangular
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.scalar import sqrt
 from kinetree.spatial.transform import Transform
-from kinetree.spatial.value import Array, Linear, Transposed, Value
+from kinetree.spatial.value import Array, Linear, Sized, Transposed, Value
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
-class Matrix(Linear):
+class Matrix(Sized, Linear):
     """A dense matrix, stored row by row."""
 
-    __slots__ = ("shape",)
-
-    def __init__(self, data: Any, rows: int, columns: int) -> None:
-        data = np.asarray(data).reshape(-1).view()
-        if data.shape != (rows * columns,):
-            raise ValueError(f"a {rows}×{columns} matrix takes {rows * columns} numbers, got {len(data)}")
-        data.flags.writeable = False
-        self.data, self.shape = data, (rows, columns)
+    __slots__ = names = ("rows", "columns")
 
     @classmethod
     def of(cls, matrix: Any) -> Any:
         """From a two-dimensional array."""
         return cls(matrix, *np.shape(matrix))
-
-    @property
-    def parameters(self) -> tuple[int, ...]:
-        return self.shape
 
     @classmethod
     def size_of(cls, *_: int) -> int:
@@ -48,7 +38,7 @@ class Matrix(Linear):
 
     def matrix(self) -> Array:
         """As a two-dimensional array."""
-        matrix: Array = self.data.reshape(self.shape)
+        matrix: Array = self.data.reshape(self.parameters)
         return matrix
 
 
@@ -213,12 +203,7 @@ class Downdated(NamedTuple):
 
 
 class Outlet(Value):
-    """The weight of an exit: extracts a body twist from a node's velocity.
-
-    Args:
-        start: Index of the first of its six components.
-        dimension: Dimension of the node's velocity.
-    """
+    """The weight of an exit: extracts a body twist, six components from `start` on, from a node's velocity."""
 
     __slots__ = ("dimension", "start")
     size = 0
@@ -232,7 +217,7 @@ class Outlet(Value):
         return (self.start, self.dimension)
 
     @classmethod
-    def from_components(cls, _: Array, *parameters: int) -> Outlet:
+    def from_components(cls, _: Array, *parameters: int) -> Self:
         return cls(*parameters)
 
     @property
@@ -257,7 +242,7 @@ class Outlet(Value):
         after = np.zeros(self.dimension - self.start - 6)
         return np.concatenate([np.zeros(self.start), force.data, after])
 
-    def congruence(self, inertia: ArticulatedInertia) -> DenseInertia:
+    def congruence(self, inertia: ArticulatedInertia) -> Any:
         """An inertia carried by the outlet, as an inertia of the node."""
         felt = np.zeros((self.dimension, self.dimension), dtype=inertia.data.dtype)
         felt[self._slot, self._slot] = inertia.matrix()
@@ -267,8 +252,8 @@ class Outlet(Value):
 def least_squares(A: Array, B: Array) -> Array:
     """x with the least |A x − B|, (n, k), for A, (m, n), of full column rank and B, (m, k).
 
-    Modified Gram–Schmidt on [A | B]: one root and one division per column. Backward stable for x, unlike the normal
-    equations. If A loses rank, its pivot is zero or rounding, and x is not finite or large.
+    Modified Gram–Schmidt on [A | B], without branches: one root and one division per column. Backward stable for x,
+    unlike the normal equations. If A loses rank, its pivot is zero or rounding, and x is not finite or large.
     """
     columns, right = [A[:, j] for j in range(A.shape[1])], [B[:, j] for j in range(B.shape[1])]
     n = len(columns)

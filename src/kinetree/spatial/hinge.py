@@ -17,7 +17,7 @@ from kinetree.spatial.inertia import SYMMETRIC6, ArticulatedInertia, Factor
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.rotation import cross, stack
 from kinetree.spatial.transform import Transform
-from kinetree.spatial.value import Array, Linear, Transposed, Value
+from kinetree.spatial.value import Array, Linear, Sized, Transposed, Value
 
 
 class RiccatiStep(NamedTuple):
@@ -28,21 +28,11 @@ class RiccatiStep(NamedTuple):
     P_plus: Any
 
 
-class Columns(Linear):
+class Columns(Sized, Linear):
     """n spatial vectors side by side: a 6×n matrix, stored column by column."""
 
-    __slots__ = ("count",)
-
-    def __init__(self, data: Any, count: int) -> None:
-        data = np.asarray(data).view()
-        if data.shape != (6 * count,):
-            raise ValueError(f"{count} spatial columns take {6 * count} numbers, got an array of shape {data.shape}")
-        data.flags.writeable = False
-        self.data, self.count = data, count
-
-    @property
-    def parameters(self) -> tuple[int, ...]:
-        return (self.count,)
+    __slots__ = names = ("count",)
+    count: int
 
     @classmethod
     def size_of(cls, *_: int) -> int:

@@ -1,17 +1,17 @@
-"""Spatial inertias about a frame's origin, in that frame's coordinates.
-
-Small symmetric matrices as n(n+1)/2 numbers, and their factors.
-"""
+"""Spatial inertias about a frame's origin, in that frame's coordinates, and factors of small symmetric matrices."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.rotation import cross, pack3, skew, stack, unpack3
-from kinetree.spatial.value import Array, Linear, Value
+from kinetree.spatial.value import Array, Linear, Sized
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: Where entry (i, j) of a symmetric 6×6 matrix sits in its 21 packed numbers, row by row of the upper triangle.
 SYMMETRIC6 = np.zeros((6, 6), dtype=np.intp)
@@ -76,26 +76,32 @@ class RigidInertia(Linear):
         return self.articulated().matrix()
 
 
-class ArticulatedInertia(Linear):
-    """A symmetric 6×6 inertia [[angular, coupling], [couplingᵀ, linear]] as the 21 numbers of its upper triangle."""
+class _Symmetric6(Linear):
+    """A symmetric 6×6 matrix as the 21 numbers of its upper triangle."""
 
     __slots__ = ()
     size = 21
 
     @classmethod
-    def of(cls, angular: Array, coupling: Array, linear: Array) -> ArticulatedInertia:
-        """From its three 3×3 blocks, the diagonal ones symmetric."""
-        upper = np.concatenate([angular, coupling], axis=1)
-        return cls(np.concatenate([upper.reshape(-1), linear.reshape(-1)])[_OF_BLOCKS])
-
-    @classmethod
-    def from_matrix(cls, matrix: Array) -> ArticulatedInertia:
+    def from_matrix(cls, matrix: Array) -> Self:
         """From the upper triangle of a symmetric 6×6 matrix."""
         return cls(matrix[_ROWS6, _COLUMNS6])
 
     def matrix(self) -> Array:
         """The dense symmetric 6×6 matrix."""
         return self.data[SYMMETRIC6]
+
+
+class ArticulatedInertia(_Symmetric6):
+    """A symmetric 6×6 inertia [[angular, coupling], [couplingᵀ, linear]]."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, angular: Array, coupling: Array, linear: Array) -> ArticulatedInertia:
+        """From its three 3×3 blocks, the diagonal ones symmetric."""
+        upper = np.concatenate([angular, coupling], axis=1)
+        return cls(np.concatenate([upper.reshape(-1), linear.reshape(-1)])[_OF_BLOCKS])
 
     @property
     def angular(self) -> Array:
@@ -189,42 +195,20 @@ class ArticulatedCoriolis(Linear):
         return self.data.reshape(6, 3)
 
 
-class Compliance(Linear):
-    """A symmetric 6×6 inverse inertia, accelerations per unit of force, as the 21 numbers of its upper triangle."""
+class Compliance(_Symmetric6):
+    """A symmetric 6×6 inverse inertia: accelerations per unit of force."""
 
     __slots__ = ()
-    size = 21
-
-    @classmethod
-    def from_matrix(cls, matrix: Array) -> Compliance:
-        """From the upper triangle of a symmetric 6×6 matrix."""
-        return cls(matrix[_ROWS6, _COLUMNS6])
-
-    def matrix(self) -> Array:
-        """The dense symmetric 6×6 matrix."""
-        return self.data[SYMMETRIC6]
 
     def __matmul__(self, force: Force) -> Motion:
         return Motion(self.matrix() @ force.data)
 
 
-class Triangular(Value):
+class Triangular(Sized):
     """The n(n+1)/2 numbers of a symmetric or triangular matrix of order n."""
 
-    __slots__ = ("order",)
-
-    def __init__(self, data: Any, order: int) -> None:
-        data = np.asarray(data).view()
-        if data.shape != (self.size_of(order),):
-            raise ValueError(
-                f"a {type(self).__name__} of order {order} takes {self.size_of(order)} numbers, got {data.shape}"
-            )
-        data.flags.writeable = False
-        self.data, self.order = data, order
-
-    @property
-    def parameters(self) -> tuple[int, ...]:
-        return (self.order,)
+    __slots__ = names = ("order",)
+    order: int
 
     @classmethod
     def size_of(cls, *_: int) -> int:

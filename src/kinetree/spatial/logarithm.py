@@ -1,14 +1,9 @@
-"""Logarithm and arctangent from basic operations, bitwise identical on every machine.
+"""Arctangent and natural logarithm from additions, multiplications, divisions and selections, accurate to 2 ulp.
 
-Natural logarithm from additions, multiplications, divisions and selections: bitwise identical on every machine.
-
-The argument is scaled by powers of two, found by bisection, to a mantissa m between √½ and √2. Then, with
-s = (m − 1)/(m + 1), ln m = 2 (s + s³/3 + s⁵/5 + …). Accurate to 2 ulp.
-
-Arctangent from additions, multiplications, one division and selections: bitwise identical on every machine.
-
-The smaller coordinate is divided by the larger; for ratios above tan π/8 the angle is measured from π/4. The reduced
-argument is at most tan π/8 in magnitude and goes into a polynomial. Accurate to 2 ulp.
+So their bits are the same on every machine. For the angle of a point, the smaller coordinate is divided by the larger;
+for ratios above tan π/8 it is measured from π/4. The reduced argument is at most tan π/8 in magnitude and goes into a
+polynomial. The argument of the logarithm is scaled by powers of two, found by bisection, to a mantissa m between √½ and
+√2. Then, with s = (m − 1)/(m + 1), ln m = 2 (s + s³/3 + s⁵/5 + …).
 """
 
 from __future__ import annotations

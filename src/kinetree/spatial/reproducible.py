@@ -88,10 +88,10 @@ def _remainder_sincos(x: _Real, count: _Real) -> tuple[_Real, _Real]:
     # x − count π/2 = r + low, accurate however close x is to a multiple of π/2
     first, first_error = _exact_product(count, _PIO2[0])
     second, second_error = _exact_product(count, _PIO2[1])
-    r, error = _exact_sum(x - first, -first_error)
-    r, next_error = _exact_sum(r, -second)
+    r, error = sum_with_error(x - first, -first_error)
+    r, next_error = sum_with_error(r, -second)
     low = ((error + next_error) - second_error) - count * _PIO2[2]
-    r, low = _exact_sum(r, low)
+    r, low = sum_with_error(r, low)
     z = r * r
     sine = r + (r * z * _series(z, _SIN) + low)
     half = 0.5 * z
@@ -107,7 +107,8 @@ def _sincos_of_float64(angle: np.float64) -> tuple[np.float64, np.float64]:
     return np.float64(sin), np.float64(cos)
 
 
-def _exact_sum(a: _Real, b: _Real) -> tuple[_Real, _Real]:
+def sum_with_error(a: _Real, b: _Real) -> tuple[_Real, _Real]:
+    """The rounded sum a + b and its rounding error, which add up to the exact sum. Knuth's TwoSum."""
     total = a + b
     of_b = total - a
     return total, (a - (total - of_b)) + (b - of_b)

@@ -1,11 +1,9 @@
-"""Rotations: unit quaternions w, x, y, z, rotation matrices and rotation vectors.
+"""Rotations (unit quaternions w, x, y, z, matrices, rotation vectors), three-vectors, and symmetric 3×3 matrices.
 
-The first two functions are traced into kernels: they accept scalars of any type and never branch. The others work on
-coordinates: they accept NumPy arrays with any leading axes. Quaternions need not be normalised; a zero quaternion
-yields NaN. Kernels square the components, so there a norm outside 1e-144 … 1e154 yields NaN too, and in float32 one
-outside 1e-10 … 1e19.
-
-Three-vectors and symmetric 3×3 matrices on arrays of any scalar type.
+The first two functions and those of vectors and symmetric matrices are traced into kernels: they accept scalars of any
+type and never branch. The others work on coordinates: they accept NumPy arrays with any leading axes. Quaternions need
+not be normalised; a zero quaternion yields NaN. Kernels square the components, so there a norm outside 1e-144 … 1e154
+yields NaN too, and in float32 one outside 1e-10 … 1e19.
 """
 
 from __future__ import annotations
@@ -171,13 +169,6 @@ _ROWS3, _COLUMNS3 = np.triu_indices(3)
 def cross(a: Array, b: Array) -> Array:
     """a × b."""
     return np.array([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
-
-
-def sum_with_error(a: Array, b: Array) -> tuple[Array, Array]:
-    """The rounded sum a + b and its rounding error, which add up to the exact sum. Knuth's TwoSum."""
-    total = a + b
-    of_b = total - a
-    return total, (a - (total - of_b)) + (b - of_b)
 
 
 def skew(r: Array) -> Array:

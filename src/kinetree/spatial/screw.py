@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.spatial.dual import Dual
+from kinetree.spatial.rotation import cross, skew
 from kinetree.spatial.scalar import arctan2, magnitude, select, sincos, sqrt
 from kinetree.spatial.value import Array
 
@@ -130,25 +131,12 @@ def within_half_turn(angle: Any) -> Any:
     return select(-magnitude(angle), -np.pi, select(sine, 0.0, -upper, upper), angle)
 
 
-# Vectors
-
-
 def dot(a: Array, b: Array) -> Any:
     """Scalar product, summed from the first term to the last."""
     total = a[0] * b[0]
     for x, y in zip(a[1:], b[1:]):
         total = total + x * y
     return total
-
-
-def cross(a: Array, b: Array) -> Array:
-    """Vector product, (3,)."""
-    return np.array([a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
-
-
-def _skew(w: Array) -> Array:
-    x, y, z = w
-    return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
 
 
 # Quaternions
@@ -247,7 +235,7 @@ def linear_velocity(w: Array, angle: Angle, moved: Array) -> Array:
 
 def bracket(u: Array) -> Array:
     """ad: the matrix u × of a twist, (6, 6)."""
-    return _blocks(_skew(u[:3]), _skew(u[3:]))
+    return _blocks(skew(u[:3]), skew(u[3:]))
 
 
 def transport(u: Array) -> Array:
@@ -271,7 +259,7 @@ def inverse_right_jacobian(u: Array) -> Array:
 def _polynomial(u: Array, first: Any, second: Any, first_rate: Any, second_rate: Any) -> Array:
     """1 + f₁ W + f₂ W² at w, and its derivative along v, as blocks; rates are with respect to s."""
     w, v = u[:3], u[3:]
-    W, V = _skew(w), _skew(v)
+    W, V = skew(w), skew(v)
     square, s_rate = W @ W, 2.0 * dot(w, v)
     F = np.eye(3) + first * W + second * square
     F_rate = first * V + second * (V @ W + W @ V) + s_rate * (first_rate * W + second_rate * square)

@@ -61,6 +61,28 @@ class Value:
         return f"{type(self).__name__}({self.data.tolist()})"
 
 
+class Sized(Value):
+    """A quantity whose number of scalars follows from integers: its parameters, each of them an attribute."""
+
+    __slots__ = ()
+    #: Names of the parameters.
+    names: ClassVar[tuple[str, ...]]
+
+    def __init__(self, data: Any, *parameters: int) -> None:
+        data, size = np.asarray(data).reshape(-1).view(), self.size_of(*parameters)
+        if len(data) != size:
+            given = ", ".join(f"{name}={value}" for name, value in zip(self.names, parameters, strict=True))
+            raise ValueError(f"{type(self).__name__} with {given} takes {size} numbers, got {len(data)}")
+        data.flags.writeable = False
+        self.data = data
+        for name, value in zip(self.names, parameters, strict=True):
+            setattr(self, name, value)
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        return tuple([getattr(self, name) for name in self.names])
+
+
 class Linear(Value):
     """A quantity that can be added, subtracted and scaled component by component."""
 

@@ -20,7 +20,8 @@ from kinetree.algorithms.dynamics import inertias
 from kinetree.language.algorithm import algorithm
 from kinetree.language.tree import Indexed, Tree
 from kinetree.spatial.motion import Force, Motion
-from kinetree.spatial.rotation import cross, stack, sum_with_error
+from kinetree.spatial.reproducible import sum_with_error
+from kinetree.spatial.rotation import cross, stack
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
 
