@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -92,6 +93,22 @@ class Mechanism:
         for name, body, placement in self.tips:
             builder.add_frame(name, body=body, placement=placement)
         return builder.build()
+
+
+def serial(bodies: Iterable[dict[str, Any]], name: str = "b", parent: str = "world", **options: Any) -> kt.Builder:
+    """Bodies one behind the other, each by its arguments of `add_body`; they are numbered after the name.
+
+    Args:
+        bodies: Arguments of each.
+        name: What their names begin with.
+        parent: What the first one hangs on.
+        **options: Of the builder, or `builder`, one that they are added to.
+    """
+    builder = options.get("builder") or kt.Builder(**options)
+    for i, body in enumerate(bodies):
+        builder.add_body(f"{name}{i}", parent=parent, **body)
+        parent = f"{name}{i}"
+    return builder
 
 
 def random_rotation(rng: np.random.Generator) -> Array:

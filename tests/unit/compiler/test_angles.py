@@ -15,18 +15,13 @@ from kinetree.compiler.lower.lower import Lowered
 from kinetree.compiler.passes.hoist import ANGLES, MOST_LANES
 from kinetree.compiler.programs import lowered, variants_of
 from tests.mechanisms import NEAR, four_bar
+from tests.trees import serial
 
 
 def chain(kinds: Sequence[str]) -> kt.Model:
-    builder, parent = kt.Builder("chain"), "world"
-    for number, kind in enumerate(kinds):
-        builder.add_body(
-            f"b{number}", parent=parent, joint=kind, mass=1.0, com=(0.1, 0.0, 0.2), inertia=np.eye(3) / 9,
-            placement=(np.eye(3), (0.3, 0.1, 0.0)), pitch=0.1 if kind == "helical" else None,
-            axes=np.eye(3)[:2] if kind == "universal" else None,
-        )  # fmt: skip
-        parent = f"b{number}"
-    return builder.build()
+    solid = {"mass": 1.0, "com": (0.1, 0.0, 0.2), "inertia": np.eye(3) / 9, "placement": (np.eye(3), (0.3, 0.1, 0.0))}
+    own = {"helical": {"pitch": 0.1}, "universal": {"axes": np.eye(3)[:2]}}
+    return serial({"joint": kind, **solid, **own.get(kind, {})} for kind in kinds).build()
 
 
 def program_of(robot: kt.Model) -> Lowered:

@@ -23,23 +23,18 @@ from kinetree.language.algorithm import with_constants
 from kinetree.runtime import kernels
 from kinetree.runtime.kernels import bind
 from tests.tolerance import assert_close, bound, condition
+from tests.trees import serial
 
 QUARTER = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
 
 
 def arm(mass: float = 2.0) -> kt.Model:
     """Six joints whose axes are parallel or at right angles, with the centre of mass on an axis of each link."""
-    builder, parent = kt.Builder("arm6"), "world"
     turns = (np.eye(3), QUARTER, np.eye(3), np.eye(3), QUARTER, QUARTER.T)
     offsets = ((0.0, 0.0, 0.1), (0.0, 0.0, 0.0), (0.4, 0.0, 0.0), (0.4, 0.0, 0.0), (0.0, 0.0, 0.1), (0.0, 0.1, 0.0))
-    for i, (turn, offset) in enumerate(zip(turns, offsets, strict=True)):
-        builder.add_body(
-            f"link{i}", parent=parent, placement=(turn, offset), mass=mass, com=(0.1, 0.0, 0.0),
-            inertia=np.diag([0.01, 0.02, 0.02]),
-        )  # fmt: skip
-        parent = f"link{i}"
-    builder.add_frame("tool", body=parent, placement=(np.eye(3), (0.0, 0.0, 0.1)))
-    return builder.build()
+    solid = {"mass": mass, "com": (0.1, 0.0, 0.0), "inertia": np.diag([0.01, 0.02, 0.02])}
+    builder = serial(({"placement": at, **solid} for at in zip(turns, offsets, strict=True)), "link")
+    return builder.add_frame("tool", body="link5", placement=(np.eye(3), (0.0, 0.0, 0.1))).build()
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ from kinetree.spatial.inertia import CoriolisInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.transform import Transform
 from tests.laws.test_framing import turn
+from tests.trees import serial
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 PARALLEL, QUARTER, TILTED = PlacementShape(0, 0, 1), PlacementShape(1, 0, 5), PlacementShape(ANY, 0, 5)
@@ -33,12 +34,8 @@ PARALLEL, QUARTER, TILTED = PlacementShape(0, 0, 1), PlacementShape(1, 0, 5), Pl
 
 def chain(*placements: tuple[Array, tuple[float, ...]], joint: str = "revolute") -> kt.Model:
     """A revolute joint on the world, and others behind it."""
-    builder, parent = kt.Builder("chain"), "world"
-    for i, placement in enumerate([(np.eye(3), (0.0, 0.0, 0.0)), *placements]):
-        kind = joint if i else "revolute"
-        builder.add_body(f"link{i}", parent=parent, joint=kind, placement=placement, mass=1.0, inertia=np.eye(3))
-        parent = f"link{i}"
-    return builder.build()
+    solid = {"mass": 1.0, "inertia": np.eye(3)}
+    return serial([solid, *({"joint": joint, "placement": at, **solid} for at in placements)], "link").build()
 
 
 def shapes(robot: kt.Model) -> list[PlacementShape]:
@@ -197,12 +194,9 @@ def test_nodes_in_lanes_share_a_shape() -> None:
     own: dict[str, Any] = {"mass": 1.0, "inertia": np.eye(3)}
     builder.add_body("hub", joint="floating", **own)
     for limb in range(4):
-        parent = "hub"
-        for i in range(4):
-            quarter = (limb + i) % 2
-            at = turn(0, quarter * np.pi / 2), (0.1, 0.0, 0.2 * quarter)
-            builder.add_body(f"{limb}.{i}", parent=parent, placement=at, **own)
-            parent = f"{limb}.{i}"
+        quarters = [(limb + i) % 2 for i in range(4)]
+        places = [(turn(0, quarter * np.pi / 2), (0.1, 0.0, 0.2 * quarter)) for quarter in quarters]
+        serial(({"placement": at, **own} for at in places), f"{limb}.", "hub", builder=builder)
     found = shapes(builder.build())
     assert len(found) == 16
     assert len(set(found)) == 1

@@ -15,7 +15,7 @@ from kinetree.model.joints import KINDS as JOINTS
 from kinetree.model.singularity import require_invertible
 from tests.general_nodes import Bead
 from tests.tolerance import assert_close, bound
-from tests.trees import KINDS, random_inertia, random_rotation, unit
+from tests.trees import KINDS, random_inertia, random_rotation, serial, unit
 
 AXED = ("revolute", "prismatic", "helical", "cylindrical", "planar")
 
@@ -49,14 +49,11 @@ def _refused(robot: kt.Model) -> bool:
     return False
 
 
-@pytest.mark.parametrize("axes", [[(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)], [(0, 0, 1)] * 2], ids=len)
+@pytest.mark.parametrize("axes", [[(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)], [(0, 0, 1), (0, 0, -1)]], ids=len)
 def test_dependent_slides(axes: list[tuple[int, ...]]) -> None:
     """Slides along x, y, z and (1, 1, 1), or parallel ones, and mass only behind the last."""
-    builder, parent = kt.Builder("slides"), "world"
-    for i, axis in enumerate(axes):
-        builder.add_body(f"b{i}", parent=parent, joint="prismatic", axis=axis, mass=float(i == len(axes) - 1))
-        parent = f"b{i}"
-    robot, zero = builder.build(), np.zeros(len(axes))
+    slides = [{"joint": "prismatic", "axis": axis, "mass": float(axis == axes[-1])} for axis in axes]
+    robot, zero = serial(slides).build(), np.zeros(len(axes))
     with pytest.raises(SingularMechanismError, match="no inertia resists its prismatic joint.*armature.*reduced"):
         robot.forward_dynamics(zero, zero, zero)
     with pytest.raises(SingularMechanismError):
@@ -90,18 +87,11 @@ def test_parallel_axes_turned_by_rounding() -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         builder = kt.Builder("planar").add_body("tilt", joint="fixed", placement=(random_rotation(rng), (1, 2, 3)))
-        parent, axis = "tilt", unit(rng)
-        for i in range(4):
-            builder.add_body(
-                f"b{i}",
-                parent=parent,
-                axis=axis,
-                placement=(_about(axis, rng.uniform(-3, 3)), rng.uniform(-1, 1, 3)),
-                mass=float(i == 3),
-                inertia=np.eye(3) * 0.1 * (i == 3),
-            )
-            parent = f"b{i}"
-        assert _refused(builder.build())
+        axis = unit(rng)
+        places = [(_about(axis, rng.uniform(-3, 3)), rng.uniform(-1, 1, 3)) for _ in range(4)]
+        bodies: list[dict[str, Any]] = [{"axis": axis, "placement": at} for at in places]
+        bodies[-1] |= {"mass": 1.0, "inertia": 0.1 * np.eye(3)}
+        assert _refused(serial(bodies, parent="tilt", builder=builder).build())
 
 
 def _about(axis: np.ndarray, angle: float) -> np.ndarray:
@@ -274,14 +264,11 @@ def test_the_joint_that_is_named_moves_without_mass() -> None:
 
 def _snake(count: int, first: str, rest: str, rng: np.random.Generator | None = None) -> kt.Model:
     """Rods one after the other; axes are random if `rng` is given."""
-    builder, parent = kt.Builder("snake"), "world"
-    for i in range(count):
-        turn = np.eye(3) if rng is None else random_rotation(rng)
-        at = turn, (0.2 if i else 0.0, 0.0, 0.0)
-        solid = {"mass": 1.0, "com": (0.1, 0.0, 0.0), "inertia": np.diag([0.01, 0.02, 0.02])}
-        builder.add_body(f"b{i}", parent=parent, joint=rest if i else first, placement=at, **solid)
-        parent = f"b{i}"
-    return builder.build()
+    solid = {"mass": 1.0, "com": (0.1, 0.0, 0.0), "inertia": np.diag([0.01, 0.02, 0.02])}
+    turns = [np.eye(3) if rng is None else random_rotation(rng) for _ in range(count)]
+    rods = [{"joint": rest, "placement": (turn, (0.2, 0.0, 0.0)), **solid} for turn in turns]
+    rods[0] |= {"joint": first, "placement": (turns[0], (0.0, 0.0, 0.0))}
+    return serial(rods).build()
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -295,17 +282,13 @@ def test_snakes_of_any_length(rest: str, turned: bool) -> None:
 @pytest.mark.parametrize("count", [1, 23, 40, 200])
 def test_a_floating_base_of_six_massless_joints(count: int) -> None:
     for weight in (5.0, 0.0):  # without mass of its own, it and the first hinge have one rate too many
-        builder, parent = kt.Builder("base"), "world"
-        for i, axis in enumerate([*np.eye(3), *np.eye(3)[::-1]]):
-            solid = {"mass": weight, "inertia": 0.04 * weight * np.eye(3)} if i == 5 else {}
-            builder.add_body(f"r{i}", parent=parent, joint="revolute" if i > 2 else "prismatic", axis=axis, **solid)
-            parent = f"r{i}"
-        for i in range(count):
-            solid = {"mass": 1.0, "com": (0.0, 0.0, 0.1), "inertia": np.diag([0.02, 0.02, 0.01])}
-            at = np.eye(3), (0.0, 0.0, 0.2)
-            builder.add_body(f"b{i}", parent=parent, axis=np.eye(3)[i % 3], placement=at, **solid)
-            parent = f"b{i}"
-        assert _refused(builder.build()) == (not weight)
+        base: list[dict[str, Any]] = [{"joint": "prismatic", "axis": axis} for axis in np.eye(3)]
+        base += [{"axis": axis} for axis in np.eye(3)[::-1]]
+        base[-1] |= {"mass": weight, "inertia": 0.04 * weight * np.eye(3)}
+        solid = {"mass": 1.0, "com": (0.0, 0.0, 0.1), "inertia": np.diag([0.02, 0.02, 0.01])}
+        solid |= {"placement": (np.eye(3), (0.0, 0.0, 0.2))}
+        arm = ({"axis": np.eye(3)[i % 3], **solid} for i in range(count))
+        assert _refused(serial(arm, "b", "r5", builder=serial(base, "r")).build()) == (not weight)
 
 
 @pytest.mark.parametrize("depth", [0, 1, 20, 100])
@@ -314,17 +297,13 @@ def test_singular_at_any_depth(behind: str, depth: int) -> None:
     """Two joints about one axis with nothing between them, at the end of a snake or in its middle."""
     rng = np.random.default_rng(depth)
     for more in (0, 5):
-        builder, parent, axis = kt.Builder("deep"), "world", unit(rng)
-        solid = {"mass": 1.0, "com": (0.1, 0.2, 0.0), "inertia": np.diag([0.01, 0.02, 0.02])}
-        for i in range(depth):
-            builder.add_body(
-                f"b{i}", parent=parent, joint=behind, placement=(random_rotation(rng), (0.2, 0, 0)), **solid
-            )
-            parent = f"b{i}"
+        axis, solid = unit(rng), {"mass": 1.0, "com": (0.1, 0.2, 0.0), "inertia": np.diag([0.01, 0.02, 0.02])}
+        places = [(random_rotation(rng), (0.2, 0, 0)) for _ in range(depth)]
+        builder = serial({"joint": behind, "placement": at, **solid} for at in places)
+        parent = f"b{depth - 1}" if depth else "world"
         builder.add_body("nothing", parent=parent, axis=axis, placement=(random_rotation(rng), (0.2, 0.1, 0)))
         builder.add_body("same axis", parent="nothing", axis=axis, **solid)
-        for i in range(more):
-            builder.add_body(f"c{i}", parent=f"c{i - 1}" if i else "same axis", axis=unit(rng), **solid)
+        serial(({"axis": unit(rng), **solid} for _ in range(more)), "c", "same axis", builder=builder)
         with pytest.raises(SingularMechanismError, match="'nothing'"):
             require_invertible(builder.build().mechanism)
 
@@ -425,12 +404,8 @@ def test_armature_of_a_joint_beyond_on_the_same_axis() -> None:
 
 def test_of_several_joints_the_last_is_named() -> None:
     """One with no other beyond it."""
-    builder, parent = kt.Builder("ghosts"), "world"
-    for name in ("first", "second", "last"):
-        builder.add_body(name, parent=parent, axis=(1, 0, 0))
-        parent = name
-    with pytest.raises(SingularMechanismError, match="'last'"):
-        require_invertible(builder.build().mechanism)
+    with pytest.raises(SingularMechanismError, match="'ghost2'"):
+        require_invertible(serial([{"axis": (1, 0, 0)}] * 3, "ghost").build().mechanism)
 
 
 def _rotor(size: float) -> kt.Model:

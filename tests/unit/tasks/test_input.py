@@ -11,6 +11,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import InputError, SingularTaskError, UnknownNameError
+from tests.trees import serial
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -18,15 +19,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 @cache
 def arm() -> kt.Model:
     """Two links in a plane, and a wrist: stretched, its tip cannot move along the arm."""
-    builder = kt.Builder("arm")
-    parent = "world"
-    for i, axis in enumerate([(0, 0, 1), (0, 0, 1), (0, 0, 1)]):
-        placement = (np.eye(3), (0.0 if i == 0 else 0.5, 0.0, 0.0))
-        inertia = np.diag([0.01, 0.02, 0.02])
-        builder.add_body(f"link{i}", parent=parent, placement=placement, axis=axis, mass=1.0, inertia=inertia)
-        parent = f"link{i}"
-    builder.add_frame("tip", body=parent, placement=(np.eye(3), (0.2, 0.0, 0.0)))
-    return builder.build()
+    solid = {"axis": (0, 0, 1), "mass": 1.0, "inertia": np.diag([0.01, 0.02, 0.02])}
+    builder = serial(({"placement": (np.eye(3), (x, 0.0, 0.0)), **solid} for x in (0.0, 0.5, 0.5)), "link")
+    return builder.add_frame("tip", body="link2", placement=(np.eye(3), (0.2, 0.0, 0.0))).build()
 
 
 PLANE = kt.Task("tip", (2, 3, 4))

@@ -16,6 +16,7 @@ import kinetree as kt
 from kinetree.errors import SingularTaskError
 from kinetree.runtime.matrix_products import dots, product
 from kinetree.tasks import POLICIES, Tasks
+from tests.trees import serial
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -56,11 +57,8 @@ def wheel(**placement: Any) -> kt.Model:
 
 def slides() -> kt.Model:
     """Three slides in series."""
-    builder, parent = kt.Builder(), "world"
-    for i, axis in enumerate(np.eye(3)):
-        builder.add_body(f"slide{i}", parent=parent, joint="prismatic", axis=axis, mass=1.0, inertia=0.01 * np.eye(3))
-        parent = f"slide{i}"
-    return builder.build()
+    slide = {"joint": "prismatic", "mass": 1.0, "inertia": 0.01 * np.eye(3)}
+    return serial(({"axis": axis, **slide} for axis in np.eye(3)), "slide").build()
 
 
 IMMOBILE = {
@@ -101,20 +99,9 @@ def test_what_cannot_be_moved_has_rank_zero(name: str) -> None:
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
 def test_rank_does_not_depend_on_units(mass: float, size: float) -> None:
     """Three links in a plane: stretched, nearly stretched, and bent."""
-    builder, parent = kt.Builder(), "world"
-    for i in range(3):
-        builder.add_body(
-            f"link{i}",
-            parent=parent,
-            axis=(0, 0, 1),
-            placement=(np.eye(3), (0.5 * size if i else 0.0, 0.0, 0.0)),
-            mass=mass,
-            com=(0.2 * size, 0.0, 0.0),
-            inertia=0.01 * mass * size**2 * np.eye(3),
-        )
-        parent = f"link{i}"
-    builder.add_frame("tip", body=parent, placement=(np.eye(3), (0.3 * size, 0.0, 0.0)))
-    robot = builder.build()
+    solid = {"mass": mass, "com": (0.2 * size, 0.0, 0.0), "inertia": 0.01 * mass * size**2 * np.eye(3)}
+    builder = serial(({"placement": (np.eye(3), (x * size, 0.0, 0.0)), **solid} for x in (0.0, 0.5, 0.5)), "link")
+    robot = builder.add_frame("tip", body="link2", placement=(np.eye(3), (0.3 * size, 0.0, 0.0))).build()
     q = np.array([[0.3, 0.0, 0.0], [0.3, 1e-5, 0.0], [0.3, 0.9, 0.4]])
     assert list(robot.tasks(["tip"]).rank(q)) == [2, 2, 3]
     assert list(robot.tasks([kt.Task("tip", (3, 4))]).rank(q)) == [1, 1, 2]
@@ -126,20 +113,10 @@ def test_rank_does_not_depend_on_units(mass: float, size: float) -> None:
 
 def test_a_fast_spindle_does_not_make_its_arm_look_still() -> None:
     """A rotor of next to no inertia turns far more easily than the arm moves it; both are motions."""
-    builder, parent = kt.Builder(), "world"
-    for i, axis in enumerate([(0, 0, 1), (0, 1, 0), (0, 1, 0)]):
-        builder.add_body(
-            f"link{i}", parent=parent, axis=axis, placement=(np.eye(3), (0.4, 0.0, 0.0)), mass=5.0, inertia=np.eye(3)
-        )
-        parent = f"link{i}"
-    builder.add_body(
-        "spindle",
-        parent=parent,
-        axis=(1, 0, 0),
-        placement=(np.eye(3), (0.4, 0, 0)),
-        mass=1e-3,
-        inertia=1e-10 * np.eye(3),
-    )
+    at = {"placement": (np.eye(3), (0.4, 0.0, 0.0))}
+    link = {"mass": 5.0, "inertia": np.eye(3), **at}
+    builder = serial(({"axis": axis, **link} for axis in [(0, 0, 1), (0, 1, 0), (0, 1, 0)]), "link")
+    builder.add_body("spindle", parent="link2", axis=(1, 0, 0), mass=1e-3, inertia=1e-10 * np.eye(3), **at)
     robot = builder.build()
     q = np.array([0.2, 0.5, 0.9, 0.0])
     assert robot.tasks([kt.Task("spindle", "position")]).rank(q) == 3
