@@ -1,6 +1,7 @@
-"""Assembles nodes from bodies and joints: merges fixed bodies, aligns axes with z, splits joints into stages.
+"""Assembles nodes from bodies and joints.
 
-Bodies whose joints are coupled become one node.
+Bodies behind fixed joints are merged into others, joints split into stages whose axes are z, and bodies whose joints
+depend on each other become one node.
 """
 
 from __future__ import annotations
@@ -43,12 +44,7 @@ from kinetree.spatial.value import Array
 
 
 class Assembled(NamedTuple):
-    """A model as recursions see it.
-
-    Attributes:
-        mechanism: Its nodes.
-        sites: Computes its frames: the world's, each body's, then the extra ones.
-    """
+    """A model as recursions see it; `sites` computes its frames: the world's, each body's, then the extra ones."""
 
     mechanism: Mechanism
     sites: Callable[[], tuple[Site, ...]]
@@ -119,8 +115,6 @@ class _Assembly:
         self._factors: list[tuple[Array, Array, Array]] = []
         # the node that carries each body, and the pose of the body's link frame in it
         self._carriers: dict[str, tuple[int, Array]] = {"world": (WORLD, IDENTITY)}
-        # the same in the frames that are chosen for nodes, for all bodies at once, until one of them is needed
-        self._carried: tuple[list[int], Array] | None = None
         self._general: dict[str, Node] = {}
         self._clusters: list[Built] = []
         # the place of each body that is inside a cluster
@@ -223,42 +217,31 @@ class _Assembly:
         if not reframed:
             return Reframed(poses[placed], np.zeros((len(placed), 9)), np.tile(IDENTITY, (len(placed) + 1, 1, 1)))
         found = reframe(self._nodes, placed, poses, {self._nodes[built.node].parent for built in self._clusters})
-        nodes = [node for node, _ in self._carriers.values()]
-        self._carried = nodes, product(found.here[nodes], stacked([at for _, at in self._carriers.values()]))
+        nodes, at = zip(*self._carriers.values(), strict=True)
+        poses = product(found.here[list(nodes)], stacked(at))
+        self._carriers = dict(zip(self._carriers, zip(nodes, poses, strict=True), strict=True))
         return found
-
-    def _settle(self) -> None:
-        """Give all bodies their poses in the frames that were chosen, one by one."""
-        carried = self._carried
-        if carried is not None:  # two threads that come here at once find the same
-            self._carriers = dict(zip(self._carriers, zip(*carried)))
-            self._carried = None
 
     def _held(self, first: Mapping[Built, int]) -> tuple[Array, Array]:
         """What carries each body, nodes or places inside clusters, and the poses of their link frames there."""
-        if self._carried is not None and not self._inside:  # the world, then all bodies in order
-            nodes, carried = self._carried
-            return np.array(nodes[1:], dtype=int), carried[1:]
-        self._settle()
-        holders = {name: (first[built] + index, at) for name, (built, index, at) in self._inside.items()}
-        holders = self._carriers | holders
-        carriers, at = zip(*(holders[body.name] for body in self._bodies), strict=True) if self._bodies else ((), ())
-        return np.array(carriers, dtype=int), stacked(at)
+        inside = {name: (first[built] + index, at) for name, (built, index, at) in self._inside.items()}
+        every = self._carriers | inside
+        holders = [every[body.name] for body in self._bodies]
+        return np.array([carrier for carrier, _ in holders], dtype=int), stacked([at for _, at in holders])
 
     def clusters(self) -> dict[str, tuple[ClusterKind, Array]]:
         """Formulas and constants of each cluster, without inertias, by its first body."""
-        found = {}
-        for built in self._clusters:
-            found[built.cluster.bodies[0]] = built.finished(np.zeros((len(built.stages), RigidInertia.size)))
-        return found
+        zero = RigidInertia.zero().data
+        return {
+            built.cluster.bodies[0]: built.finished(np.tile(zero, (len(built.stages), 1))) for built in self._clusters
+        }
 
     def mechanism(self, gravity: Array) -> Mechanism:
         """The mechanism."""
         nodes = self._nodes
         # inertias belong to nodes, or to bodies inside clusters, which are numbered after the nodes
-        firsts = accumulate((len(built.stages) for built in self._clusters), initial=len(nodes))
-        first = dict(zip(self._clusters, firsts, strict=False))
-        count = len(nodes) + sum(len(built.stages) for built in self._clusters)
+        *starts, count = accumulate((len(built.stages) for built in self._clusters), initial=len(nodes))
+        first = dict(zip(self._clusters, starts, strict=True))
         inertias = inertias_of(count, self._bodies, *self._held(first))
         for node, inertia in zip(nodes, inertias, strict=False) if self._general else ():
             if isinstance(node.kind, ExitKind) and inertia.any():  # bodies are fixed to an outlet
@@ -269,16 +252,13 @@ class _Assembly:
             own = inertias[first[built] : first[built] + len(built.stages)]
             general, constants[built.node] = built.finished(own)
             alike.setdefault(general, []).append(built)
-        kinds: dict[Built, ClusterKind] = {}
         for general, group in alike.items():
             patterns = general.patterns([constants[built.node] for built in group])
-            kinds |= {built: replace(general, known=known) for built, known in zip(group, patterns, strict=True)}
-        for built, kind in kinds.items():
-            nodes[built.node].kind = kind
-            for slot, index in enumerate(kind.outlets):
-                k = built.exits[index]
-                nodes[k].kind = SlotKind(slot, len(kind.outlets), kind.nv)
-                constants[k] = np.zeros(0)
+            for built, known in zip(group, patterns, strict=True):
+                nodes[built.node].kind = replace(general, known=known)
+                for slot, index in enumerate(general.outlets):
+                    nodes[built.exits[index]].kind = SlotKind(slot, len(general.outlets), general.nv)
+                    constants[built.exits[index]] = NONE
         return Mechanism(
             parents=tuple(node.parent for node in nodes),
             kinds=tuple(_known(node.kind) for node in nodes),
@@ -289,7 +269,6 @@ class _Assembly:
 
     def sites(self, frames: Sequence[Frame]) -> tuple[Site, ...]:
         """The frames of the world and of all bodies, then the extra ones."""
-        self._settle()
         solid = [body.name for body in self._bodies if body.name not in self._general]
         named = [("world", *self._carriers["world"]), *((name, *self._carrier(name)) for name in solid)]
         for frame in frames:

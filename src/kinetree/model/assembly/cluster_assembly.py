@@ -36,12 +36,7 @@ class InnerStage(NamedTuple):
 
 
 class Built:
-    """A cluster under construction.
-
-    Args:
-        cluster: Its bodies and couplings.
-        node: Its node.
-    """
+    """A cluster under construction, which becomes a node."""
 
     def __init__(self, cluster: Cluster, node: int) -> None:
         self.cluster, self.node = cluster, node

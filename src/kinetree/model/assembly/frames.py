@@ -16,8 +16,6 @@ appear here are those that the motion amplifies anyway.
 
 [DH55] J. Denavit, R. Hartenberg, "A kinematic notation for lower-pair mechanisms based on matrices", Journal of Applied
        Mechanics 22, 1955.
-
-Gives nodes frames in which their placements take few steps, and kinds for the shapes of these.
 """
 
 from __future__ import annotations
@@ -92,12 +90,9 @@ def changed(changes: Sequence[FrameChange]) -> Array:
 
 
 class Framed(NamedTuple):
-    """The frames chosen for nodes. Nodes whose surroundings are alike share theirs.
+    """The frames chosen for nodes. Nodes whose surroundings are alike share them: `which` is the entry of each node.
 
-    Attributes:
-        which: For each node, its entry in the following.
-        changes: Changes of frames.
-        steps: Placements in steps; None for nodes without a joint along an axis, or on the world.
+    There are no steps for nodes without a joint along an axis, or on the world.
     """
 
     which: list[int]
@@ -295,14 +290,7 @@ class Reframed(NamedTuple):
 
 
 def reframe(nodes: Sequence[NodeDraft], placed: Sequence[int], poses: Array, fixed: Collection[int]) -> Reframed:
-    """Move the frames of nodes to where their placements take few steps.
-
-    Args:
-        nodes: All nodes; kinds change.
-        placed: For each node, its entry in `poses`.
-        poses: The frame that a joint moves, in that of the parent, at neutral q, (m, 4, 4).
-        fixed: Nodes whose frames must not change.
-    """
+    """Move the frames of nodes to where their placements take few steps, and change their kinds; see `framed`."""
     stages = [node.kind.joint if isinstance(node.kind, JointedBody) else None for node in nodes]
     parents = [node.parent for node in nodes]
     which, changes, found = framed(parents, placed, poses, stages, fixed)

@@ -52,11 +52,7 @@ def transforms(at: Array) -> Array:
 def inertias_of(count: int, bodies: Sequence[Body], carriers: Array, at: Array) -> Array:
     """The 10 numbers of the rigid inertia of each node, summed over the bodies merged into it, (count, 10).
 
-    Args:
-        count: Number of nodes.
-        bodies: All bodies.
-        carriers: The node that carries each body, or −1.
-        at: The pose of each body's link frame there, (n, 4, 4).
+    Given are the node that carries each body, or −1, and the pose of the body's link frame there, (n, 4, 4).
     """
     inertias = np.zeros((count, RigidInertia.size))
     if not bodies:
@@ -74,14 +70,9 @@ def inertias_of(count: int, bodies: Sequence[Body], carriers: Array, at: Array) 
 def constants_of(
     nodes: Sequence[NodeDraft], at: Array, steps: Array, inertias: Array, clusters: Mapping[int, Array]
 ) -> tuple[Array, ...]:
-    """Constants of each node.
+    """Constants of each node, given placements as poses, (n, 4, 4), or in steps, (n, 9), and inertias, (n, 10).
 
-    Args:
-        nodes: All nodes.
-        at: Their placements as poses, (n, 4, 4).
-        steps: Or in steps, (n, 9).
-        inertias: Their rigid inertias, (n, 10).
-        clusters: Constants of clusters and of their exits.
+    Those of clusters and of their exits are given, by node.
     """
     alike: dict[int, list[int]] = {}
     found: list[Array] = [NONE] * len(nodes)

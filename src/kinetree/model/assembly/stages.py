@@ -1,6 +1,7 @@
-"""The stages of a joint: frames whose z axes are the joint's axes, in series.
+"""Poses between bodies: the stages of moving joints, and chains of fixed ones.
 
-Poses of bodies behind fixed joints, in the frames of the nodes that they are merged into.
+The stages of a joint are frames in series whose z axes are the joint's axes. Bodies behind fixed joints are merged into
+nodes.
 """
 
 from __future__ import annotations
@@ -25,12 +26,7 @@ from kinetree.spatial.value import Array
 class JointStage(NamedTuple):
     """One of the stages of a joint.
 
-    Attributes:
-        name: Of the body that it moves, or of the stage.
-        stage: The formulas.
-        turn: Pose, in link axes, of the frame whose z is the stage's axis.
-        back: Pose of link axes in that frame.
-        armature: Reflected rotor inertias.
+    `turn` is the pose, in link axes, of the frame whose z is the stage's axis, `back` that of link axes in this frame.
     """
 
     name: str
@@ -86,10 +82,6 @@ def merged_poses(bodies: Sequence[Body], joints: Mapping[str, Joint]) -> dict[st
 
     Many robots have more fixed joints than moving ones. So products are computed for all bodies at once that are as
     many fixed joints away from their nodes. Bodies on outlets of general nodes have nodes of their own.
-
-    Args:
-        bodies: Depth first.
-        joints: The joint of each body, by the body's name.
     """
     levels: list[list[Joint]] = []
     level_of: dict[str, int] = {}

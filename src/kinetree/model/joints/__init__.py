@@ -1,4 +1,4 @@
-"""Kinds of joints, one per file; `base` defines their protocol."""
+"""Kinds of joints."""
 
 from kinetree.model.joints.free import Fixed, Floating, Planar, Spherical, Translational, Universal
 from kinetree.model.joints.one_axis import Cylindrical, Helical, Prismatic, Revolute
@@ -6,19 +6,8 @@ from kinetree.model.joints.protocol import JointKind, Stage
 
 __all__ = ["KINDS", "JointKind", "Stage"]
 
+_ONE_AXIS: tuple[type[JointKind], ...] = Revolute, Prismatic, Helical, Cylindrical
+_OTHERS: tuple[type[JointKind], ...] = Universal, Spherical, Planar, Translational, Floating, Fixed
+
 #: Every kind of joint, by its name in `Builder.add_body(joint=…)`.
-KINDS: dict[str, JointKind] = {
-    kind.name: kind
-    for kind in (
-        Revolute(),
-        Prismatic(),
-        Helical(),
-        Cylindrical(),
-        Universal(),
-        Spherical(),
-        Planar(),
-        Translational(),
-        Floating(),
-        Fixed(),
-    )
-}
+KINDS: dict[str, JointKind] = {kind.name: kind() for kind in (*_ONE_AXIS, *_OTHERS)}

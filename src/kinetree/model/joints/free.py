@@ -1,22 +1,8 @@
-"""Joints of several degrees of freedom, and of none.
-
-Fixed joint. Its body is merged into the parent when the model is built.
-
-Floating joint: six degrees of freedom.
-
-Planar joint: translation in the x-y plane and rotation about z.
-
-Spherical joint: free rotation about a point.
-
-Translational joint: translation along x, y and z without rotation.
-
-Universal joint: rotation about one axis, then about a second one that the first moves.
-"""
+"""Joints of several degrees of freedom that are not about one axis, and the fixed joint."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
@@ -31,13 +17,12 @@ from kinetree.spatial.value import Array
 
 
 @final
-@dataclass(frozen=True)
 class Fixed(JointKind):
     """No coordinates."""
 
-    name: ClassVar[str] = "fixed"
-    nq: ClassVar[int] = 0
-    nv: ClassVar[int] = 0
+    name = "fixed"
+    nq = 0
+    nv = 0
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -45,18 +30,17 @@ class Fixed(JointKind):
 
 
 @final
-@dataclass(frozen=True)
 class Floating(ScrewStage):
     """Position [m], then a quaternion w, x, y, z of any nonzero length.
 
     Velocities are the body-frame angular rate [rad/s], then the body-frame velocity of the origin [m/s].
     """
 
-    name: ClassVar[str] = "floating"
-    nq: ClassVar[int] = 7
-    nv: ClassVar[int] = 6
-    limited: ClassVar[bool] = False
-    screw: ClassVar[tuple[int, ...]] = (0, 1, 2, 3, 4, 5)
+    name = "floating"
+    nq = 7
+    nv = 6
+    limited = False
+    screw = (0, 1, 2, 3, 4, 5)
 
     def transform(self, placement: Transform, _own: Array, q: Array) -> Transform:
         E = rotation_of_quaternion(q[3:]).T @ placement.E
@@ -101,16 +85,15 @@ class Floating(ScrewStage):
 
 
 @final
-@dataclass(frozen=True)
 class Planar(ScrewStage):
     """x, y [m] and an angle [rad]; velocities are the angular rate, then x and y in the moving frame."""
 
-    name: ClassVar[str] = "planar"
-    nq: ClassVar[int] = 3
-    nv: ClassVar[int] = 3
-    axes: ClassVar[int] = 1
-    angles: ClassVar[tuple[bool, ...]] = (False, False, True)
-    screw: ClassVar[tuple[int, ...]] = (2, 3, 4)
+    name = "planar"
+    nq = 3
+    nv = 3
+    axes = 1
+    angles = (False, False, True)
+    screw = (2, 3, 4)
 
     def transform(self, placement: Transform, _own: Array, q: Array) -> Transform:
         moved = placement.r + placement.E[0] * q[0] + placement.E[1] * q[1]
@@ -147,15 +130,14 @@ def _turned(xy: Array, sine: Any, cosine: Any) -> tuple[Any, Any]:
 
 
 @final
-@dataclass(frozen=True)
 class Spherical(ScrewStage):
     """A quaternion w, x, y, z of any nonzero length; velocities are body-frame angular rates [rad/s]."""
 
-    name: ClassVar[str] = "spherical"
-    nq: ClassVar[int] = 4
-    nv: ClassVar[int] = 3
-    limited: ClassVar[bool] = False
-    screw: ClassVar[tuple[int, ...]] = (0, 1, 2)
+    name = "spherical"
+    nq = 4
+    nv = 3
+    limited = False
+    screw = (0, 1, 2)
 
     def transform(self, placement: Transform, _own: Array, q: Array) -> Transform:
         return Transform.of(rotation_of_quaternion(q).T @ placement.E, placement.r)
@@ -187,15 +169,14 @@ class Spherical(ScrewStage):
 
 
 @final
-@dataclass(frozen=True)
 class Translational(Stage):
     """Three distances [m]."""
 
-    name: ClassVar[str] = "translational"
-    rotates: ClassVar[bool] = False
-    nq: ClassVar[int] = 3
-    nv: ClassVar[int] = 3
-    angles: ClassVar[tuple[bool, ...]] = (False, False, False)
+    name = "translational"
+    rotates = False
+    nq = 3
+    nv = 3
+    angles = (False, False, False)
 
     def transform(self, placement: Transform, _own: Array, q: Array) -> Transform:
         return Transform.of(placement.E, placement.r + placement.E.T @ q)
@@ -205,15 +186,14 @@ class Translational(Stage):
 
 
 @final
-@dataclass(frozen=True)
 class Universal(JointKind):
     """Two angles [rad]. Split into two revolute stages, because a single joint map H would depend on q."""
 
-    name: ClassVar[str] = "universal"
-    nq: ClassVar[int] = 2
-    nv: ClassVar[int] = 2
-    axes: ClassVar[int] = 2
-    angles: ClassVar[tuple[bool, ...]] = (True, True)
+    name = "universal"
+    nq = 2
+    nv = 2
+    axes = 2
+    angles = (True, True)
 
     @property
     def stages(self) -> tuple[Stage, ...]:

@@ -1,21 +1,9 @@
-"""Joints about or along one axis.
-
-Cylindrical joint: rotation about z and translation along it.
-
-Helical joint: a screw about z.
-
-Coordinates of a node that is not a rigid body: plain numbers, with q̇ = v.
-
-Prismatic joint: translation along z.
-
-Revolute joint: rotation about z.
-"""
+"""Joints about or along one axis, z, and the coordinates of nodes that are not rigid bodies."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, final
+from typing import final
 
 import numpy as np
 
@@ -26,15 +14,13 @@ from kinetree.spatial.value import Array
 
 
 @final
-@dataclass(frozen=True)
 class Cylindrical(AxialStage):
     """An angle [rad], then a distance [m]; velocities in the same order."""
 
-    name: ClassVar[str] = "cylindrical"
-    nq: ClassVar[int] = 2
-    nv: ClassVar[int] = 2
-    axes: ClassVar[int] = 1
-    angles: ClassVar[tuple[bool, ...]] = (True, False)
+    name = "cylindrical"
+    nq = 2
+    nv = 2
+    angles = (True, False)
 
     def motion(self, _own: Array, q: Array) -> AxialMotion:
         return AxialMotion(sincos(q[0]), q[1])
@@ -44,22 +30,47 @@ class Cylindrical(AxialStage):
 
 
 @final
-@dataclass(frozen=True)
 class Helical(AxialStage):
     """One angle [rad]; its constant is the pitch, the advance along z [m/rad]."""
 
-    name: ClassVar[str] = "helical"
-    nq: ClassVar[int] = 1
-    nv: ClassVar[int] = 1
-    axes: ClassVar[int] = 1
-    angles: ClassVar[tuple[bool, ...]] = (True,)
-    own: ClassVar[int] = 1
+    name = "helical"
+    angles = (True,)
+    own = 1
 
     def motion(self, own: Array, q: Array) -> AxialMotion:
         return AxialMotion(sincos(q[0]), own[0] * q[0])
 
     def joint_map(self, own: Array) -> MotionColumns:
         return MotionColumns(np.array([0.0, 0.0, 1.0, 0.0, 0.0, own[0]]), 1)
+
+
+@final
+class Prismatic(AxialStage):
+    """One distance [m]."""
+
+    name = "prismatic"
+    rotates = False
+    angles = (False,)
+
+    def motion(self, _own: Array, q: Array) -> AxialMotion:
+        return AxialMotion(slide=q[0])
+
+    def joint_map(self, _own: Array) -> AxisMap:
+        return AxisMap(5)
+
+
+@final
+class Revolute(AxialStage):
+    """One angle [rad]; a continuous joint is a revolute joint without limits."""
+
+    name = "revolute"
+    angles = (True,)
+
+    def motion(self, _own: Array, q: Array) -> AxialMotion:
+        return AxialMotion(sincos(q[0]))
+
+    def joint_map(self, _own: Array) -> AxisMap:
+        return AxisMap(2)
 
 
 @cache
@@ -70,50 +81,13 @@ def plain(count: int) -> JointKind:
     class Plain(JointKind):
         """Plain numbers."""
 
-        name: ClassVar[str] = "node"
-        nq: ClassVar[int] = count
-        nv: ClassVar[int] = count
-        angles: ClassVar[tuple[bool, ...]] = (False,) * count
+        name = "node"
+        nq = count
+        nv = count
+        angles = (False,) * count
 
         @property
         def stages(self) -> tuple[Stage, ...]:
             return ()
 
     return Plain()
-
-
-@final
-@dataclass(frozen=True)
-class Prismatic(AxialStage):
-    """One distance [m]."""
-
-    name: ClassVar[str] = "prismatic"
-    rotates: ClassVar[bool] = False
-    nq: ClassVar[int] = 1
-    nv: ClassVar[int] = 1
-    axes: ClassVar[int] = 1
-    angles: ClassVar[tuple[bool, ...]] = (False,)
-
-    def motion(self, _own: Array, q: Array) -> AxialMotion:
-        return AxialMotion(slide=q[0])
-
-    def joint_map(self, _own: Array) -> AxisMap:
-        return AxisMap(5)
-
-
-@final
-@dataclass(frozen=True)
-class Revolute(AxialStage):
-    """One angle [rad]; a continuous joint is a revolute joint without limits."""
-
-    name: ClassVar[str] = "revolute"
-    nq: ClassVar[int] = 1
-    nv: ClassVar[int] = 1
-    axes: ClassVar[int] = 1
-    angles: ClassVar[tuple[bool, ...]] = (True,)
-
-    def motion(self, _own: Array, q: Array) -> AxialMotion:
-        return AxialMotion(sincos(q[0]))
-
-    def joint_map(self, _own: Array) -> AxisMap:
-        return AxisMap(2)

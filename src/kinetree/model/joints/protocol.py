@@ -1,11 +1,7 @@
-"""The protocol of joint kinds.
+"""What kinds of joints have in common.
 
 A `JointKind` defines the coordinates of a joint and how velocities change them. For the recursions, it consists of
 `stages`: `Stage`s in series, each with a joint map that is constant in the frame that it moves.
-
-Joints whose coordinates are not plain numbers: they follow screw motions.
-
-Coordinates of several joints, one after the other.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from kinetree.spatial.value import Array
 
 
 class PlainCoordinates:
-    """Coordinates that are plain numbers, with nq = nv: a `language.node.Manifold`."""
+    """Coordinates that are plain numbers, with nq = nv: a `language.node.NodeManifold`."""
 
     def integrate(self, q: Array, step: Array) -> Array:
         return q + step
@@ -58,11 +54,12 @@ class PlainCoordinates:
         return q
 
 
+@dataclass(frozen=True)
 class JointKind(PlainCoordinates, ABC):
     """A kind of joint, with its coordinates.
 
-    They are plain numbers, unless the joint turns freely: then it is its own `language.node.Manifold` (see
-    `screw.py`). `integrate` takes body-frame velocities: the increment acts on the right.
+    They are plain numbers, unless the joint turns freely: then it is its own `language.node.NodeManifold`. `integrate`
+    takes body-frame velocities: the increment acts on the right.
 
     Attributes:
         name: Its name in `Builder.add_body(joint=…)`.
@@ -92,14 +89,7 @@ class JointKind(PlainCoordinates, ABC):
         return np.zeros(self.nq)
 
     def random(self, rng: np.random.Generator, shape: tuple[int, ...], lower: Array, upper: Array) -> Array:
-        """Uniformly distributed configurations, (*shape, nq): within finite limits, else in ±π rad or ±1 m.
-
-        Args:
-            rng: Random number generator.
-            shape: Leading axes of the result.
-            lower: Lower limits, infinite if there is none; broadcast against the result.
-            upper: Upper limits, likewise.
-        """
+        """Uniformly distributed configurations, (*shape, nq): within finite limits, else in ±π rad or ±1 m."""
         low, high = self.interval(lower, upper)
         return self.within(low, high, rng.random((*shape, self.nq)))
 
@@ -137,10 +127,7 @@ class Stage(JointKind):
     def transform(self, placement: Transform, own: Array, q: Array) -> Transform:
         """Transform from the parent's coordinates to the moved frame's; plain arithmetic on scalars of any type.
 
-        Args:
-            placement: The transform at neutral q.
-            own: Constants specific to the joint, (own,).
-            q: Configuration, (nq,).
+        `placement` is the transform at neutral q, `own` are the constants specific to the joint.
         """
 
     @abstractmethod
@@ -149,12 +136,7 @@ class Stage(JointKind):
 
 
 class AxialMotion(NamedTuple):
-    """Motion about and along z.
-
-    Attributes:
-        turn: Sine and cosine of the angle; None if the joint does not turn.
-        slide: Distance [m]; None if it does not slide.
-    """
+    """Motion about and along z: sine and cosine of an angle, and a distance [m]; None if the joint has none."""
 
     turn: tuple[Any, Any] | None = None
     slide: Any = None
@@ -163,16 +145,17 @@ class AxialMotion(NamedTuple):
 class AxialStage(Stage):
     """A joint along z. Frames that it moves may be turned about z and shifted along it: its formulas do not change."""
 
+    nq: ClassVar[int] = 1
+    nv: ClassVar[int] = 1
+    axes: ClassVar[int] = 1
+
     @abstractmethod
     def motion(self, own: Array, q: Array) -> AxialMotion:
         """The motion from neutral q to q; plain arithmetic on scalars of any type."""
 
     def transform(self, placement: Transform, own: Array, q: Array) -> Transform:
-        turn, slide = self.motion(own, q)
-        E, r = placement.E, placement.r
-        return Transform.of(
-            E if turn is None else turn_about_z(E, *turn), r if slide is None else r + placement.E[2] * slide
-        )
+        (turn, slide), E, r = self.motion(own, q), placement.E, placement.r
+        return Transform.of(E if turn is None else turn_about_z(E, *turn), r if slide is None else r + E[2] * slide)
 
 
 class ScrewStage(Stage):
@@ -208,7 +191,7 @@ class ScrewStage(Stage):
 
 @dataclass(frozen=True)
 class Series:
-    """The coordinates of some stages as those of one node: a `language.node.Manifold`."""
+    """The coordinates of some stages as those of one node: a `language.node.NodeManifold`."""
 
     stages: tuple[Stage, ...]
 

@@ -178,13 +178,13 @@ class GeneralKind(Traced, Unconstrained):
     A node's constants are the 12 numbers of its placement, the armature of each degree of freedom, and its own. Kinds
     with equal formulas are equal, whatever the names of their classes: the kind's name holds a digest of the traced
     formulas.
-
-    Args:
-        node: A node of the class.
     """
 
     node: Node
     name: str = field(init=False)
+
+    moving: ClassVar[bool] = True
+    rigid: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         node, n, m = self.node, self.node.nv, size(self.node)
@@ -239,14 +239,6 @@ class GeneralKind(Traced, Unconstrained):
     @property
     def _own_start(self) -> int:
         return Transform.size + self.nv
-
-    @property
-    def moving(self) -> bool:
-        return True
-
-    @property
-    def rigid(self) -> bool:
-        return False
 
     def manifold(self, _parameters: Array) -> PlainCoordinates:
         return PlainCoordinates()

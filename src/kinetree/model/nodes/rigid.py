@@ -1,6 +1,6 @@
-"""The node kinds of rigid bodies behind joints.
+"""The node kinds of rigid bodies behind joints, and the shapes of their placements.
 
-Shapes of placements: which steps between two joint axes are zero or quarter turns, for all nodes of a kind.
+A shape names the steps between two joint axes that are zero or quarter turns for all nodes of a kind.
 """
 
 from __future__ import annotations
@@ -142,6 +142,10 @@ class JointedBody(Unconstrained):
     joint: Stage
     has_armature: bool = False
 
+    port: ClassVar[str] = WORLD_PORT
+    dimension: ClassVar[int] = 6
+    moving: ClassVar[bool] = False
+    rigid: ClassVar[bool] = True
     rigid_multibody: ClassVar[bool] = True
 
     @cached_property
@@ -153,28 +157,12 @@ class JointedBody(Unconstrained):
         return self.joint.name + ("_armature" if self.has_armature else "")
 
     @property
-    def port(self) -> str:
-        return WORLD_PORT
-
-    @property
     def nq(self) -> int:
         return self.joint.nq
 
     @property
     def nv(self) -> int:
         return self.joint.nv
-
-    @property
-    def dimension(self) -> int:
-        return 6
-
-    @property
-    def moving(self) -> bool:
-        return False
-
-    @property
-    def rigid(self) -> bool:
-        return True
 
     def manifold(self, _parameters: Array) -> Stage:
         return self.joint
