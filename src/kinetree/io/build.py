@@ -14,7 +14,7 @@ from kinetree.language.mechanism import depth_first
 from kinetree.model.body import frozen
 from kinetree.model.loops.coupling import LinearCoupling
 from kinetree.model.model import Model
-from kinetree.model.physical import clearly_possible, fault_in
+from kinetree.model.physical import clearly_possible, fault
 from kinetree.model.specs import HERE, WORLD_NAME, BodySpec, JointSpec, Mimic, Pose, constant, made, unlimited
 
 _GRAVITY = frozen((0.0, 0.0, -9.81), (3,))
@@ -317,7 +317,7 @@ def _note_inertias(links: Sequence[BodySpec], hinges: Sequence[JointSpec], diagn
             elif hinge.kind != "fixed":
                 massless = True
             continue
-        problem = fault_in(mass, [[xx, xy, xz], [yx, yy, yz], [zx, zy, zz]])
+        problem = fault(mass, [[xx, xy, xz], [yx, yy, yz], [zx, zy, zz]])
         if problem is not None:
             diagnostics.add("unphysical inertias", f"link {link.name!r}: {problem}", link.line)
     if massless:

@@ -1,21 +1,18 @@
-"""Builds a model body by body, with full validation.
-
-Couplings between joints, and loops, as parts of a model under construction.
-"""
+"""Builds a model body by body, with full validation."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from kinetree.concurrency import gc_paused
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
 from kinetree.model.joint import Limits
-from kinetree.model.joints import KINDS
+from kinetree.model.joints import KINDS, JointKind
 from kinetree.model.joints.one_axis import plain
 from kinetree.model.loops.aggregation import Constraint, rates_of
 from kinetree.model.loops.coupling import Coupling
@@ -46,181 +43,10 @@ from kinetree.model.specs import (
 )
 from kinetree.spatial.reproducible import product
 
-_Own = TypeVar("_Own", bound="Constraining")
-
-
-class Constraining:
-    """The methods of `Builder` that constrain joints, which may be added later."""
-
-    def __init__(self) -> None:
-        self._couplings: list[Coupling] = []
-        self._independent: list[str | tuple[str, int]] = []
-        self._loops: list[Loop] = []
-
-    def couple(
-        self: _Own,
-        joint: str | Mapping[str, float],
-        *,
-        to: str | Sequence[str] | None = None,
-        ratio: float | None = None,
-        offset: float = 0.0,
-        poly: Sequence[float] | None = None,
-        function: Callable[..., Any] | None = None,
-    ) -> _Own:
-        """Couple joints: gears, belts, differentials, cams, mimic joints.
-
-            b.couple("rotor", to="knee", ratio=9.0, offset=0.1)          # rotor = 9 knee + 0.1
-            b.couple({"m1": 1.0, "pitch": -4.0, "roll": -4.0})           # m1 = 4 pitch + 4 roll
-            b.couple("lift", to="cam", poly=[0.02, 0.1, -0.05])          # lift = 0.02 + 0.1 cam − 0.05 cam²
-            b.couple("tip", to="base", function=lambda x: np.sin(x))
-
-        A coupled joint stays among `Model.joints`, but has no coordinate in q and no velocity in v: those belong to the
-        joints that it follows. Joints are named by their own name or by that of their body, and may be added later.
-
-        Args:
-            joint: The joint that follows, or a mapping of joints to coefficients cᵢ of Σ cᵢ qᵢ = offset, of which the
-                first is expressed by the others unless `independent` says otherwise.
-            to: The joint that leads, or several for `function`.
-            ratio: Rate of the follower per rate of the leader.
-            offset: Follower's coordinate at zero of the leader, or the sum of a mapping [rad or m].
-            poly: Coefficients of a polynomial, lowest power first.
-            function: Any function of the leaders' coordinates: arithmetic (`+ - * /`, `np.sin`, `np.cos`, `np.sqrt`)
-                without branches. Its derivatives are computed with dual numbers.
-
-        Returns:
-            The builder.
-        """
-        self._couplings.append(coupling_of(joint, to, ratio, offset, poly, function))
-        return self
-
-    def independent(self: _Own, *joints: str | tuple[str, int]) -> _Own:
-        """Choose joints whose velocities are part of v, where couplings and loops leave a choice.
-
-        Args:
-            *joints: Names of joints or of their bodies, or pairs of a name and the index of one of several velocities,
-                as ("rod", 0) for the first of a ball joint.
-
-        Returns:
-            The builder.
-        """
-        for joint in joints:
-            if not isinstance(joint, str) and not (isinstance(joint, tuple) and len(joint) == 2):
-                raise ModelError(f"independent() takes names of joints, or pairs of a name and an index; got {joint!r}")
-        self._independent += joints
-        return self
-
-    def connect(self: _Own, a: str, b: str, *, name: str | None = None) -> _Own:
-        """Close a loop: the origins of two frames coincide, as in a ball joint.
-
-        Args:
-            a: A frame or a body; may be added later.
-            b: Another one, or "world".
-            name: Name of the loop; by default from its frames.
-
-        Returns:
-            The builder.
-        """
-        return self._close_loop("connect", a, b, name)
-
-    def weld(self: _Own, a: str, b: str, *, name: str | None = None) -> _Own:
-        """Close a loop: two frames coincide. Frames that start exactly half a turn apart stay so.
-
-        Args:
-            a: A frame or a body; may be added later.
-            b: Another one, or "world".
-            name: Name of the loop; by default from its frames.
-
-        Returns:
-            The builder.
-        """
-        return self._close_loop("weld", a, b, name)
-
-    def hinge(self: _Own, a: str, b: str, *, axis: Any = Z, name: str | None = None) -> _Own:
-        """Close a loop with a hinge: the origins of two frames coincide, and so do their axes.
-
-        Args:
-            a: A frame or a body; may be added later.
-            b: Another one, or "world".
-            axis: The axis of the hinge, with the same components in both frames, (3,).
-            name: Name of the loop; by default from its frames.
-
-        Returns:
-            The builder.
-        """
-        return self._close_loop("hinge", a, b, name, axis=axis)
-
-    def distance(self: _Own, a: str, b: str, *, length: float, name: str | None = None) -> _Own:
-        """Close a loop with a massless rod: the origins of two frames stay at a distance.
-
-        Args:
-            a: A frame or a body; may be added later.
-            b: Another one, or "world".
-            length: [m].
-            name: Name of the loop; by default from its frames.
-
-        Returns:
-            The builder.
-        """
-        metres = float(finite(length, 1, "distance(): length")[0])
-        if metres <= 0.0:
-            raise ModelError(f"distance(): length must be positive, got {length!r}; connect() joins two points")
-        return self._close_loop("distance", a, b, name, length=metres)
-
-    def _close_loop(
-        self: _Own, kind: str, a: str, b: str, name: str | None, axis: Any = Z, length: float = 0.0
-    ) -> _Own:
-        for frame in (a, b):
-            if not isinstance(frame, str):
-                raise ModelError(f"{kind}() takes names of two frames or bodies; got {frame!r}")
-        called = f"{a}–{b}" if name is None else name
-        if any(loop.name == called for loop in self._loops):
-            raise ModelError(f"{kind}(): a loop {called!r} exists already; give name=")
-        along = np.array(direction(axis, f"{kind}()"))
-        self._loops.append(Loop(called, kind, (a, b), np.eye(4), np.eye(4), along, length))
-        return self
-
-    def add_loop(self: _Own, loop: Loop) -> _Own:
-        """Internal: add a loop from a file."""
-        self._loops.append(loop)
-        return self
-
-    def add_coupling(self: _Own, coupling: Coupling) -> _Own:
-        """Internal: add a coupling from a file; one of a single joint holds it, and needs `loops="multipliers"`."""
-        self._couplings.append(coupling)
-        return self
-
-    def _constraints(self, parts: NamedSpecs) -> list[Constraint]:
-        """All couplings and loops, between joints and bodies that exist."""
-        return [
-            *(_resolved(coupling, parts) for coupling in self._couplings),
-            *(_placed(loop, parts) for loop in self._loops),
-        ]
-
-
-def _resolved(coupling: Coupling, parts: NamedSpecs) -> Coupling:
-    """A coupling that names joints by their own names."""
-    names = tuple(parts.joint(name, f"the coupling {coupling}").name for name in coupling.joints)
-    return replace(coupling, joints=names)
-
-
-def _placed(loop: Loop, parts: NamedSpecs) -> Loop:
-    """A loop between bodies, from one between frames."""
-    ends = []
-    for name in loop.bodies:
-        if name in parts.frames:
-            ends.append((parts.frames[name].body, matrix_of_pose(parts.frames[name].placement)))
-        elif name == WORLD_NAME or name in parts.bodies:
-            ends.append((name, np.eye(4)))
-        else:
-            raise UnknownNameError(f"frame (needed for {loop})", name, (*parts.frames, *parts.bodies))
-    (a, first), (b, second) = ends
-    return replace(loop, bodies=(a, b), first=product(first, loop.first), second=product(second, loop.second))
-
-
 _NO_INERTIA = np.zeros((3, 3))
 
 
-class Builder(Constraining):
+class Builder:
     """Collects bodies and frames in any order; `build` creates the model.
 
     Args:
@@ -230,13 +56,15 @@ class Builder(Constraining):
     """
 
     def __init__(self, name: str = "robot", gravity: Any = (0.0, 0.0, -9.81), *, strict: bool = True) -> None:
-        super().__init__()
         if not isinstance(name, str):
             raise ModelError(f"the name of a model is a string; got {name!r}")
         self.name = name
         self.gravity = finite(gravity, 3, "gravity", each=True)
         self.strict = strict
         self._parts = NamedSpecs()
+        self._couplings: list[Coupling] = []
+        self._independent: list[str | tuple[str, int]] = []
+        self._loops: list[Loop] = []
 
     def add_body(
         self,
@@ -283,25 +111,19 @@ class Builder(Constraining):
         self._parts.refuse_taken(name, "body")
         owner = f"body {name!r}"
         joint_name = f"{name}_joint" if joint_name is None else joint_name
-        if not (isinstance(parent, str) and isinstance(joint, str) and isinstance(joint_name, str)):
-            names = {"parent": parent, "joint": joint, "joint_name": joint_name}
-            what, given = next((what, given) for what, given in names.items() if not isinstance(given, str))
-            raise ModelError(f"{owner}: {what} is a name, so it must be a string; got {given!r}")
-        if not isinstance(limits, Limits | None):
-            raise ModelError(f"{owner}: limits is a Limits or None; got {limits!r}")
+        _require_names(owner, parent=parent, joint=joint, joint_name=joint_name)
         self._parts.refuse_taken_joint(joint_name, owner)
         if joint not in KINDS:
             raise UnknownNameError("kind of joint", joint, tuple(KINDS))
         kind = KINDS[joint]
         mass, center, moments, fault = inertial_numbers(owner, mass, com, _NO_INERTIA if inertia is None else inertia)
+        if fault is not None and self.strict:
+            raise ModelError(f"{owner}: {fault}")
         if fault is not None:
-            self._judge(owner, fault)
+            warnings.warn(f"{owner}: {fault}", ModelWarning, stacklevel=2)
 
         owner = f"joint {joint_name!r} of body {name!r}"
-        try:
-            expanded = unlimited(joint) if limits is None else limits.expanded(kind)
-        except ModelError as error:
-            raise ModelError(f"{owner}: {error}") from None
+        expanded = unlimited(joint) if limits is None else _expanded(limits, kind, owner)
         xx, xy, xz, yx, yy, yz, zx, zy, zz = moments
         xy, xz, yz = (xy + yx) / 2.0, (xz + zx) / 2.0, (yz + zy) / 2.0
         body = BodySpec(name, mass, center, (xx, xy, xz, xy, yy, yz, xz, yz, zz))
@@ -333,8 +155,7 @@ class Builder(Constraining):
             The builder.
         """
         self._parts.refuse_taken(name, "frame")
-        if not isinstance(body, str):
-            raise ModelError(f"frame {name!r}: body is a name, so it must be a string; got {body!r}")
+        _require_names(f"frame {name!r}", body=body)
         self._parts.frames[name] = FrameSpec(name, body, pose_numbers(placement, f"frame {name!r}"))
         return self
 
@@ -374,28 +195,19 @@ class Builder(Constraining):
         bodies = [name, *(f"{name}/{outlet}" for outlet in checked(owner, node).outlets)]
         for body in bodies:
             self._parts.refuse_taken(body, "node" if body == name else "outlet")
-        if not isinstance(parent, str):
-            raise ModelError(f"{owner}: parent is a name, so it must be a string; got {parent!r}")
-        if not isinstance(limits, Limits | None):
-            raise ModelError(f"{owner}: limits is a Limits or None; got {limits!r}")
+        _require_names(owner, parent=parent)
         for joint in bodies:
             self._parts.refuse_taken_joint(joint, owner)
         nv = node.nv
-        try:
-            expanded = (limits or Limits()).expanded(plain(nv))
-        except ModelError as error:
-            raise ModelError(f"{owner}: {error}") from None
+        expanded = _expanded(Limits() if limits is None else limits, plain(nv), owner)
         if check:
             try:
                 require_laws(node, np.asarray(expanded.lower), np.asarray(expanded.upper))
             except ModelError as error:
                 raise ModelError(f"{owner}: {error}. Nodes are not examined with check=False") from None
         # what is in front of a node or an outlet has its name
-        none, rotors, at = (
-            constant(0.0, nv),
-            non_negative(armature, nv, owner, "armature"),
-            pose_numbers(placement, owner),
-        )
+        none, at = constant(0.0, nv), pose_numbers(placement, owner)
+        rotors = non_negative(armature, nv, owner, "armature")
         spec = JointSpec(name, "node", parent, name, at, (), expanded, none, none, rotors, node=node)
         self._parts.add(BodySpec(name), spec)
         for outlet in bodies[1:]:
@@ -475,6 +287,136 @@ class Builder(Constraining):
         )
         return self.couple(body, to=joint, ratio=ratio)
 
+    def couple(
+        self,
+        joint: str | Mapping[str, float],
+        *,
+        to: str | Sequence[str] | None = None,
+        ratio: float | None = None,
+        offset: float = 0.0,
+        poly: Sequence[float] | None = None,
+        function: Callable[..., Any] | None = None,
+    ) -> Builder:
+        """Couple joints: gears, belts, differentials, cams, mimic joints.
+
+            b.couple("rotor", to="knee", ratio=9.0, offset=0.1)          # rotor = 9 knee + 0.1
+            b.couple({"m1": 1.0, "pitch": -4.0, "roll": -4.0})           # m1 = 4 pitch + 4 roll
+            b.couple("lift", to="cam", poly=[0.02, 0.1, -0.05])          # lift = 0.02 + 0.1 cam − 0.05 cam²
+            b.couple("tip", to="base", function=lambda x: np.sin(x))
+
+        A coupled joint stays among `Model.joints`, but has no coordinate in q and no velocity in v: those belong to the
+        joints that it follows. Joints are named by their own name or by that of their body, and may be added later.
+
+        Args:
+            joint: The joint that follows, or a mapping of joints to coefficients cᵢ of Σ cᵢ qᵢ = offset, of which the
+                first is expressed by the others unless `independent` says otherwise.
+            to: The joint that leads, or several for `function`.
+            ratio: Rate of the follower per rate of the leader.
+            offset: Follower's coordinate at zero of the leader, or the sum of a mapping [rad or m].
+            poly: Coefficients of a polynomial, lowest power first.
+            function: Any function of the leaders' coordinates: arithmetic (`+ - * /`, `np.sin`, `np.cos`, `np.sqrt`)
+                without branches. Its derivatives are computed with dual numbers.
+
+        Returns:
+            The builder.
+        """
+        self._couplings.append(coupling_of(joint, to, ratio, offset, poly, function))
+        return self
+
+    def independent(self, *joints: str | tuple[str, int]) -> Builder:
+        """Choose joints whose velocities are part of v, where couplings and loops leave a choice.
+
+        Args:
+            *joints: Names of joints or of their bodies, or pairs of a name and the index of one of several velocities,
+                as ("rod", 0) for the first of a ball joint.
+
+        Returns:
+            The builder.
+        """
+        for joint in joints:
+            if not isinstance(joint, str) and not (isinstance(joint, tuple) and len(joint) == 2):
+                raise ModelError(f"independent() takes names of joints, or pairs of a name and an index; got {joint!r}")
+        self._independent += joints
+        return self
+
+    def connect(self, a: str, b: str, *, name: str | None = None) -> Builder:
+        """Close a loop: the origins of two frames coincide, as in a ball joint.
+
+        Args:
+            a: A frame or a body; may be added later.
+            b: Another one, or "world".
+            name: Name of the loop; by default from its frames.
+
+        Returns:
+            The builder.
+        """
+        return self._close_loop("connect", a, b, name)
+
+    def weld(self, a: str, b: str, *, name: str | None = None) -> Builder:
+        """Close a loop: two frames coincide. Frames that start exactly half a turn apart stay so.
+
+        Args:
+            a: A frame or a body; may be added later.
+            b: Another one, or "world".
+            name: Name of the loop; by default from its frames.
+
+        Returns:
+            The builder.
+        """
+        return self._close_loop("weld", a, b, name)
+
+    def hinge(self, a: str, b: str, *, axis: Any = Z, name: str | None = None) -> Builder:
+        """Close a loop with a hinge: the origins of two frames coincide, and so do their axes.
+
+        Args:
+            a: A frame or a body; may be added later.
+            b: Another one, or "world".
+            axis: The axis of the hinge, with the same components in both frames, (3,).
+            name: Name of the loop; by default from its frames.
+
+        Returns:
+            The builder.
+        """
+        return self._close_loop("hinge", a, b, name, axis=axis)
+
+    def distance(self, a: str, b: str, *, length: float, name: str | None = None) -> Builder:
+        """Close a loop with a massless rod: the origins of two frames stay at a distance.
+
+        Args:
+            a: A frame or a body; may be added later.
+            b: Another one, or "world".
+            length: [m].
+            name: Name of the loop; by default from its frames.
+
+        Returns:
+            The builder.
+        """
+        metres = float(finite(length, 1, "distance(): length")[0])
+        if metres <= 0.0:
+            raise ModelError(f"distance(): length must be positive, got {length!r}; connect() joins two points")
+        return self._close_loop("distance", a, b, name, length=metres)
+
+    def _close_loop(self, kind: str, a: str, b: str, name: str | None, axis: Any = Z, length: float = 0.0) -> Builder:
+        for frame in (a, b):
+            if not isinstance(frame, str):
+                raise ModelError(f"{kind}() takes names of two frames or bodies; got {frame!r}")
+        called = f"{a}–{b}" if name is None else name
+        if any(loop.name == called for loop in self._loops):
+            raise ModelError(f"{kind}(): a loop {called!r} exists already; give name=")
+        along = np.array(direction(axis, f"{kind}()"))
+        self._loops.append(Loop(called, kind, (a, b), np.eye(4), np.eye(4), along, length))
+        return self
+
+    def add_loop(self, loop: Loop) -> Builder:
+        """Internal: add a loop from a file."""
+        self._loops.append(loop)
+        return self
+
+    def add_coupling(self, coupling: Coupling) -> Builder:
+        """Internal: add a coupling from a file; one of a single joint holds it, and needs `loops="multipliers"`."""
+        self._couplings.append(coupling)
+        return self
+
     def build(self, near: Mapping[str, Any] | None = None, *, loops: str = "embed") -> Model:
         """Create the model, numbered depth first, siblings in the order in which they were added.
 
@@ -493,7 +435,8 @@ class Builder(Constraining):
             raise ModelError(f"model {self.name!r} has no bodies; add_body() at least one")
         with gc_paused():  # a large model consists of a million objects, which the collector would traverse repeatedly
             bodies, joints, frames = made(*self._parts.ordered(), self._parts.frames.values())
-        constraints = self._constraints(self._parts)
+        constraints: list[Constraint] = [_resolved(coupling, self._parts) for coupling in self._couplings]
+        constraints += [_placed(loop, self._parts) for loop in self._loops]
         independent = [rate for given in self._independent for rate in rates_of(joints, given)]
         start = [self._near(name, values) for name, values in (near or {}).items()]
         given = self.name, self.gravity, bodies, joints, frames
@@ -508,7 +451,37 @@ class Builder(Constraining):
         numbers = finite(values, joint.type.nq, f"near: joint {name!r}")
         return joint.name, tuple(numbers.tolist())
 
-    def _judge(self, owner: str, fault: str) -> None:
-        if self.strict:
-            raise ModelError(f"{owner}: {fault}")
-        warnings.warn(f"{owner}: {fault}", ModelWarning, stacklevel=3)
+
+def _require_names(owner: str, **names: Any) -> None:
+    for what, given in names.items():
+        if not isinstance(given, str):
+            raise ModelError(f"{owner}: {what} is a name, so it must be a string; got {given!r}")
+
+
+def _expanded(limits: Any, kind: JointKind, owner: str) -> Limits:
+    if not isinstance(limits, Limits):
+        raise ModelError(f"{owner}: limits is a Limits or None; got {limits!r}")
+    try:
+        return limits.expanded(kind)
+    except ModelError as error:
+        raise ModelError(f"{owner}: {error}") from None
+
+
+def _resolved(coupling: Coupling, parts: NamedSpecs) -> Coupling:
+    """A coupling that names joints by their own names."""
+    names = tuple(parts.joint(name, f"the coupling {coupling}").name for name in coupling.joints)
+    return replace(coupling, joints=names)
+
+
+def _placed(loop: Loop, parts: NamedSpecs) -> Loop:
+    """A loop between bodies, from one between frames."""
+    ends = []
+    for name in loop.bodies:
+        if name in parts.frames:
+            ends.append((parts.frames[name].body, matrix_of_pose(parts.frames[name].placement)))
+        elif name == WORLD_NAME or name in parts.bodies:
+            ends.append((name, np.eye(4)))
+        else:
+            raise UnknownNameError(f"frame (needed for {loop})", name, (*parts.frames, *parts.bodies))
+    (a, first), (b, second) = ends
+    return replace(loop, bodies=(a, b), first=product(first, loop.first), second=product(second, loop.second))

@@ -6,9 +6,8 @@ Joints of the same kind are handled together, so the cost depends on the number 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,30 +20,6 @@ from kinetree.runtime.arguments import empty, refuse_lazy, require_shape
 from kinetree.spatial.value import Array
 
 _FLOAT64 = np.dtype(np.float64)
-
-
-class _Run(NamedTuple):
-    """Coordinates of one sample that are drawn at once.
-
-    Attributes:
-        q: Their indices.
-        low: Lower ends of their intervals.
-        width: Widths of these.
-    """
-
-    q: Any
-    low: Array
-    width: Array
-
-    def draw(self, generator: np.random.Generator) -> Array:
-        drawn: Array = self.low + self.width * generator.random(len(self.low))
-        return drawn
-
-    def sliced(self) -> _Run:
-        """The same; NumPy takes less time for a slice than for a list of indices."""
-        first, last = int(self.q[0]), int(self.q[-1])
-        contiguous = np.array_equal(self.q, np.arange(first, last + 1))
-        return self._replace(q=slice(first, last + 1)) if contiguous else self
 
 
 class EveryJoint:
@@ -76,38 +51,35 @@ class EveryJoint:
         return every
 
 
-@dataclass(frozen=True, eq=False)
 class _Group:
-    """All joints of one kind: indices of their coordinates, (count, nq) and (count, nv), and their limits."""
+    """All joints of one kind.
 
-    kind: JointKind
-    q: Array
-    v: Array
-    lower: Array
-    upper: Array
+    Attributes:
+        q: Indices of their coordinates, (count, nq); a slice if these are contiguous, for which NumPy takes less time.
+        shape: (count, nq); `size` is their product.
+    """
 
-    @cached_property
-    def interval(self) -> tuple[Array, Array] | None:
-        """The interval of random coordinates; None if they are not plain numbers."""
-        return self.kind.interval(self.lower, self.upper) if self.kind.limited else None
+    def __init__(self, kind: JointKind, joints: Sequence[Joint]) -> None:
+        q = np.array([joint.q_start for joint in joints])[:, None] + np.arange(kind.nq)
+        self.kind, self.shape, self.size = kind, q.shape, q.size
+        first, contiguous = int(q[0, 0]), np.array_equal(q.ravel(), np.arange(q[0, 0], q[0, 0] + q.size))
+        self.q: Any = slice(first, first + q.size) if contiguous else q.ravel()
+        self._bounds = [np.array([getattr(joint.limits, end) for joint in joints]) for end in ("lower", "upper")]
+        self._low = self._width = np.array(np.nan)  # of the intervals from which plain numbers are drawn
+        if kind.limited:
+            self._low, high = kind.interval(*self._bounds)
+            with np.errstate(all="ignore"):
+                self._width = high - self._low
+        self._plain = bool(np.isfinite(self._width).all())
 
-    @property
-    def run(self) -> _Run | None:
-        """The same for a single sample; None if coordinates are no plain numbers, or some interval is too wide."""
-        if self.interval is None:
-            return None
-        low, high = self.interval
-        with np.errstate(all="ignore"):
-            width = high - low
-        return _Run(self.q.ravel(), low.ravel(), width.ravel()) if np.isfinite(width).all() else None
-
-    def draw(self, generator: np.random.Generator, shape: tuple[int, ...] = ()) -> Array:
-        """Random coordinates, (*shape, count, nq)."""
-        count = (*shape, len(self.q))
-        if self.interval is None:
-            return self.kind.random(generator, count, self.lower, self.upper)
-        with np.errstate(all="ignore"):  # an overflow concerns only its own sample
-            return self.kind.within(*self.interval, generator.random((*count, self.kind.nq)))
+    def draw(self, generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """Random coordinates, (*shape, count · nq)."""
+        if self._plain:
+            drawn = self._low + self._width * generator.random((*shape, *self.shape))
+        else:
+            with np.errstate(all="ignore"):  # an overflow concerns only its own sample
+                drawn = self.kind.random(generator, (*shape, self.shape[0]), *self._bounds)
+        return drawn.reshape(*shape, self.size)
 
 
 class Coordinates:
@@ -117,19 +89,10 @@ class Coordinates:
         joints: The joints, in the order of their coordinates.
         follows: Joints without coordinates of their own, by name: how they follow from others.
         reference: Coordinates of joints on closed loops, by name.
-
-    Attributes:
-        follows: As given.
     """
 
-    def __init__(
-        self,
-        joints: Sequence[Joint],
-        follows: Mapping[str, Follows] | None = None,
-        reference: Mapping[str, Array] | None = None,
-    ) -> None:
-        self.joints = tuple(joints)
-        self.follows, self._reference = dict(follows or {}), dict(reference or {})
+    def __init__(self, joints: Sequence[Joint], follows: Mapping[str, Follows], reference: Mapping[str, Array]) -> None:
+        self.joints, self.follows, self._reference = joints, follows, reference
         self.nq = sum(joint.nq for joint in joints)
         self.nv = sum(joint.nv for joint in joints)
         members: dict[JointKind, list[Joint]] = {}
@@ -137,7 +100,7 @@ class Coordinates:
             if joint.nq:
                 members.setdefault(joint.type, []).append(joint)
         order = dict.fromkeys((*KINDS.values(), *members))
-        self._groups = [_group(kind, members[kind]) for kind in order if kind in members]
+        self._groups = [_Group(kind, members[kind]) for kind in order if kind in members]
 
     def neutral(self) -> Array:
         q: Array = self._neutral.copy()
@@ -147,10 +110,9 @@ class Coordinates:
     def _neutral(self) -> Array:
         q = np.zeros(self.nq)
         for group in self._groups:
-            q[group.q] = group.kind.neutral()
-        for joint in self.joints if self._reference else ():
-            if joint.name in self._reference:
-                q[joint.q_slice] = self._reference[joint.name]
+            q[group.q] = np.tile(group.kind.neutral(), group.shape[0])
+        for joint in self.joints:
+            q[joint.q_slice] = self._reference.get(joint.name, q[joint.q_slice])
         return q
 
     @cached_property
@@ -172,25 +134,9 @@ class Coordinates:
         generator = self.generator(rng)
         shape = _leading_axes(shape)
         (q,) = empty("random_configuration", [(*shape, self.nq)], np.empty, "draw fewer at a time")
-        if shape:
-            for group in self._groups:
-                q[..., group.q] = group.draw(generator, shape)
-        else:
-            for run in self._runs:
-                q[run.q] = run.draw(generator)
-        return q
-
-    @cached_property
-    def _runs(self) -> list[_Run | _Group]:
-        """The groups; neighbours whose coordinates are plain numbers are one, which draws the same numbers."""
-        runs: list[_Run | _Group] = []
         for group in self._groups:
-            run, before = group.run, runs[-1] if runs else None
-            if run is not None and isinstance(before, _Run):
-                runs[-1] = _Run(*map(np.concatenate, zip(before, run, strict=True)))
-            else:
-                runs.append(group if run is None else run)
-        return [run.sliced() if isinstance(run, _Run) else run for run in runs]
+            q[..., group.q] = group.draw(generator, shape)
+        return q
 
     @cached_property
     def _q_places(self) -> dict[str, slice]:
@@ -314,14 +260,3 @@ def _leading_axes(shape: Any) -> tuple[int, ...]:
 def _indices(places: Mapping[str, slice]) -> dict[str, Any]:
     """Indices of parts of coordinates; a single coordinate has no axis."""
     return {name: (..., place.start if place.stop - place.start == 1 else place) for name, place in places.items()}
-
-
-def _group(kind: JointKind, joints: Sequence[Joint]) -> _Group:
-    unlimited = np.full(kind.nq, np.inf)
-    return _Group(
-        kind=kind,
-        q=np.array([joint.q_start for joint in joints])[:, None] + np.arange(kind.nq),
-        v=np.array([joint.v_start for joint in joints])[:, None] + np.arange(kind.nv),
-        lower=np.array([joint.limits.lower if kind.limited else -unlimited for joint in joints]),
-        upper=np.array([joint.limits.upper if kind.limited else unlimited for joint in joints]),
-    )

@@ -377,7 +377,7 @@ def _identified(body: Body, row: Array, strict: bool) -> Body:
     """A body with ten inertial parameters."""
     owner = f"body {body.name!r}"
     mass, com, inertia = from_parameters(owner, row)
-    problem = fault(mass, inertia)
+    problem = fault(mass, inertia.tolist())
     if problem is not None:
         if strict:
             raise ModelError(f"{owner}: {problem}. strict=False keeps such parameters")

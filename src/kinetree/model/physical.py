@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,37 +16,22 @@ from kinetree.spatial.value import Array
 # relative to the largest moment: rounding errors of numbers written with few digits
 _ASYMMETRY, _NEGATIVE, _TRIANGLE = 1e-6, 1e-9, 1e-6
 
-
 #: The rows of a matrix.
 Rows = list[list[float]]
 
 
 def possible_inertia(owner: str, mass: Any, com: Any, inertia: Any) -> tuple[float, Array, Array]:
     """Mass, centre of mass and inertia as float64; raises unless they are possible, of shapes (), (3,) and (3, 3)."""
-    checked = inertial_numbers(owner, mass, com, inertia)
-    if checked.fault is not None:
-        raise ModelError(f"{owner}: {checked.fault}")
-    return checked.mass, np.array(checked.com), np.array(checked.inertia).reshape(3, 3)
+    mass, point, moments, problem = inertial_numbers(owner, mass, com, inertia)
+    if problem is not None:
+        raise ModelError(f"{owner}: {problem}")
+    return mass, np.array(point), np.array(moments).reshape(3, 3)
 
 
-class InertialNumbers(NamedTuple):
-    """Mass, centre of mass and inertia of a body as plain numbers.
-
-    Attributes:
-        mass: [kg].
-        com: Three numbers [m].
-        inertia: Nine numbers [kg m²].
-        fault: Why they are impossible, and the fix; None if they are not.
-    """
-
-    mass: float
-    com: Sequence[float]
-    inertia: Sequence[float]
-    fault: str | None
-
-
-def inertial_numbers(owner: str, mass: Any, com: Any, inertia: Any) -> InertialNumbers:
-    """Those of `possible_inertia` as plain numbers, with what `fault` says about them."""
+def inertial_numbers(
+    owner: str, mass: Any, com: Any, inertia: Any
+) -> tuple[float, Sequence[float], Sequence[float], str | None]:
+    """Mass, centre of mass and inertia, nine numbers, and what `fault` returns about them."""
     try:
         if type(mass) is not float or not math.isfinite(mass):
             mass = _finite("mass", _shaped("mass", mass, ())).tolist()
@@ -54,7 +39,7 @@ def inertial_numbers(owner: str, mass: Any, com: Any, inertia: Any) -> InertialN
         moments, problem = _judged(_shaped("inertia", inertia, (3, 3)).tobytes())
     except ModelError as error:
         raise ModelError(f"{owner}: {error}") from None
-    return InertialNumbers(mass, point, moments, _fault(mass, moments, problem))
+    return mass, point, moments, _fault(mass, moments, problem)
 
 
 def _shaped(what: str, given: Any, shape: tuple[int, ...]) -> Array:
@@ -99,12 +84,7 @@ def from_parameters(owner: str, row: Array) -> tuple[float, Array, Array]:
     return mass, np.array([a, b, c]), inertia
 
 
-def fault(mass: float, inertia: Array) -> str | None:
-    """`fault_in` for an inertia as an array, (3, 3)."""
-    return fault_in(mass, inertia.tolist())
-
-
-def fault_in(mass: float, inertia: Rows) -> str | None:
+def fault(mass: float, inertia: Rows) -> str | None:
     """Why a mass [kg] and an inertia about the centre of mass [kg m²] are impossible, and the fix; else None.
 
     Point masses and thin rods are accepted: their inertia is singular but possible.
@@ -136,18 +116,12 @@ def _impossible(inertia: Rows) -> str | None:
     else:
         symmetric = (np.array(inertia) + np.transpose(inertia)) / 2.0
         low, middle, high = np.linalg.eigvalsh(symmetric).tolist()
+    moments = f"principal moments {low:.4g}, {middle:.4g}, {high:.4g} kg m²"
     if low < -_NEGATIVE * high or not math.isfinite(high):
-        return f"inertia is not positive definite ({_moments(low, middle, high)}); is it about the centre of mass?"
+        return f"inertia is not positive definite ({moments}); is it about the centre of mass?"
     if low + middle < high * (1.0 - _TRIANGLE):
-        return (
-            f"inertia violates the triangle inequality ({_moments(low, middle, high)}): no mass distribution has such "
-            "moments"
-        )
+        return f"inertia violates the triangle inequality ({moments}): no mass distribution has such moments"
     return None
-
-
-def _moments(low: float, middle: float, high: float) -> str:
-    return f"principal moments {low:.4g}, {middle:.4g}, {high:.4g} kg m²"
 
 
 def clearly_possible(xx: float, yy: float, zz: float, xy: float, xz: float, yz: float) -> bool:

@@ -173,7 +173,7 @@ def _require_physical(robot: Any, theta: Array, strict: bool) -> None:
         where = f" of sample {', '.join(map(str, place[:-1]))}" if len(place) > 1 else ""
         owner = f"body {robot.bodies[place[-1]].name!r}{where}"
         mass, _, inertia = from_parameters(owner, theta[place])
-        problem = fault(mass, inertia)
+        problem = fault(mass, inertia.tolist())
         if problem is not None and strict:
             raise ModelError(f"{owner}: {problem}. strict=False keeps such parameters")
         if problem is not None:

@@ -1,9 +1,7 @@
 """Bodies, joints and frames as plain numbers, of which readers of files and `Builder` make a model.
 
 Python builds a tuple of numbers in a fraction of the time that a small array takes, so arrays are made for all bodies
-at once.
-
-Arguments of `Builder`, checked and completed.
+at once. Checks of the arguments of `Builder` are here as well.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,15 +55,7 @@ _NONE = constant(0.0, 0)
 
 
 class BodySpec(NamedTuple):
-    """A rigid body.
-
-    Attributes:
-        name: Unique among bodies and frames.
-        mass: [kg].
-        com: Centre of mass in the link frame, three numbers [m].
-        inertia: About the centre of mass, in link axes, nine numbers [kg m²].
-        line: Line in a file that has lines.
-    """
+    """A `Body` without its parent and joint; `line` is the one in a file that has lines."""
 
     name: str
     mass: float = 0.0
@@ -82,24 +73,7 @@ class Mimic(NamedTuple):
 
 
 class JointSpec(NamedTuple):
-    """The joint in front of a body.
-
-    Attributes:
-        name: Unique among joints.
-        kind: Its kind; "node" for formulas that are not those of a joint.
-        parent: Parent body, or "world".
-        child: Child body.
-        placement: Pose of the child's link frame in the parent's at neutral q.
-        axes: Unit axes in the child's link frame.
-        limits: One number for each coordinate.
-        damping: Viscous damping, (nv,) [N m s/rad or N s/m].
-        friction: Dry friction, (nv,) [N m or N].
-        armature: Reflected rotor inertia, (nv,) [kg m² or kg].
-        pitch: Advance of a helical joint [m/rad].
-        node: Formulas of a part that is not a rigid body.
-        mimic: The joint of a file that it mimics.
-        line: Line in a file that has lines.
-    """
+    """A `Joint` that has no part of q and v yet; `line` is the one in a file that has lines."""
 
     name: str
     kind: str
@@ -130,13 +104,7 @@ class JointSpec(NamedTuple):
 
 
 class FrameSpec(NamedTuple):
-    """A named frame fixed to a body.
-
-    Attributes:
-        name: Unique among bodies and frames.
-        body: Body that carries it, or "world".
-        placement: Pose in the body's link frame.
-    """
+    """A `Frame`."""
 
     name: str
     body: str
@@ -146,13 +114,7 @@ class FrameSpec(NamedTuple):
 def made(
     bodies: Sequence[BodySpec], joints: Sequence[JointSpec], frames: Iterable[FrameSpec] = ()
 ) -> tuple[list[Body], list[Joint], list[Frame]]:
-    """The parts of a model, of checked numbers.
-
-    Args:
-        bodies: Depth first.
-        joints: The joint in front of each of them; they get their parts of q and v in this order.
-        frames: Extra frames.
-    """
+    """The parts of a model, of checked numbers; bodies are given depth first, with the joint in front of each."""
     coms, inertias, placements, axes = frozen_tables(
         ([body.com for body in bodies], (3,)),
         ([body.inertia for body in bodies], (3, 3)),
@@ -189,20 +151,13 @@ def made(
 
 
 class NamedSpecs:
-    """Parts with unique names, in any order.
-
-    Attributes:
-        bodies: By name.
-        joints: The joint in front of each body, by the body's name.
-        children: The body behind each joint, by the joint's name.
-        frames: Extra frames, by name.
-    """
+    """Parts with unique names, in any order."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, BodySpec] = {}
-        self.joints: dict[str, JointSpec] = {}
-        self.children: dict[str, str] = {}
         self.frames: dict[str, FrameSpec] = {}
+        self.joints: dict[str, JointSpec] = {}  # by the body behind them
+        self.children: dict[str, str] = {}  # the body behind each joint, by the joint's name
 
     def add(self, body: BodySpec, joint: JointSpec) -> None:
         """Add a body and its joint, whose names are free."""
@@ -235,12 +190,7 @@ class NamedSpecs:
         return self.joints[body]
 
     def ordered(self) -> tuple[list[BodySpec], list[JointSpec]]:
-        """All bodies, depth first, siblings in the order in which they were added.
-
-        Raises:
-            UnknownNameError: If a parent, or the body of a frame, does not exist.
-            ModelError: If bodies form a cycle.
-        """
+        """All bodies with their joints, depth first, siblings in the order in which they were added."""
         children: dict[str, list[str]] = {name: [] for name in (WORLD_NAME, *self.bodies)}
         for name, joint in self.joints.items():
             siblings = children.get(joint.parent)
@@ -375,9 +325,6 @@ def non_negative(values: Any, count: int, owner: str, name: str) -> Array:
     return frozen(array, (count,))
 
 
-# -- placements and axes -----------------------------------------------------------------------------------------------
-
-
 def checked_placement(placement: Any, owner: str) -> Array:
     """A 4×4 pose from None, a 4×4 array, or a pair (R, p). `owner` is named in errors."""
     return matrix_of_pose(pose_numbers(placement, owner))
@@ -433,26 +380,11 @@ def three_floats(given: Any) -> tuple[float, float, float] | None:
 def _rotation(matrix: bytes) -> Sequence[float]:
     """The nine numbers of a rotation matrix, orthonormal to rounding."""
     R = np.frombuffer(matrix).reshape(3, 3)
-    rows: list[list[float]] = R.tolist()
-    if not all(map(math.isfinite, (*rows[0], *rows[1], *rows[2]))):
+    # plain numbers: NumPy would take ten times as long for so few
+    numbers = (a, b, c), (d, e, f), (g, h, i) = R.tolist()
+    if not all(map(math.isfinite, chain.from_iterable(numbers))):
         raise ModelError(_NOT_FINITE)
-    fault = _from_orthonormal(rows)
-    if fault > _REFUSED:
-        raise ModelError(
-            f"the rotation of the placement is not orthonormal (RᵀR differs from 1 by {fault:.1e}); "
-            "give it with more digits"
-        )
-    if _determinant(rows) < 0.0:
-        raise ModelError("the rotation of the placement is a reflection (determinant −1); flip one axis")
-    if fault > _ORTHONORMAL:
-        rows = _nearest_rotation(R).tolist()
-    return *rows[0], *rows[1], *rows[2]
-
-
-def _from_orthonormal(rows: list[list[float]]) -> float:
-    """How far RᵀR is from 1. Plain numbers: NumPy would take ten times as long for so few."""
-    (a, b, c), (d, e, f), (g, h, i) = rows
-    return max(
+    fault = max(
         abs(a * a + d * d + g * g - 1.0),
         abs(b * b + e * e + h * h - 1.0),
         abs(c * c + f * f + i * i - 1.0),
@@ -460,18 +392,17 @@ def _from_orthonormal(rows: list[list[float]]) -> float:
         abs(a * c + d * f + g * i),
         abs(b * c + e * f + h * i),
     )
-
-
-def _determinant(rows: list[list[float]]) -> float:
-    (a, b, c), (d, e, f), (g, h, i) = rows
-    return a * (e * i - f * h) + b * (f * g - d * i) + c * (d * h - e * g)
-
-
-def _nearest_rotation(R: Array) -> Array:
-    """The rotation nearest to a matrix that is orthonormal up to 1e-6, by Newton's iteration for the polar factor."""
-    for _ in range(3):  # errors of 1e-12, then 1e-24, then rounding
+    if fault > _REFUSED:
+        raise ModelError(
+            f"the rotation of the placement is not orthonormal (RᵀR differs from 1 by {fault:.1e}); "
+            "give it with more digits"
+        )
+    if a * (e * i - f * h) + b * (f * g - d * i) + c * (d * h - e * g) < 0.0:
+        raise ModelError("the rotation of the placement is a reflection (determinant −1); flip one axis")
+    # Newton's iteration for the polar factor: errors of 1e-12, then 1e-24, then rounding
+    for _ in range(3 if fault > _ORTHONORMAL else 0):
         R = 0.5 * product(R, 3.0 * np.eye(3) - product(R.T, R))
-    return R
+    return tuple(R.reshape(-1).tolist())
 
 
 def direction(axis: Any, owner: str) -> tuple[float, float, float]:

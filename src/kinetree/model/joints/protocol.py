@@ -90,8 +90,11 @@ class JointKind(PlainCoordinates, ABC):
 
     def random(self, rng: np.random.Generator, shape: tuple[int, ...], lower: Array, upper: Array) -> Array:
         """Uniformly distributed configurations, (*shape, nq): within finite limits, else in ±π rad or ±1 m."""
-        low, high = self.interval(lower, upper)
-        return self.within(low, high, rng.random((*shape, self.nq)))
+        (low, high), share = self.interval(lower, upper), rng.random((*shape, self.nq))
+        width = high - low
+        # the width may overflow
+        numbers: Array = np.where(np.isfinite(width), low + width * share, low * (1.0 - share) + high * share)
+        return numbers
 
     def interval(self, lower: Array, upper: Array) -> tuple[Array, Array]:
         """The interval of random coordinates within limits."""
@@ -100,14 +103,6 @@ class JointKind(PlainCoordinates, ABC):
         low = np.where(np.isfinite(lower), lower, np.where(np.isfinite(upper), upper - 2.0 * reach, -reach))
         high = np.where(np.isfinite(upper), upper, np.where(np.isfinite(lower), lower + 2.0 * reach, reach))
         return low, high
-
-    @staticmethod
-    def within(low: Array, high: Array, share: Array) -> Array:
-        """Values at some fractions of the interval from low to high."""
-        width = high - low
-        # the width may overflow
-        numbers: Array = np.where(np.isfinite(width), low + width * share, low * (1.0 - share) + high * share)
-        return numbers
 
 
 class Stage(JointKind):

@@ -1,8 +1,8 @@
 """The node kind of a cluster: bodies whose joints depend on each other, as one node in the form of `spatial.cluster`.
 
 Everything inside is expressed about the origin of the carrier, the body that the cluster hangs on, in its axes or in
-others fixed to it, chosen such that as many constants as possible are zero (`model.cluster_kinematics`). The motion of
-the carrier itself enters through V_c × V_i only.
+others fixed to it, chosen such that as many constants as possible are zero. The motion of the carrier itself enters
+through V_c × V_i only.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 [J12] A. Jain, "Multibody graph transformations and analysis, part II: closed-chain constraint embedding", Nonlinear

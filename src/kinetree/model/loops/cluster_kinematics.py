@@ -6,11 +6,8 @@ others, D, follow:
 
     q̇ = G v,    G_I = 1,    G_D = −K_D⁺ K_I        q̈ = G v̇ + Ġ v,    (Ġ v)_I = 0,    (Ġ v)_D = −K_D⁺ K̇ q̇
 
-Redundant constraints need no care: K_D⁺ is a least-squares solution.
-
-Everything inside is expressed about the origin of the carrier, the body that the cluster hangs on, in its axes or in
-others fixed to it, chosen such that as many constants as possible are zero.
-For body i with inner parent π(i), joint motions S_i and rates q̇ = G v of the joints:
+Redundant constraints need no care: K_D⁺ is a least-squares solution. For body i with inner parent π(i), joint motions
+S_i and rates q̇ = G v of the joints:
 
     T_i = T_π(i) + S_i G_i                        V_i = T_i v    velocity relative to the carrier
     a_i = a_π(i) + V_i × S_i q̇_i + S_i (Ġ v)_i                   its acceleration at v̇ = 0
@@ -36,33 +33,20 @@ from kinetree.spatial.value import Array
 
 
 class Posed(NamedTuple):
-    """A configuration, one entry per inner body.
+    """A configuration, one entry per inner body."""
 
-    Attributes:
-        inside: Where the bodies are.
-        G: Joint rates per independent rate, (stage.nv, n).
-        T: Motion of the body per independent rate, (6, n).
-        inertia: Inertias in the carrier's coordinates; None for massless bodies and outlets.
-    """
-
-    inside: Inside
-    G: list[Array]
-    T: list[Array]
-    inertia: list[RigidInertia | None]
+    inside: Inside  # where the bodies are
+    G: list[Array]  # joint rates per independent rate, (stage.nv, n)
+    T: list[Array]  # motion of the body per independent rate, (6, n)
+    inertia: list[RigidInertia | None]  # in the carrier's coordinates; None for massless bodies and outlets
 
 
 class InnerRates(NamedTuple):
-    """Velocities relative to the carrier, one entry per inner body.
-
-    Attributes:
-        V: Velocities.
-        a: Accelerations at zero v̇, except for the part due to the carrier's own motion.
-        g: Joint accelerations at zero v̇: Ġ v, (stage.nv,).
-    """
+    """Velocities relative to the carrier, one entry per inner body."""
 
     V: list[Motion]
-    a: list[Motion]
-    g: list[Array]
+    a: list[Motion]  # accelerations at zero v̇, except for the part due to the carrier's own motion
+    g: list[Array]  # joint accelerations at zero v̇: Ġ v, (stage.nv,)
 
 
 # What follows from q is needed several times in a row, once for each formula: the last result is kept.
@@ -75,11 +59,9 @@ def posed(cluster: ClusterStructure, parameters: Array, q: Array | None) -> Pose
         raise TypeError("the formulas of a cluster depend on q")
     key = cluster, parameters, q
     known = getattr(_last, "posed", None)
-    if known is not None and all(one is other for one, other in zip(known[0], key, strict=True)):
-        last: Posed = known[1]
-        return last
-    found = _pose(cluster, parameters, q)
-    _last.posed = key, found
+    if known is None or any(one is not other for one, other in zip(known[0], key, strict=True)):
+        known = _last.posed = key, _pose(cluster, parameters, q)
+    found: Posed = known[1]
     return found
 
 

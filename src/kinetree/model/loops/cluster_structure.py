@@ -25,23 +25,14 @@ _MOST_PATTERNS = 4
 
 @dataclass(frozen=True)
 class ClusterStage:
-    """One joint stage inside a cluster, and the body that it moves.
+    """One joint stage inside a cluster, and the body that it moves."""
 
-    Attributes:
-        parent: Index of the body's parent in the cluster, −1 for the carrier.
-        stage: The joint.
-        massive: Whether the body has inertia; if not, the formulas contain none.
-        armed: Whether the joint has armature.
-        follower: How its coordinate follows from others, if it does.
-        leaders: Indices of the joints that it follows.
-    """
-
-    parent: int
+    parent: int  # index of the body's parent in the cluster, −1 for the carrier
     stage: Stage
-    massive: bool = True
-    armed: bool = False
-    follower: Follower | None = None
-    leaders: tuple[int, ...] = ()
+    massive: bool = True  # whether the body has inertia; if not, the formulas contain none
+    armed: bool = False  # whether the joint has armature
+    follower: Follower | None = None  # how its coordinate follows from others, if it does
+    leaders: tuple[int, ...] = ()  # indices of the joints that it follows
 
     @property
     def nq(self) -> int:

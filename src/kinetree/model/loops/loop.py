@@ -26,27 +26,16 @@ _OPPOSITE = 1e-10
 
 @dataclass(frozen=True)
 class Inside:
-    """The bodies of a cluster at a configuration; body −1 is the carrier.
+    """The bodies of a cluster at a configuration, and with velocities if they move; body −1 is the carrier."""
 
-    Attributes:
-        up: Transform from the carrier to each body.
-        S: Motion of each joint rate, (6,).
-        below: The joint rates that move each body.
-        x: Coordinates of each joint.
-        first: The first rate of each joint.
-        V: Velocity of each body relative to the carrier, if it moves.
-        a: Its acceleration at zero joint accelerations.
-        rates: Joint rates.
-    """
-
-    up: Sequence[Transform]
-    S: Sequence[Array]
-    below: Sequence[frozenset[int]]
-    x: Sequence[Array]
-    first: Sequence[int]
-    V: Sequence[Motion] = ()
-    a: Sequence[Motion] = ()
-    rates: Any = ()
+    up: Sequence[Transform]  # from the carrier to each body
+    S: Sequence[Array]  # motion of each joint rate, (6,)
+    below: Sequence[frozenset[int]]  # the joint rates that move each body
+    x: Sequence[Array]  # coordinates of each joint
+    first: Sequence[int]  # the first rate of each joint
+    V: Sequence[Motion] = ()  # velocity of each body relative to the carrier
+    a: Sequence[Motion] = ()  # its acceleration at zero joint accelerations
+    rates: Any = ()  # of the joints
 
     def point(self, body: int, p: Array) -> Array:
         """Position of a point fixed to a body."""

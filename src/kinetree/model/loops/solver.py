@@ -25,23 +25,14 @@ _DRAWS = 50
 
 
 class ClusterRows(NamedTuple):
-    """A cluster's part of all loop constraints.
+    """A cluster's part of all loop constraints, and of their derivative K."""
 
-    Attributes:
-        constraints: In words.
-        counts: Number of rows of each.
-        joints: Names.
-        rows: Its rows of K.
-        columns: Its columns of K.
-        dependent: Those of rates that are not independent.
-    """
-
-    constraints: tuple[str, ...]
-    counts: tuple[int, ...]
-    joints: tuple[str, ...]
+    constraints: tuple[str, ...]  # in words
+    counts: tuple[int, ...]  # number of rows of each
+    joints: tuple[str, ...]  # names
     rows: range
     columns: tuple[int, ...]
-    dependent: tuple[int, ...]
+    dependent: tuple[int, ...]  # columns of rates that are not independent
 
     def block(self, K: Array, columns: Sequence[int]) -> Array:
         """Some of its columns in its rows, (…, rows, columns)."""
