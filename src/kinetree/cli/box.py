@@ -223,14 +223,12 @@ def leak(setup: Experiment, film: simulation.Film, samples: int = 50) -> float:
     """
     robot, controller = setup.robot, setup.controller
     frames = ["box", *HANDS]
-    bare = control.OperationalSpace(
-        robot, [control.Goal("box", kp=100.0)], posture=control.Posture(setup.start, kp=0.0, kd=1e-9),
-        constraints=setup.held, squeeze={"box": SQUEEZE},
-    )  # fmt: skip
-    free = control.OperationalSpace(
-        robot, [control.Goal("box", kp=100.0)], posture=controller.posture, constraints=setup.held,
-        squeeze={"box": SQUEEZE},
-    )  # fmt: skip
+    free, bare = (
+        control.OperationalSpace(
+            robot, [control.Goal("box", kp=100.0)], posture=posture, constraints=setup.held, squeeze={"box": SQUEEZE}
+        )
+        for posture in (controller.posture, control.Posture(setup.start, kp=0.0, kd=1e-9))
+    )
     at = np.linspace(0, len(film.time) - 1, samples).astype(int)
     q, v = film.q[at], film.v[at]
     taus = [each(q, v, {"box": setup.way(film.time[at])}).tau for each in (free, bare)]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -21,9 +20,8 @@ from kinetree.cli import box as experiment
 from kinetree.cli import compute as computing
 from kinetree.cli import demo as demonstration
 from kinetree.cli import job, terminal
-from kinetree.cli.terminal import console, load, safe, table
-from kinetree.errors import InputError, KinetreeError, LoopError, ModelWarning
-from kinetree.interrupts import UNUSABLE
+from kinetree.cli.terminal import attempt, console, load, safe, table
+from kinetree.errors import InputError, LoopError
 from kinetree.io.source import usd_file
 from kinetree.model.joint import Joint
 from kinetree.spatial.value import Array
@@ -137,19 +135,22 @@ def _numbers(values: Array) -> str:
 # Time for each joint to move through its range and back [s]; less if the film would exceed a minute.
 _SECONDS, _LONGEST = 1.5, 60.0
 
-_T = TypeVar("_T")
-
 
 def write_film(path: Path, robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path]) -> None:
     """Write a film in which the joints move through their ranges one after the other."""
     q, time = sweep(robot)
-    written = _told(lambda: kt.viewer.film(path, robot, q, time, visuals=visuals, package_roots=package_roots))
+    written, warnings = attempt(
+        lambda: kt.viewer.film(path, robot, q, time, visuals=visuals, package_roots=package_roots)
+    )
+    _warn(warnings)
     typer.echo(f"{safe(written)}: {time[-1]:.0f} s, {written.stat().st_size / 1e6:.1f} MB")
 
 
 def show_in_browser(robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], port: int) -> None:
     """Show a robot until the user interrupts."""
-    with _told(lambda: kt.viewer.View(robot, visuals=visuals, package_roots=package_roots, port=port)) as view:
+    made, warnings = attempt(lambda: kt.viewer.View(robot, visuals=visuals, package_roots=package_roots, port=port))
+    _warn(warnings)
+    with made as view:
         try:
             typer.echo(f"{safe(robot.name)}: {view.url} (stop with Ctrl-C)")
             view.wait()
@@ -183,23 +184,6 @@ def sweep(robot: kt.Model) -> tuple[Array, Array]:
                 except LoopError:  # beyond what a loop allows
                     continue
     return np.array(motion), step * np.arange(len(motion))
-
-
-def _told(make: Callable[[], _T]) -> _T:
-    """Call a function and return its result; warnings are printed, and errors terminate the command."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ModelWarning)
-        try:
-            result = make()
-        except KinetreeError as error:
-            typer.echo(f"{type(error).__name__}: {safe(error)}", err=True)
-            raise typer.Exit(UNUSABLE) from None
-    for one in caught:
-        if issubclass(one.category, ModelWarning):
-            typer.echo(f"warning: {safe(one.message)}", err=True)
-        else:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    return result
 
 
 # Help and usage errors are plain text: boxes would truncate option names in narrow terminals

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import typer
 from rich.cells import cell_len
@@ -35,6 +36,7 @@ SPELLED = {
 }  # fmt: skip
 
 _HANDLER = "kinetree.spelled"
+_T = TypeVar("_T")
 
 
 def console() -> Console:
@@ -82,15 +84,23 @@ def _spell(error: UnicodeError) -> tuple[str, int]:
 
 
 def load(path: Path, floating_base: bool, mimic: str = "couple") -> tuple[kt.Model, list[str]]:
-    """Load a robot; returns it with the warnings about its file. Prints errors, and exits with the code `UNUSABLE`."""
+    """Load a robot; returns it with the warnings about its file."""
+    return attempt(lambda: kt.load(path, floating_base=floating_base, mimic=mimic))
+
+
+def attempt(make: Callable[[], _T]) -> tuple[_T, list[str]]:
+    """The result of a function, and its warnings about models; prints errors, and exits with the code `UNUSABLE`."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ModelWarning)
         try:
-            robot = kt.load(path, floating_base=floating_base, mimic=mimic)
+            result = make()
         except KinetreeError as error:
             typer.echo(f"{type(error).__name__}: {safe(error)}", err=True)
             raise typer.Exit(UNUSABLE) from None
-    return robot, [safe(one.message) for one in caught if issubclass(one.category, ModelWarning)]
+    others = [one for one in caught if not issubclass(one.category, ModelWarning)]
+    for one in others:
+        warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    return result, [safe(one.message) for one in caught if one not in others]
 
 
 @contextmanager

@@ -77,22 +77,14 @@ class Parameters(Once):
     @cached_property
     def lengths(self) -> Array:
         """Radius of gyration of each body about its link's origin, (m,) [m]; of the robot's mean, if it has none."""
-        masses, _, traces = self._model
-        own = np.sqrt(traces / 2.0 / np.where(masses > 0.0, masses, 1.0))
-        mean = float(own[own > 0.0].mean()) if (own > 0.0).any() else 1.0
-        return np.where(own > 0.0, own, mean)
+        theta = self.robot.inertial_parameters[self.rows]
+        masses, traces = theta[:, 0], theta[:, 4] + theta[:, 7] + theta[:, 9]
+        return _or_mean(np.sqrt(traces / 2.0 / np.where(masses > 0.0, masses, 1.0)))
 
     @cached_property
     def masses(self) -> Array:
         """Mass of each body, (m,) [kg]; the robot's mean, if it has none."""
-        masses, *_ = self._model
-        mean = float(masses[masses > 0.0].mean()) if (masses > 0.0).any() else 1.0
-        return np.where(masses > 0.0, masses, mean)
-
-    @property
-    def _model(self) -> tuple[Array, Array, Array]:
-        theta = self.robot.inertial_parameters[self.rows]
-        return theta[:, 0], theta[:, 1:4], theta[:, 4] + theta[:, 7] + theta[:, 9]
+        return _or_mean(self.robot.inertial_parameters[self.rows, 0])
 
     @cached_property
     def scales(self) -> Array:
@@ -101,9 +93,7 @@ class Parameters(Once):
         inertial = np.stack([m, *[m * l] * 3, *[m * l * l] * 6], axis=1).ravel()
         # joint forces of the robot's weight at its size, at one radian per second
         typical = float(self.robot.mass * np.linalg.norm(self.robot.gravity) * l.mean()) or 1.0
-        units = {"viscous": 0.01, "coulomb": 0.01, "offset": 0.01, "armature": 0.01}
-        others = [units[term] * typical for term in self.friction for _ in self.joints]
-        return np.concatenate([inertial, others])
+        return np.concatenate([inertial, [0.01 * typical] * len(self.friction) * len(self.joints)])
 
     @cached_property
     def prior(self) -> Array:
@@ -164,3 +154,9 @@ class Parameters(Once):
     def samples_per_slice(self, numbers: int) -> int:
         """How many samples have this many numbers in their matrices."""
         return max(1, math.ceil(numbers / (self.robot.nv * (len(self.names) + 1))))
+
+
+def _or_mean(values: Array) -> Array:
+    """Positive values, in place of others their mean."""
+    positive = values > 0.0
+    return np.where(positive, values, float(values[positive].mean()) if positive.any() else 1.0)

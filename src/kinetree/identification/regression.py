@@ -73,13 +73,8 @@ class Regression:
         arrays = []
         for name, value in given.items():
             array = arguments.numbers("Regression", name, value).astype(np.float64, copy=False)
-            size = self.parameters.robot.nq if name == "q" else self.parameters.robot.nv
-            arguments.require_shape(f"Regression: {name}", array.shape, (size,))
-            arrays.append(array.reshape(-1, size))
-        counts = {name: len(array) for name, array in zip(given, arrays)}
-        if len(set(counts.values())) > 1:
-            listed = ", ".join(f"{name} {count}" for name, count in counts.items())
-            raise InputError(f"Regression: numbers of samples differ: {listed}")
+            arrays.append(array.reshape(-1, self._size(name, array)))
+        _require_equal({name: len(array) for name, array in zip(given, arrays)})
         self.R = _merged(self.R, self._factor(*arrays, first=self.rows))
         self.rows += arrays[1].size
         return self
@@ -92,17 +87,13 @@ class Regression:
         arrays = []
         for name, value in given.items():
             array = value if isinstance(value, da.Array) else da.asarray(value)
-            size = self.parameters.robot.nq if name == "q" else self.parameters.robot.nv
-            arguments.require_shape(f"Regression: {name}", array.shape, (size,))
+            size = self._size(name, array)
             if array.ndim != 2:
                 raise InputError(
                     f"Regression: {name} has shape {array.shape}; Dask arrays have one batch axis, (n, {size})"
                 )
             arrays.append(array.rechunk({1: -1}))
-        lengths = {name: array.shape[0] for name, array in zip(given, arrays)}
-        if len(set(lengths.values())) > 1:
-            listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise InputError(f"Regression: numbers of samples differ: {listed}")
+        _require_equal({name: array.shape[0] for name, array in zip(given, arrays)})
         _, aligned = da.core.unify_chunks(*(x for k, array in enumerate(arrays) for x in (array, ("n", f"c{k}"))))
         starts = np.cumsum([0, *aligned[0].chunks[0]]).tolist()
         columns = [array.to_delayed().ravel() for array in aligned]
@@ -115,8 +106,14 @@ class Regression:
             level = [*(two(left, right) for left, right in pairs), *(level[-1:] if len(level) % 2 else [])]
         if level:
             self.R = _merged(self.R, dask.compute(level[0])[0])
-        self.rows += lengths["v"] * self.parameters.robot.nv
+        self.rows += starts[-1] * self.parameters.robot.nv
         return self
+
+    def _size(self, name: str, array: Any) -> int:
+        """The length of the last axis of an argument, which it must have."""
+        size = self.parameters.robot.nq if name == "q" else self.parameters.robot.nv
+        arguments.require_shape(f"Regression: {name}", array.shape, (size,))
+        return size
 
     def merge(self, other: Regression) -> Self:
         """Add all samples of another regression of the same unknowns, and return this one."""
@@ -128,6 +125,12 @@ class Regression:
         self.R = _merged(self.R, other.R)
         self.rows += other.rows
         return self
+
+
+def _require_equal(counts: dict[str, int]) -> None:
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise InputError(f"Regression: numbers of samples differ: {listed}")
 
 
 def factor(parameters: Parameters, weights: Array, q: Array, v: Array, a: Array, tau: Array, first: int = 0) -> Array:

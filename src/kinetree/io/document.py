@@ -154,19 +154,13 @@ class Document:
 
     def number_inside(self, element: Element | None, default: float, infinite: bool = False) -> float:
         """The number inside an element, or the default if there is no such element."""
-        if element is None:
-            return default
-        text: str = element.text or ""
-        found = self.vectors[text]
-        if len(found) != 1:
-            found = self.values(element, f"<{element.tag}>", text, 1, infinite)
-        return found[0]
+        return default if element is None else self.numbers_inside(element, 1, infinite)[0]
 
-    def numbers_inside(self, element: Element, count: int) -> tuple[float, ...]:
+    def numbers_inside(self, element: Element, count: int, infinite: bool = False) -> tuple[float, ...]:
         """The numbers inside an element, separated by whitespace."""
         text: str = element.text or ""
         found = self.vectors[text]
-        return found if len(found) == count else self.values(element, f"<{element.tag}>", text, count)
+        return found if len(found) == count else self.values(element, f"<{element.tag}>", text, count, infinite)
 
     def numbers(self, element: Element, defaults: Mapping[str, float | None]) -> Sequence[float]:
         """The numbers of all attributes that an element may have, with their defaults; None for required ones."""
@@ -186,19 +180,16 @@ class Document:
     def values(self, element: Element, where: str, value: str, count: int, infinite: bool = False) -> tuple[float, ...]:
         """Numbers separated by whitespace; `where` describes their position in messages."""
         numbers = _converted(value)
-        if len(numbers) != count:
-            raise self._no_number(element, where, value, count, "is not")
-        for number in numbers:
-            if not -_HUGE <= number <= _HUGE and not (infinite and number == number):
-                raise self._no_number(element, where, value, count, "is not finite, or too large, for")
-        return numbers
-
-    def _no_number(self, element: Element, where: str, value: str, count: int, fault: str) -> LoadError:
+        fault = "is not"
+        if len(numbers) == count:
+            if all(-_HUGE <= number <= _HUGE or (infinite and number == number) for number in numbers):
+                return numbers
+            fault = "is not finite, or too large, for"
         if "${" in value or "$(" in value:
-            return self.xacro(element.sourceline)
+            raise self.xacro(element.sourceline)
         wanted = "one number, such as 0.5" if count == 1 else f"{count} numbers separated by blanks"
         shown = where if "=" in where else f"{where} {clipped(value.strip())}"
-        return self.error(element, f"{shown} {fault} {wanted}; correct it")
+        raise self.error(element, f"{shown} {fault} {wanted}; correct it")
 
 
 def _written(element: Element, name: str, value: str) -> str:

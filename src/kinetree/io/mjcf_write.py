@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from kinetree.errors import InputError, ModelError, ModelWarning
-from kinetree.io.save import Elements, number, numbers, unfolded
+from kinetree.io.save import Elements, number, numbers, unfolded, uniform
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint
 from kinetree.model.model import Model
 from kinetree.model.specs import WORLD_NAME
+from kinetree.spatial.reproducible import apply, product
 from kinetree.spatial.rotation import quaternion_of
-from kinetree.spatial.transform import pose
+from kinetree.spatial.transform import inverse
 from kinetree.spatial.value import Array
 
 _TYPES = {"revolute": "hinge", "prismatic": "slide", "spherical": "ball", "floating": "free"}
@@ -104,7 +105,7 @@ def _grouped(body: Body, model: Model, children: dict[str, list[Body]], heavy: s
     while True:
         joint = model.joint(body.joint)
         if links:
-            links = [(other, _product(at, joint.placement)) for other, at in links]
+            links = [(other, product(at, joint.placement)) for other, at in links]
         if joint.kind != "fixed":
             links.append((joint, np.eye(4)))
         if body.name in heavy or not links:
@@ -116,8 +117,8 @@ def _grouped(body: Body, model: Model, children: dict[str, list[Body]], heavy: s
                 f"joint {joint.name!r} with reduced()"
             )
         body = children[body.name][0]
-        start = _product(start, model.joint(body.joint).placement)
-    return _JointGroup(body, tuple((joint, _inverse(at)) for joint, at in links), start)
+        start = product(start, model.joint(body.joint).placement)
+    return _JointGroup(body, tuple((joint, inverse(at)) for joint, at in links), start)
 
 
 def _write_body(xml: Elements, model: Model, group: _JointGroup, lost: list[str]) -> None:
@@ -140,7 +141,7 @@ def _write_joint(xml: Elements, joint: Joint, at: Array, lost: list[str]) -> Non
         raise ModelError(f"joint {joint.name!r} floats elsewhere than at the world's origin, which MJCF does not know")
     settings = {"name": joint.name, "type": _TYPES[joint.kind]}
     if joint.type.axes:
-        settings["axis"] = numbers(_product(at[:3, :3], joint.axes[0]))
+        settings["axis"] = numbers(apply(at[:3, :3], joint.axes[0]))
     if joint.kind != "floating" and at[:3, 3].any():
         settings["pos"] = numbers(at[:3, 3])
     if joint.nv == 1:
@@ -156,12 +157,8 @@ def _write_joint(xml: Elements, joint: Joint, at: Array, lost: list[str]) -> Non
         lost.append(f"limits of the speed of joint {joint.name!r}")
     if joint.kind == "floating" and joint.armature.any():
         lost.append(f"that armature of joint {joint.name!r} acts along the body's axes, not the world's")
-    for name, key in (("armature", "armature"), ("damping", "damping"), ("friction", "frictionloss")):
-        values = set(getattr(joint, name).tolist())
-        if len(values) > 1:
-            lost.append(f"{name} of joint {joint.name!r}, which differs between its coordinates")
-        elif any(values):
-            settings[key] = number(values.pop())
+    keys = {"armature": "armature", "damping": "damping", "friction": "frictionloss"}
+    settings.update({keys[name]: value for name, value in uniform(joint, keys, lost).items()})
     xml.put("joint", **settings)
 
 
@@ -178,14 +175,3 @@ def _pose(placement: Array) -> dict[str, str]:
         **({"pos": numbers(placement[:3, 3])} if moved else {}),
         **({"quat": numbers(quaternion_of(placement[:3, :3]))} if turned else {}),
     }
-
-
-def _product(A: Array, B: Array) -> Array:
-    """A B, with a summation order that does not depend on the BLAS."""
-    return np.asarray(np.einsum("ij,j...->i...", A, B))
-
-
-def _inverse(placement: Array) -> Array:
-    """The inverse of a pose."""
-    turned = placement[:3, :3].T
-    return pose(turned, -_product(turned, placement[:3, 3]))

@@ -235,18 +235,24 @@ def _write_joint(xml: Elements, joint: Joint, mimics: dict[str, dict[str, str]],
         xml.put("limit", **written)
     elif any(np.isfinite(getattr(joint.limits, name)).any() for name in ("lower", "upper", "velocity", "effort")):
         lost.append(f"limits of joint {joint.name!r}")
-    dissipation = {}
-    for name in ("damping", "friction"):
-        values = set(getattr(joint, name).tolist())
-        if len(values) > 1:
-            lost.append(f"{name} of joint {joint.name!r}, which differs between its coordinates")
-        elif any(values):
-            dissipation[name] = number(values.pop())
+    dissipation = uniform(joint, ("damping", "friction"), lost)
     if dissipation:
         xml.put("dynamics", **dissipation)
     if joint.name in mimics:
         xml.put("mimic", **mimics[joint.name])
     xml.close()
+
+
+def uniform(joint: Joint, names: Iterable[str], lost: list[str]) -> dict[str, str]:
+    """Properties of a joint that are nonzero and equal for all its coordinates; others are lost."""
+    found = {}
+    for name in names:
+        values = set(getattr(joint, name).tolist())
+        if len(values) > 1:
+            lost.append(f"{name} of joint {joint.name!r}, which differs between its coordinates")
+        elif any(values):
+            found[name] = number(values.pop())
+    return found
 
 
 def _write_ends(xml: Elements, parent: str, child: str, placement: Array) -> None:

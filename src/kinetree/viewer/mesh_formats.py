@@ -46,6 +46,10 @@ class Visual:
     color: Color | None  # None leaves the choice to the viewer
 
 
+def _invalid(form: str, problem: str) -> LoadError:
+    return LoadError(f"is not a valid {form} file: {problem}; export it again")
+
+
 def box(size: tuple[float, ...]) -> Mesh:
     """A box centred at the origin, edges along the axes [m]."""
     signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
@@ -110,8 +114,7 @@ _Materials = dict[str, str]
 
 def read(data: bytes, _beside: Callable[[str], bytes | None]) -> list[Mesh]:
     """The parts of a COLLADA file's scene, one for each set of polygons."""
-    file = _File(_parsed(data))
-    parts = list(file.parts())
+    parts = list(_File(_parsed(data)).parts())
     if not parts:
         raise LoadError("has no polygons in its scene; export it again")
     return parts
@@ -131,7 +134,7 @@ def _parsed(data: bytes) -> _Element:
     except (etree.XMLSyntaxError, ValueError) as error:
         root, problem = None, str(error)[:200]
     if root is None:  # outside the handler, since lxml's error cannot be pickled
-        raise LoadError(f"is not a valid COLLADA file: {problem}; export it again")
+        raise _invalid("COLLADA", problem)
     for element in root.iter(etree.Element):
         element.tag = element.tag.rpartition("}")[2]
     if root.tag != "COLLADA":
@@ -149,7 +152,7 @@ class _File:
         unit = root.find("asset/unit")
         self.unit = _numbers(unit.get("meter") or "1", 1)[0] if unit is not None else 1.0
         if not 0.0 < self.unit < math.inf:
-            raise LoadError("is not a valid COLLADA file: its unit is not a positive length; export it again")
+            raise _invalid("COLLADA", "its unit is not a positive length")
 
     def parts(self) -> Iterator[Mesh]:
         shown = self.root.find("scene/instance_visual_scene")
@@ -168,10 +171,10 @@ class _File:
 
     def _node(self, node: _Element, at: Array, depth: int) -> Iterator[Mesh]:
         if depth > _DEEPEST:
-            raise LoadError("is not a valid COLLADA file: its nodes are nested without end; export it again")
+            raise _invalid("COLLADA", "its nodes are nested without end")
         for child in node:
             if child.tag in _MOVES:
-                at = at @ _MOVES[child.tag](child.text or "")
+                at = at @ _move(child.tag, child.text or "")
             elif child.tag == "node":
                 yield from self._node(child, at, depth + 1)
             elif child.tag in ("instance_node", "instance_geometry"):
@@ -191,7 +194,7 @@ class _File:
 
     def _geometry(self, geometry: _Element, at: Array, materials: _Materials) -> Iterator[Mesh]:
         for polygons in geometry.iterfind("mesh/*"):
-            if polygons.tag in _CORNERS:
+            if polygons.tag in _POLYGONS:
                 points, faces = self._polygons(polygons)
                 if len(faces):
                     used, inverse = np.unique(faces, return_inverse=True)
@@ -208,20 +211,18 @@ class _File:
         source = None if position is None else self._target(position, "source")
         array = None if source is None else source.find("float_array")
         if array is None or vertex is None:
-            raise LoadError("is not a valid COLLADA file: polygons without vertices; export it again")
+            raise _invalid("COLLADA", "polygons without vertices")
         points = _numbers(array.text or "")
         if len(points) % 3:
-            raise LoadError("is not a valid COLLADA file: its vertices are not three numbers each; export it again")
+            raise _invalid("COLLADA", "its vertices are not three numbers each")
         points = points.reshape(-1, 3)
         try:
             stride = 1 + max(int(one.get("offset") or 0) for one in inputs.values())
-            corners = _CORNERS[polygons.tag](polygons, stride, int(vertex.get("offset") or 0))
+            corners = _corners(polygons, stride, int(vertex.get("offset") or 0))
         except (ValueError, IndexError, OverflowError):
-            raise LoadError(
-                "is not a valid COLLADA file: its polygons do not fit their vertices; export it again"
-            ) from None
+            raise _invalid("COLLADA", "its polygons do not fit their vertices") from None
         if len(corners) and not 0 <= corners.min() <= corners.max() < len(points):
-            raise LoadError("is not a valid COLLADA file: a polygon has a vertex that is not there; export it again")
+            raise _invalid("COLLADA", "a polygon has a vertex that is not there")
         return points, corners
 
     def _color(self, material: str) -> Color | None:
@@ -239,56 +240,44 @@ def _numbers(text: str, count: int | None = None) -> Array:
     try:
         numbers = np.array(text.split(), dtype=np.float64)
     except ValueError:
-        raise LoadError(
-            "is not a valid COLLADA file: a list of numbers holds something else; export it again"
-        ) from None
+        raise _invalid("COLLADA", "a list of numbers holds something else") from None
     if count is not None and len(numbers) != count:
-        raise LoadError(f"is not a valid COLLADA file: {len(numbers)} numbers where {count} should be; export it again")
+        raise _invalid("COLLADA", f"{len(numbers)} numbers where {count} should be")
     return numbers
 
 
-def _matrix(text: str) -> Array:
-    return _numbers(text, 16).reshape(4, 4)
-
-
-def _translation(text: str) -> Array:
+def _move(tag: str, text: str) -> Array:
+    """The matrix by which an element of a node moves what follows, (4, 4)."""
+    if tag == "matrix":
+        return _numbers(text, 16).reshape(4, 4)
     move = np.eye(4)
-    move[:3, 3] = _numbers(text, 3)
+    if tag == "translate":
+        move[:3, 3] = _numbers(text, 3)
+    elif tag == "scale":
+        move[:3, :3] = np.diag(_numbers(text, 3))
+    else:
+        *axis, angle = _numbers(text, 4)
+        length = math.hypot(*axis)
+        if length > 0.0:
+            move[:3, :3] = exp_matrix(np.array(axis) / length * math.radians(angle))
     return move
 
 
-def _rotation(text: str) -> Array:
-    *axis, angle = _numbers(text, 4)
-    move = np.eye(4)
-    length = math.hypot(*axis)
-    if length > 0.0:
-        move[:3, :3] = exp_matrix(np.array(axis) / length * math.radians(angle))
-    return move
-
-
-def _scaling(text: str) -> Array:
-    return np.diag([*_numbers(text, 3), 1.0])
-
-
-_MOVES: dict[str, Callable[[str], Array]] = {
-    "matrix": _matrix,
-    "translate": _translation,
-    "rotate": _rotation,
-    "scale": _scaling,
-}
+_MOVES = ("matrix", "translate", "rotate", "scale")
 
 
 def _integers(element: _Element | None) -> Array:
     return np.array(("" if element is None else element.text or "").split(), dtype=np.int64)
 
 
-def _of_triangles(polygons: _Element, stride: int, offset: int) -> Array:
-    return _integers(polygons.find("p")).reshape(-1, 3, stride)[:, :, offset]
-
-
-def _of_lists(polygons: _Element, stride: int, offset: int) -> Array:
-    corners = _integers(polygons.find("p")).reshape(-1, stride)[:, offset]
-    counts = _integers(polygons.find("vcount"))
+def _corners(polygons: _Element, stride: int, offset: int) -> Array:
+    """Triangles as indices of points, (m, 3)."""
+    if polygons.tag == "polygons":
+        return _fans([_integers(p).reshape(-1, stride)[:, offset] for p in polygons.findall("p")])
+    corners = _integers(polygons.find("p"))
+    if polygons.tag == "triangles":
+        return corners.reshape(-1, 3, stride)[:, :, offset]
+    corners, counts = corners.reshape(-1, stride)[:, offset], _integers(polygons.find("vcount"))
     if counts.min(initial=0) < 0 or counts.sum() != len(corners):
         raise ValueError("counts and corners differ")
     if (counts == 3).all():
@@ -296,21 +285,12 @@ def _of_lists(polygons: _Element, stride: int, offset: int) -> Array:
     return _fans(np.split(corners, np.cumsum(counts)[:-1]))
 
 
-def _of_polygons(polygons: _Element, stride: int, offset: int) -> Array:
-    return _fans([_integers(p).reshape(-1, stride)[:, offset] for p in polygons.findall("p")])
-
-
 def _fans(polygons: list[Array]) -> Array:
     fans = [np.stack([np.full(len(p) - 2, p[0]), p[1:-1], p[2:]], axis=-1) for p in polygons if len(p) > 2]
     return np.concatenate(fans) if fans else np.zeros((0, 3), dtype=np.int64)
 
 
-_CORNERS: dict[str, Callable[[_Element, int, int], Array]] = {
-    "triangles": _of_triangles,
-    "polylist": _of_lists,
-    "polygons": _of_polygons,
-}
-
+_POLYGONS = ("triangles", "polylist", "polygons")
 
 _HEADER = 84
 _TRIANGLE = np.dtype([("normal", "<f4", 3), ("vertices", "<f4", (3, 3)), ("attribute", "<u2")])
@@ -327,9 +307,7 @@ def read_stl(data: bytes, _beside: Callable[[str], bytes | None]) -> list[Mesh]:
         corners = _text(data)
     else:
         expected = _HEADER + _TRIANGLE.itemsize * count
-        raise LoadError(
-            f"is not a valid STL file: {count} triangles take {expected} bytes, it has {len(data)}; export it again"
-        )
+        raise _invalid("STL", f"{count} triangles take {expected} bytes, it has {len(data)}")
     if not len(corners):
         raise LoadError("has no triangles; export it again")
     return [joined(corners.reshape(-1, 3).astype(np.float64))]
@@ -339,11 +317,9 @@ def _text(data: bytes) -> Array:
     try:
         numbers = np.array(_VERTEX.findall(data), dtype=np.float64).reshape(-1, 3)
     except ValueError:
-        raise LoadError("is not a valid STL file: a vertex is not three numbers; export it again") from None
+        raise _invalid("STL", "a vertex is not three numbers") from None
     if len(numbers) % 3:
-        raise LoadError(
-            f"is not a valid STL file: it has {len(numbers)} vertices, which are no triangles; export it again"
-        )
+        raise _invalid("STL", f"it has {len(numbers)} vertices, which are no triangles")
     return numbers.reshape(-1, 3, 3)
 
 
@@ -381,7 +357,7 @@ def read_obj(data: bytes, beside: Callable[[str], bytes | None]) -> list[Mesh]:
     try:
         points = np.array(vertices, dtype=np.float64).reshape(-1, 3)
     except ValueError:
-        raise LoadError("is not a valid OBJ file: a vertex is not three numbers; export it again") from None
+        raise _invalid("OBJ", "a vertex is not three numbers") from None
     parts = [_part(points, np.array(part), colors.get(name)) for name, part in faces.items() if part]
     if not parts:
         raise LoadError("has no faces; export it again")
@@ -393,14 +369,10 @@ def _triangles(words: list[str], count: int, line: int) -> list[tuple[int, ...]]
     try:
         given = [int(word.split("/", 1)[0]) for word in words]
     except ValueError:
-        raise LoadError(
-            f"is not a valid OBJ file: the face in line {line} is not made of numbers; export it again"
-        ) from None
+        raise _invalid("OBJ", f"the face in line {line} is not made of numbers") from None
     corners = [index - 1 if index > 0 else count + index for index in given]
     if 0 in given or min(corners, default=0) < 0 or max(corners, default=0) >= count:
-        raise LoadError(
-            f"is not a valid OBJ file: the face in line {line} has a vertex that is not there; export it again"
-        )
+        raise _invalid("OBJ", f"the face in line {line} has a vertex that is not there")
     return [(corners[0], b, c) for b, c in pairwise(corners[1:])]
 
 

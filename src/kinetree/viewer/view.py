@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -227,6 +227,15 @@ def _slider(gui: Any, coordinate: Coordinate, value: float) -> Any:
 _NO_FRAME = "none"
 
 
+class _Picture(NamedTuple):
+    """What is on display."""
+
+    q: Array  # (nq,)
+    ellipsoids: tuple[str, ...] = ()
+    forces: Mapping[str, Any] = {}
+    center_of_mass: bool = False
+
+
 class View:
     """A robot in a browser on this machine, with a slider for each coordinate.
 
@@ -274,10 +283,7 @@ class View:
         self._lock = threading.RLock()
         self._closed = threading.Event()
         self._listeners: list[Callable[[Array], None]] = []
-        self._q: Array = robot.neutral()
-        self._forces: Mapping[str, Any] = {}
-        self._ellipsoids: tuple[str, ...] = ()
-        self._center_of_mass = False
+        self._picture = _Picture(robot.neutral())
         try:
             self._scene = Scene(self._server, robot, shapes)
             self._overlays = Overlays(self._scene, force_scale)
@@ -296,7 +302,7 @@ class View:
     def q(self) -> Array:
         """The configuration on display, (nq,)."""
         with self._lock:
-            return np.array(self._q)
+            return np.array(self._picture.q)
 
     def show(
         self,
@@ -327,23 +333,27 @@ class View:
         if isinstance(ellipsoids, str):
             raise InputError(f"ellipsoids={ellipsoids!r} is one name; pass a list of them")
         with self._lock:
-            new_q = self._q if q is None else configuration(self.robot, q)
-            new_ellipsoids = self._ellipsoids if ellipsoids is None else tuple(ellipsoids)
-            new_forces = self._forces if forces is None else dict(forces)
-            new_center = self._center_of_mass if center_of_mass is None else bool(center_of_mass)
+            new = self._picture
+            if q is not None:
+                new = new._replace(q=configuration(self.robot, q))
+            if ellipsoids is not None:
+                new = new._replace(ellipsoids=tuple(ellipsoids))
+            if forces is not None:
+                new = new._replace(forces=dict(forces))
+            if center_of_mass is not None:
+                new = new._replace(center_of_mass=bool(center_of_mass))
             try:
-                draw(self._scene, self._overlays, new_q, new_ellipsoids, new_forces, new_center)
+                draw(self._scene, self._overlays, *new)
             except KinetreeError:
-                draw(self._scene, self._overlays, self._q, self._ellipsoids, self._forces, self._center_of_mass)
+                draw(self._scene, self._overlays, *self._picture)
                 raise
-            self._q, self._ellipsoids = new_q, new_ellipsoids
-            self._forces, self._center_of_mass = new_forces, new_center
+            self._picture = new
             with self._server.atomic():
                 if q is not None:
-                    self._sliders.show(new_q)
-                    self._scene.aim(new_q)
-                self._center.value = new_center
-                self._felt.value = new_ellipsoids[0] if len(new_ellipsoids) == 1 else _NO_FRAME
+                    self._sliders.show(new.q)
+                    self._scene.aim(new.q)
+                self._center.value = new.center_of_mass
+                self._felt.value = new.ellipsoids[0] if len(new.ellipsoids) == 1 else _NO_FRAME
                 for layer, shown in (("inertias", inertias), ("frames", frames)):
                     if shown is not None and layer in self._boxes:
                         self._scene.show_layer(layer, bool(shown))
@@ -396,7 +406,7 @@ class View:
                     self._boxes[layer] = gui.add_checkbox(label, shown)
                     self._boxes[layer].on_update(self._layer_switch(layer))
             self._center = gui.add_checkbox("Centre of mass", False)
-            self._center.on_update(self._center_switched)
+            self._center.on_update(lambda event: self._asked(event, center_of_mass=self._center.value))
             choices = (_NO_FRAME, *self.robot.frames)
             self._felt = gui.add_dropdown("Inertia felt at", choices, initial_value=_NO_FRAME)
             self._felt.on_update(self._felt_chosen)
@@ -411,9 +421,6 @@ class View:
                 self._scene.show_layer(layer, self._boxes[layer].value)
 
         return update
-
-    def _center_switched(self, event: Any) -> None:
-        self._asked(event, center_of_mass=self._center.value)
 
     def _felt_chosen(self, event: Any) -> None:
         self._asked(event, ellipsoids=() if self._felt.value == _NO_FRAME else (self._felt.value,))
@@ -434,14 +441,14 @@ class View:
 
     def _moved(self, joint: Joint, own: Array) -> None:
         with self._lock:
-            q = self._q.copy()
+            q = self.q
             q[joint.q_slice] = own
             try:
-                q = self.robot.close(q)
+                picture = self._picture._replace(q=self.robot.close(q))
             except LoopError:  # the joint cannot go there
                 return
-            draw(self._scene, self._overlays, q, self._ellipsoids, self._forces, self._center_of_mass)
-            self._q = q
+            draw(self._scene, self._overlays, *picture)
+            self._picture = picture
         self._tell()
 
     def _tell(self) -> None:
