@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import kinetree as kt
 from kinetree.errors import InputError, LoadError
+from kinetree.io.mjcf_file import Directory
 from kinetree.io.mjcf_reduce import Reduction
 from kinetree.io.options import Diagnostics
-from kinetree.io.source import Directory, Source
+from kinetree.io.source import Source
 from tests.fuzz.meshes import FORMATS, model, spoilt
 from tests.fuzz.mjcf import ARM, MESHES, MJCF, options_of
 from tests.fuzz.mutations import mutated

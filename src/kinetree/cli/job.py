@@ -191,14 +191,8 @@ def plan(
 ) -> ComputeJob:
     """Check everything that can be checked before the first block.
 
-    Args:
-        robot: The robot.
-        name: Name of its function.
-        data: Directory of a Zarr group with an array for each argument: (n, …) or, for one value for all, that value.
-            Wrenches are in a subgroup `f_ext`, by frame.
-        out: Directory for the results.
-        options: Arguments that are not arrays.
-        length: Samples along the first axis in one block; by default what fits in `BLOCK_BYTES`.
+    `data` is a Zarr group with an array for each argument: (n, …) or, for one value for all, that value. Wrenches are
+    in a subgroup `f_ext`, by frame. By default a block has as many samples as fit in `BLOCK_BYTES`.
     """
     function = find_function(robot, name)
     parameters = [parameter for parameter in function.__signature__.parameters.values() if parameter.name != "out"]
@@ -308,15 +302,7 @@ def _state(job: ComputeJob) -> str:
 
 
 class ComputeOutput:
-    """The output group of a job and its journal.
-
-    Args:
-        job: The job.
-        robot: Its robot.
-
-    Raises:
-        InputError: If there is an output that belongs to another job, or another process writes to it.
-    """
+    """The output group of a job and its journal; neither may belong to another job or process."""
 
     def __init__(self, job: ComputeJob, robot: kt.Model) -> None:
         self.job, self.path = job, job.out.with_name(job.out.name + ".journal")

@@ -12,9 +12,10 @@ from kinetree.concurrency import ForkSafeLock
 from kinetree.errors import KinetreeError, LoadError, UnknownNameError
 from kinetree.interop.mujoco_models import converted
 from kinetree.io.build import require_order, root_joint, sort_branches
+from kinetree.io.mjcf_file import Directory, Origin
 from kinetree.io.mjcf_reduce import Reduction
 from kinetree.io.options import Diagnostics, Options
-from kinetree.io.source import Directory, Origin, Source, unused
+from kinetree.io.source import Source, unused
 from kinetree.language.mechanism import depth_first
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint, Limits

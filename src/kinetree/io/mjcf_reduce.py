@@ -16,9 +16,9 @@ from typing import NamedTuple
 from kinetree.errors import LoadError
 from kinetree.interop.mujoco_models import Unmodelled
 from kinetree.io.document import Element
-from kinetree.io.mjcf_file import MOST_BYTES, MOST_TO_DRAW, Meshes, MjcfFile, MjcfText, attributes_of
+from kinetree.io.mjcf_file import MOST_BYTES, MOST_TO_DRAW, Directory, Meshes, MjcfFile, MjcfText, Origin, attributes_of
 from kinetree.io.options import Diagnostics
-from kinetree.io.source import Directory, Origin, Source, clipped
+from kinetree.io.source import Source, clipped
 
 # for shapes, whether they have mass and collide; for joints, their number of coordinates
 _ATTRIBUTES = {

@@ -15,10 +15,11 @@ from kinetree.errors import InputError, LoadError
 from kinetree.interop.mujoco_models import Names
 from kinetree.io.document import Document, Element
 from kinetree.io.mjcf_convert import compiled
+from kinetree.io.mjcf_file import Directory
 from kinetree.io.mjcf_reduce import Reduction
 from kinetree.io.options import Diagnostics
 from kinetree.io.origins import origin
-from kinetree.io.source import Directory, Source, usd_file
+from kinetree.io.source import Source, usd_file
 from kinetree.model.body import Body
 from kinetree.model.model import Model
 from kinetree.model.specs import matrix_of_pose
