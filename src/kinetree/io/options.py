@@ -76,27 +76,22 @@ class Options(NamedTuple):
     @classmethod
     def checked(cls, *given: Any) -> Options:
         """Validate the arguments; without locks and order, these are empty."""
-        self = cls(*given)
-        for name, flag in (("floating_base", self.floating_base), ("snap_angles", self.snap_angles)):
+        floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro, snap_angles = given
+        for name, flag in (("floating_base", floating_base), ("snap_angles", snap_angles)):
             if not isinstance(flag, (bool, np.bool_)):
                 raise InputError(f"{name}={flag!r} is neither True nor False")
-        if self.root is not None and not isinstance(self.root, str):
-            raise InputError(f"root={self.root!r} is not the name of a link")
-        for name, choice, known in (("mimic", self.mimic, MIMIC), ("loops", self.loops, LOOPS)):
+        if root is not None and not isinstance(root, str):
+            raise InputError(f"root={root!r} is not the name of a link")
+        for name, choice, known in (("mimic", mimic, MIMIC), ("loops", loops, LOOPS)):
             if not isinstance(choice, str) or choice not in known:
                 raise InputError(f"{name}={choice!r} is not known; choose one of {', '.join(map(repr, known))}")
-        lock, xacro = self.lock, self.xacro
         if lock is not None and not (isinstance(lock, Mapping) and all(isinstance(name, str) for name in lock)):
             raise InputError(f"lock={lock!r} is not a dictionary of configurations by joint name")
         if xacro is not None and not isinstance(xacro, Mapping):
             raise InputError(f"xacro={xacro!r} is not a dictionary of arguments; pass {{}} for none")
-        return self._replace(
-            floating_base=bool(self.floating_base),
-            lock=dict(lock or {}),
-            joint_order=_names(self.joint_order),
-            gravity=_vector(self.gravity),
-            snap_angles=bool(self.snap_angles),
-        )
+        order, down = _names(joint_order), _vector(gravity)
+        locked, snap = dict(lock or {}), bool(snap_angles)
+        return cls(bool(floating_base), root, mimic, loops, locked, order, down, directory, xacro, snap)
 
 
 def _names(joint_order: Any) -> tuple[str, ...]:
