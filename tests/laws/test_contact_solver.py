@@ -367,7 +367,7 @@ def test_contacts_and_joints_together(sweeps: int) -> None:
     assert one.step(q, v)[2].converged.all()
 
 
-@pytest.mark.parametrize("name", ["contact_sweep", "contact_sweeps", "contact_start", "contact_forces", "admm_round"])
+@pytest.mark.parametrize("name", ["contact_sweeps", "one sweep", "contact_forces", "admm"])
 def test_engines_agree(name: str) -> None:
     """Compiled kernels, single and in lanes, and the reference engine on random problems of three contacts."""
     rng = np.random.default_rng(5)
@@ -379,23 +379,30 @@ def test_engines_agree(name: str) -> None:
     pushed = np.abs(rng.standard_normal((count, r)))
     u = np.einsum("bij,bj->bi", G, pushed) + g
     axes = np.linalg.qr(rng.standard_normal((count, 3, 3, 3)))[0].reshape(count, r, 3)
-    rho = np.full((count, r), 2.0)
-    inputs = {
-        "contact_sweep": (G, scale, mu, u, pushed),
-        "contact_sweeps": (G, scale, mu, u, pushed),
-        "contact_start": (G, g, pushed),
-        "contact_forces": (axes, pushed, g, u, mu, scale, np.zeros(4)),
-        "admm_round": (root, 1.0 / rho, rho, mu, g, pushed, u),
+    solver = G, scale, mu, g, pushed
+    values, vectors = np.linalg.eigh(G)
+    compiled, inputs = {
+        "contact_sweeps": (kt.compiled(contact_solvers.contact_sweeps, r=r, more=6), solver),
+        "one sweep": (kt.compiled(contact_solvers.contact_sweeps, r=r, more=0), solver),
+        "contact_forces": (
+            kt.compiled(contact_problem.contact_forces, r=r),
+            (axes, pushed, g, u, mu, scale, np.zeros(4)),
+        ),
+        "admm": (
+            kt.compiled(contact_solvers.admm, r=r, periods=3, rounds=5),
+            (values, np.ascontiguousarray(np.swapaxes(vectors, 1, 2)), G, mu, g, pushed),
+        ),
     }[name]
-    module = {"admm_round": contact_solvers, "contact_sweep": contact_solvers, "contact_sweeps": contact_solvers}
-    one = getattr(module.get(name, contact_problem), name)
-    compiled = kt.compiled(one, r=r)
-    expected = compiled.engine("reference")(*inputs)
-    together = compiled(*inputs)
+
+    def several(results: Any) -> Any:
+        return results if isinstance(results, tuple) else (results,)
+
+    expected = several(compiled.engine("reference")(*inputs))
+    together = several(compiled(*inputs))
     for ours, theirs in zip(together, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9 * float(np.abs(theirs).max()))
     for i in range(count):
-        alone = compiled(*(x[i] if x.ndim > 1 else x for x in inputs))
+        alone = several(compiled(*(x[i] if x.ndim > 1 else x for x in inputs)))
         for a, b in zip(alone, together, strict=True):
             np.testing.assert_array_equal(a, b[i])
 

@@ -281,7 +281,15 @@ def test_numbers_that_overflow_are_told(method: str, dt: float) -> None:
         world.rollout(q, v, np.full((8, 2), np.nan))
 
 
-def test_a_first_step_that_overflows_is_told() -> None:
+def test_single_steps_that_overflow_are_told() -> None:
+    robot, q = kt.zoo.double_pendulum(), np.full(2, 0.3)
+    world = simulation.Simulator(robot)
+    for given in (q, np.stack([q, q, q])):
+        for speed in (1.0, 1e160, 1.0, 1e300):  # the first step of a simulator, and later ones
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                world.step(given, np.full(2, speed))
+            assert [str(each.message).startswith("step: the motion") for each in caught] == [True] * (speed > 1.0)
     for method in ("midpoint", "semi_implicit_euler"):  # velocities and angles, angles alone
         world = simulation.Simulator(kt.zoo.double_pendulum(), dt=1e300, method=method)
         with pytest.warns(ConvergenceWarning, match="step: the motion"):
@@ -347,7 +355,7 @@ def test_compiled_constraints_are_those_of_python(method: str, project: bool) ->
     world = simulation.Simulator(
         robot, constraints=[kt.Weld("tip", "pin", (3, 5))], at=q, method=method, project=project, damping=0.1
     )
-    assert world._is_compiled
+    assert world._steps.is_compiled
     assert world.constraints is not None
     rng = np.random.default_rng(2)
     v, taus = world.constraints.project_velocity(q, rng.normal(size=(3, 3))), rng.normal(size=(3, 6, 3))
@@ -355,11 +363,11 @@ def test_compiled_constraints_are_those_of_python(method: str, project: bool) ->
     one, rate = np.repeat(q[None], 3, axis=0), v
     for k in range(6):
         info = world.step(one, rate, taus[:, k])[2]
-        one, rate, by_python = world._step(one, rate, taus[:, k], None, ())
+        one, rate, acceleration, force, _ = world._steps._executed((), False)(one, rate, taus[:, k])
         np.testing.assert_array_equal(path.q[:, k + 1], one)
         np.testing.assert_array_equal(path.v[:, k + 1], rate)
-        np.testing.assert_array_equal(info.acceleration, by_python.acceleration)
-        np.testing.assert_array_equal(info.constraint_forces["tip"], by_python.constraint_forces["tip"])
+        np.testing.assert_array_equal(info.acceleration, acceleration)
+        np.testing.assert_array_equal(info.constraint_forces["tip"], force)
 
 
 def test_redundant_constraints_of_some_samples() -> None:

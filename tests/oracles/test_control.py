@@ -107,5 +107,5 @@ def test_the_reference_engine_agrees() -> None:
     plain = reference.run(control_law(tasks.method, recursions._parts), robot.mechanism, recursions.sites, inputs)
     M = robot.mass_matrix(q)
     A = tasks.inverse_inertia(q)
-    for one, other in zip(native[:3], plain[:3], strict=True):
+    for one, other in zip(native[:2], plain[:2], strict=True):
         assert_close(one, other, bound(robot.nv, condition(M) + condition(A)))

@@ -73,40 +73,44 @@ def formula_value(formula: Formula, arguments: int) -> Kernel:
 
 @lru_cache(maxsize=256)
 def formula_row(formula: Formula, arguments: int) -> Kernel:
-    """A formula of joint coordinates x as an error, with its slopes and its drift.
+    """Slopes and drift of a formula of joint coordinates x.
 
     `rate` and `follow` are velocities of these joints, and their accelerations where all independent ones are zero.
     """
 
     def formula_row(
-        _k: Workspace, x: Indexed, rate: Indexed, follow: Indexed, c: Indexed,
-        slopes: Indexed, drift: Indexed, error: Indexed,
-    ) -> None:  # fmt: skip
+        _k: Workspace, x: Indexed, rate: Indexed, follow: Indexed, c: Indexed, slopes: Indexed, drift: Indexed
+    ) -> None:
         given, constants = x[...], c[...][: formula.constants]
         found = formula.slopes(constants, given)
         slopes[...] = found
         drift[...] = formula.curvature(constants, given, rate[...]) + found @ follow[...]
-        error[...] = formula.value(constants, given)
 
     own = (arguments,)
     declare = kernel(
-        x=own, rate=own, follow=own, c=(constants_of(formula),), slopes=own, drift=(), error=(),
-        outputs=("slopes", "drift", "error"),
-    )  # fmt: skip
+        x=own, rate=own, follow=own, c=(constants_of(formula),), slopes=own, drift=(), outputs=("slopes", "drift")
+    )
     return replace(declare(formula_row), name=f"formula_row_{formula.name}")
 
 
+@kernel(poses=(2, 4, 4), length=(), error=(), outputs=("error",))
+def distance_error(_k: Workspace, poses: Indexed, length: Indexed, error: Indexed) -> None:
+    """By how much the distance between two frames exceeds a length."""
+    apart = poses[...][1, :3, 3] - poses[...][0, :3, 3]
+    error[...] = sqrt(dot(apart, apart)) - length[...]
+
+
 @kernel(
-    v=("n",), J=(6, "n"), drift=(6,), poses=(2, 4, 4), length=(), row=("n",), bent=(), error=(), velocity=(3,),
-    outputs=("row", "bent", "error", "velocity"), sparse=("velocity",),
+    v=("n",), J=(6, "n"), drift=(6,), poses=(2, 4, 4), row=("n",), bent=(), velocity=(3,),
+    outputs=("row", "bent", "velocity"), sparse=("velocity",),
 )  # fmt: skip
 def distance_row(
-    k: Workspace, v: Indexed, J: Indexed, drift: Indexed, poses: Indexed, length: Indexed,
-    row: Indexed, bent: Indexed, error: Indexed, velocity: Indexed,
+    k: Workspace, v: Indexed, J: Indexed, drift: Indexed, poses: Indexed, row: Indexed, bent: Indexed,
+    velocity: Indexed,
 ) -> None:  # fmt: skip
-    """The distance between two points at frames: its rate per joint velocity, J̇v, φ, and their relative velocity.
+    """The distance between two points at frames: its rate per joint velocity, J̇v, and their relative velocity.
 
-    J and drift are those of both points, in world axes; `length` is held.
+    J and drift are those of both points, in world axes.
     """
     ends, drifts = poses[...], drift[...]
     apart = ends[1, :3, 3] - ends[0, :3, 3]
@@ -121,7 +125,6 @@ def distance_row(
     closing = dot(along, moving)
     across = (dot(moving, moving) - closing * closing) / distance
     bent[...] = dot(along, drifts[3:] - drifts[:3]) + across
-    error[...] = distance - length[...]
 
 
 @kernel(poses=(2, 4, 4), error=(5,), outputs=("error",))

@@ -109,25 +109,6 @@ def contact_problem(
 
 
 @kernel(
-    G=("r", "r"), free=("r",), start=("r",), u=("r",), impulse=("r",), outputs=("u", "impulse"), sparse=("u", "impulse")
-)  # fmt: skip
-def contact_start(k: Workspace, G: Indexed, free: Indexed, start: Indexed, u: Indexed, impulse: Indexed) -> None:
-    """Impulses that a solver starts from, and velocities with them; none if nothing approaches."""
-    nearest = k.scalar(0.0)
-    for rows in contacts(k.r):
-        nearest[...] = larger(nearest[...][()], -free[rows[2]][()])
-    for row in k.r:
-        impulse[row] = select(-nearest[...][()], 0.0, start[row][()], 0.0)
-    times(k.r, G, impulse, free, u)
-
-
-@kernel(G=("r", "r"), impulse=("r",), free=("r",), u=("r",), outputs=("u",), sparse=("u",))
-def contact_velocities(k: Workspace, G: Indexed, impulse: Indexed, free: Indexed, u: Indexed) -> None:
-    """u = G λ + g."""
-    times(k.r, G, impulse, free, u)
-
-
-@kernel(
     axes=("r", 3), pushed=("r",), free=("r",), moving=("r",), friction=("r",), scale=("r",),
     others=(4,), force=("r",), impulse=("r",), share=(), residual=(),
     outputs=("force", "impulse", "share", "residual"),
@@ -200,12 +181,11 @@ def contact_wrenches(k: Workspace, arm: Indexed, force: Indexed, wrench: Indexed
             wrench[c] = wrench[c] + x
 
 
-@kernel(place=("c", 15), wrench=("c", 6), turned=("c", 6), outputs=("turned",))
-def body_wrenches(k: Workspace, place: Indexed, wrench: Indexed, turned: Indexed) -> None:
-    """Wrenches on c frames, from world axes to their own."""
-    for i in k.c:
-        R = place[i][:9].reshape(3, 3)
-        turned[i] = np.concatenate([R.T @ wrench[i][:3], R.T @ wrench[i][3:]])
+@kernel(response=("m", "n"), v=("m",), wrench=("n",), after=("m",), outputs=("after",), sparse=("after",))
+def velocities_after(k: Workspace, response: Indexed, v: Indexed, wrench: Indexed, after: Indexed) -> None:
+    """v + M⁻¹Jᵀ w: joint velocities after impulses on bodies, from their response M⁻¹Jᵀ."""
+    for i in k.m:
+        after[i] = v[i] + k.sum(response[i, j] * wrench[j] for j in k.n)
 
 
 @kernel(residual=(), before=(), after=(), outputs=("after",))

@@ -13,7 +13,7 @@ of freedom converge to impulses that obey all of these laws; without contacts th
     f, s          friction and stop: impulses of joints; dry is the largest friction dt τ_f
     λ             impulse: impulses of contacts
     response      w per unit impulse along each row, (n, r)
-    slowest, …    from `kinetree.algorithms.kinematics.manifold`; G, scale, mu as of `contact_sweep`
+    slowest, …    from `kinetree.algorithms.kinematics.manifold`; G, scale, mu as of `contact_sweeps`
 
 Joint forces together with those of springs and dampers in the joints. Cost O(n).
 
@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.kernels.contact_problem import ROUNDING, contacts, larger, relative
+from kinetree.kernels.contact_problem import ROUNDING, contacts, larger, relative, times
 from kinetree.kernels.contact_solvers import MANY, visit_contacts
 from kinetree.kernels.language import Workspace, kernel
 from kinetree.language.algorithm import algorithm
@@ -64,57 +64,32 @@ def joint_springs(
 
 
 @kernel(
-    Minv=("n", "n"), velocity=("n",), friction=("n",), stop=("n",), started=("n",), outputs=("started",),
-    sparse=("started",),
+    Minv=("n", "n"), slowest=("n",), fastest=("n",), dry=("n",), free=("n",), friction_start=("n",), stop_start=("n",),
+    velocity=("n",), friction=("n",), stop=("n",), outputs=("velocity", "friction", "stop"),
+    sparse=("velocity", "friction", "stop"), rounds=("sweeps",),
 )  # fmt: skip
-def joint_start(
-    k: Workspace, Minv: Indexed, velocity: Indexed, friction: Indexed, stop: Indexed, started: Indexed
-) -> None:
-    """Velocities with the impulses that sweeps start from."""
-    for c in k.n:
-        started[c] = velocity[c]
-    for c in k.n:
-        for other in k.n:
-            started[other] = started[other] + Minv[c, other] * (friction[c] + stop[c])
-
-
-@kernel(
-    response=("n", "r"), velocity=("n",), u=("r",), impulse=("r",), friction=("n",), stop=("n",),
-    started=("n",), u_started=("r",), outputs=("started", "u_started"), sparse=("started", "u_started"),
-)  # fmt: skip
-def joint_contact_start(
-    k: Workspace, response: Indexed, velocity: Indexed, u: Indexed, impulse: Indexed, friction: Indexed, stop: Indexed,
-    started: Indexed, u_started: Indexed,
+def joint_sweeps(
+    k: Workspace, Minv: Indexed, slowest: Indexed, fastest: Indexed, dry: Indexed, free: Indexed,
+    friction_start: Indexed, stop_start: Indexed, velocity: Indexed, friction: Indexed, stop: Indexed,
 ) -> None:  # fmt: skip
-    """Likewise the effect of impulses at contacts on joints, and of those of joints on contacts."""
+    """Velocities and impulses after sweeps over all degrees of freedom; `free` are velocities without impulses."""
     for c in k.n:
-        started[c] = velocity[c]
-    for row in k.r:
-        u_started[row] = u[row]
-    for c in k.n:
-        for row in k.r:
-            u_started[row] = u_started[row] + response[c, row] * (friction[c] + stop[c])
-    for row in k.r:
+        friction[c], stop[c] = friction_start[c], stop_start[c]
+    _moving(k, Minv, free, friction, stop, velocity)
+    for _ in k.sweeps:
         for c in k.n:
-            started[c] = started[c] + response[c, row] * impulse[row]
+            change = _visit(c, Minv, slowest, fastest, dry, velocity, friction, stop)
+            for other in k.n:
+                velocity[other] = velocity[other] + Minv[c, other] * change
 
 
-@kernel(
-    Minv=("n", "n"), slowest=("n",), fastest=("n",), dry=("n",), velocity=("n",), friction=("n",), stop=("n",),
-    after=("n",), friction_after=("n",), stop_after=("n",), outputs=("after", "friction_after", "stop_after"),
-    sparse=("after",),
-)  # fmt: skip
-def joint_sweep(
-    k: Workspace, Minv: Indexed, slowest: Indexed, fastest: Indexed, dry: Indexed, velocity: Indexed,
-    friction: Indexed, stop: Indexed, after: Indexed, friction_after: Indexed, stop_after: Indexed,
-) -> None:  # fmt: skip
-    """Visit every degree of freedom once."""
+def _moving(k: Workspace, Minv: Indexed, free: Indexed, friction: Indexed, stop: Indexed, w: Indexed) -> None:
+    """w = v + M⁻¹ (f + s)."""
     for c in k.n:
-        after[c] = velocity[c]
+        w[c] = free[c]
     for c in k.n:
-        change = _visit(c, Minv, slowest, fastest, dry, after, friction, stop, friction_after, stop_after)
         for other in k.n:
-            after[other] = after[other] + Minv[c, other] * change
+            w[other] = w[other] + Minv[c, other] * (friction[c] + stop[c])
 
 
 @kernel(
@@ -162,42 +137,20 @@ def joint_share(
 
 
 @kernel(
-    G=("r", "r"), scale=("r",), mu=("r",), Minv=("n", "n"), response=("n", "r"), slowest=("n",),
-    fastest=("n",), dry=("n",), u=("r",), velocity=("n",), impulse=("r",), friction=("n",), stop=("n",),
-    u_after=("r",), after=("n",), solved=("r",), friction_after=("n",), stop_after=("n",),
-    outputs=("u_after", "after", "solved", "friction_after", "stop_after"), sparse=("u_after", "after"),
+    G=("r", "r"), scale=("r",), mu=("r",), u_free=("r",), axes=("r", 3), Minv=("n", "n"), response=("n", "r"),
+    slowest=("n",), fastest=("n",), dry=("n",), free=("n",), start=("r",), friction_start=("n",), stop_start=("n",),
+    impulse=("r",), friction=("n",), stop=("n",), u=("r",), velocity=("n",),
+    outputs=("impulse", "friction", "stop", "u", "velocity"),
+    sparse=("impulse", "friction", "stop", "u", "velocity"), rounds=("sweeps",),
 )  # fmt: skip
-def joint_contact_sweep(
-    k: Workspace, G: Indexed, scale: Indexed, mu: Indexed, Minv: Indexed, response: Indexed, slowest: Indexed,
-    fastest: Indexed, dry: Indexed, u: Indexed, velocity: Indexed, impulse: Indexed, friction: Indexed, stop: Indexed,
-    u_after: Indexed, after: Indexed, solved: Indexed, friction_after: Indexed, stop_after: Indexed,
+def joint_contact_sweeps(
+    k: Workspace, G: Indexed, scale: Indexed, mu: Indexed, u_free: Indexed, axes: Indexed, Minv: Indexed,
+    response: Indexed, slowest: Indexed, fastest: Indexed, dry: Indexed, free: Indexed, start: Indexed,
+    friction_start: Indexed, stop_start: Indexed, impulse: Indexed, friction: Indexed, stop: Indexed, u: Indexed,
+    velocity: Indexed,
 ) -> None:  # fmt: skip
-    """Visit every contact and every degree of freedom once."""
-    for row in k.r:
-        u_after[row] = u[row]
-    for c in k.n:
-        after[c] = velocity[c]
-
-    def pushed(rows: Any, changes: Any) -> None:
-        x, y, n = rows
-        along, across, normal = changes
-        for c in k.n:
-            after[c] = after[c] + response[c, n] * normal + response[c, x] * along + response[c, y] * across
-
-    visit_contacts(k.r, G, scale, mu, u_after, impulse, solved, MANY, pushed)
-    for c in k.n:
-        change = _visit(c, Minv, slowest, fastest, dry, after, friction, stop, friction_after, stop_after)
-        for other in k.n:
-            after[other] = after[other] + Minv[c, other] * change
-        for row in k.r:
-            u_after[row] = u_after[row] + response[c, row] * change
-
-
-@kernel(
-    response=("n", "r"), axes=("r", 3), turned=("n", "r"), outputs=("turned",)
-)  # fmt: skip
-def response_to_contacts(k: Workspace, response: Indexed, axes: Indexed, turned: Indexed) -> None:
-    """Joint velocities per unit impulse, along the axes of contacts instead of the world's."""
+    """The same with contacts, whose `response` is along world axes, and is turned to theirs."""
+    turned = k.array("n", "r")
     for rows in contacts(k.r):
         basis = [axes[row] for row in rows]
         for c in k.n:
@@ -205,19 +158,51 @@ def response_to_contacts(k: Workspace, response: Indexed, axes: Indexed, turned:
             for row, axis in zip(rows, basis, strict=True):
                 turned[c, row] = axis[0] * x + axis[1] * y + axis[2] * z
 
+    def moving() -> None:
+        """w and u with all impulses."""
+        _moving(k, Minv, free, friction, stop, velocity)
+        times(k.r, G, impulse, u_free, u)
+        for c in k.n:
+            for row in k.r:
+                u[row] = u[row] + turned[c, row] * (friction[c] + stop[c])
+        for row in k.r:
+            for c in k.n:
+                velocity[c] = velocity[c] + turned[c, row] * impulse[row]
+
+    def pushed(rows: Any, changes: Any) -> None:
+        x, y, n = rows
+        along, across, normal = changes
+        for c in k.n:
+            velocity[c] = velocity[c] + turned[c, n] * normal + turned[c, x] * along + turned[c, y] * across
+
+    for c in k.n:
+        friction[c], stop[c] = friction_start[c], stop_start[c]
+    for row in k.r:
+        impulse[row] = start[row]
+    moving()
+    for _ in k.sweeps:
+        visit_contacts(k.r, G, scale, mu, u, impulse, MANY, pushed)
+        for c in k.n:
+            change = _visit(c, Minv, slowest, fastest, dry, velocity, friction, stop)
+            for other in k.n:
+                velocity[other] = velocity[other] + Minv[c, other] * change
+            for row in k.r:
+                u[row] = u[row] + turned[c, row] * change
+    moving()
+
 
 def _visit(
     c: Any, Minv: Indexed, slowest: Indexed, fastest: Indexed, dry: Indexed, w: Indexed, friction: Indexed,
-    stop: Indexed, friction_after: Indexed, stop_after: Indexed,
+    stop: Indexed,
 ) -> Any:  # fmt: skip
-    """Both impulses of a degree of freedom; returns by how much their sum changes."""
+    """Change both impulses of a degree of freedom; returns by how much their sum changes."""
     m = Minv[c, c][()]
     f, s, most = friction[c][()], stop[c][()], dry[c][()]
     free = w[c] - m * (f + s)  # without either, as far as it depends on them
     rubbed = _within(-(free + m * s) / m, -most, most)  # (1)
     beyond = free + m * rubbed
     stopped = (_within(beyond, slowest[c][()], fastest[c][()]) - beyond) / m  # (2)
-    friction_after[c], stop_after[c] = rubbed, stopped
+    friction[c], stop[c] = rubbed, stopped
     return (rubbed - f) + (stopped - s)
 
 

@@ -511,6 +511,7 @@ def kernel(
     sparse: tuple[str, ...] = (),
     lists: Mapping[str, Mapping[str, int]] = _NONE,
     chosen: Mapping[str, Callable[[int], Sequence[int]]] = _NONE,
+    rounds: tuple[str, ...] = (),
     **axes: tuple[str | int, ...],
 ) -> Callable[[Any], Kernel]:
     """Declare the axes of a kernel's arguments.
@@ -521,6 +522,7 @@ def kernel(
         sparse: Outputs whose entries are zero until they are set, so that they may be read, too.
         lists: Lists of indices, each with its sizes and the number of consecutive indices of each: `for i in k.name`.
         chosen: Functions from the size of a list to its indices; all other lists are given when it is compiled.
+        rounds: Sizes that no axis has: how often loops are repeated.
         **axes: For each argument after `k`, the name of the size that each axis runs over, or a number.
 
     Raises:
@@ -543,7 +545,7 @@ def kernel(
             )
         if not 0 < len(outputs) < len(names):
             raise ContractError(f"{where}: {run.__name__} has {len(outputs)} outputs; a kernel has inputs and outputs")
-        sizes = tuple(dict.fromkeys(d for name in names for d in axes[name] if isinstance(d, str)))
+        sizes = tuple(dict.fromkeys([*(d for name in names for d in axes[name] if isinstance(d, str)), *rounds]))
 
         key = f"{run.__module__}.{run.__qualname__}"
         own = tuple(

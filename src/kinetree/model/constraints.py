@@ -15,34 +15,32 @@ Drift is removed by projection along J̄ = M⁻¹JᵀΛ, the smallest motion in 
 
 φ is the error: rotation vector and displacement of the held pose, in the axes of the rows.
 
-If all rows are components of motions of frames, and independent at the configuration that they hold, one kernel solves
-(2), and samples that it doubts are solved again. Otherwise `kinetree.model.constraints` does.
-
-Accelerations and projections under constrained rows of any kind, as compiled functions.
-
-They solve (2) and (3) of `kinetree.model.constraints`. Λ comes from the eigenvalues of Λ⁻¹ in every sample, so rows
-may be redundant.
+Both projections are (2) as well: at rest with b = −φ, and with v in the place of a_f. One text, `Constraints.solve`,
+computes it, in functions of arrays and in the steps of simulations. If all rows are components of motions of frames,
+and independent at the configuration that they hold, it is one recursion (`control_law`). It measures how far rows are
+from depending on each other; samples that it doubts are solved again as all others are: with the rows of every
+constraint (`kinetree.model.held_rows`), and Λ from the eigenvalues of Λ⁻¹.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, ClassVar, NamedTuple, cast
+from functools import cached_property, lru_cache, partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from kinetree.algorithms.kinematics.manifold import integrate
 from kinetree.compiler.formats import require_double
+from kinetree.concurrency import ForkSafeLock
 from kinetree.errors import InputError
 from kinetree.kernels.constraint_rows import row_forces, row_mobility, row_residual
 from kinetree.kernels.eigen import regularized_inverse
-from kinetree.kernels.language import Kernel
+from kinetree.kernels.solve import count_doubt
 from kinetree.model.held_rows import (
     AnyConstraint,
     ReadConstraint,
-    RowLayout,
     RowSet,
     TaskRows,
     held_poses,
@@ -52,137 +50,30 @@ from kinetree.model.held_rows import (
     task_of,
 )
 from kinetree.runtime import arguments
-from kinetree.runtime import sequence as native
 from kinetree.runtime.bound import Compiled
-from kinetree.runtime.function import KernelFunction, compiled
+from kinetree.runtime.function import compiled
 from kinetree.runtime.kernels import bind
-from kinetree.runtime.matrix_products import times
 from kinetree.runtime.operands import Operand
-from kinetree.runtime.sequence import MemorySpan
+from kinetree.runtime.texts import recorded
 from kinetree.spatial.value import Array
 from kinetree.tasks import singular
-from kinetree.tasks.core import Core
-from kinetree.tasks.law import Law
 from kinetree.tasks.task_types import LoopTask
 from kinetree.tasks.tasks import Tasks
 
 #: Directions with less than this fraction of the largest eigenvalue of Λ⁻¹ are redundant.
 REDUNDANT = 1e-10
 
-
-class RowSolver:
-    """The functions of some rows, each recorded on first use.
-
-    Args:
-        robot: The model.
-        sets: All sets of rows, each with the numbers of its rows.
-    """
-
-    def __init__(self, robot: Any, sets: Sequence[tuple[Sequence[int], RowSet]]) -> None:
-        self._robot, self._sets = robot, tuple(sets)
-        self._count = sum(one.count for _, one in sets)
-
-    @cached_property
-    def accelerations(self) -> Compiled:
-        """Joint accelerations, (nv,), and forces along the rows, (c,), of q, v, a, wanted and gains.
-
-        `a` are accelerations without constraints, `wanted` those of the rows, (c,); gains are kp and kd, (c, 2).
-        """
-        c, nv = self._count, self._robot.nv
-        inputs = [self._q, self._v, Operand("a", (nv,)), Operand("wanted", (c,)), Operand("gains", (c, 2))]
-        steps = native.KernelSequence("constraints", inputs, [Operand("acceleration", (nv,)), Operand("force", (c,))])
-        q, v, a, wanted, gains = steps.inputs
-        rows = self._rows(steps, q, v)
-        lacking = steps.call(self._kernel(row_residual), *rows, v, a, wanted, gains)
-        self._solve(steps, q, rows.J, lacking, a, steps.outputs)
-        return steps.finish()
-
-    @cached_property
-    def rows(self) -> Compiled:
-        """J, (c, nv), and φ, (c,), of q."""
-        c, nv = self._count, self._robot.nv
-        steps = native.KernelSequence("constraints", [self._q], [Operand("J", (c, nv)), Operand("error", (c,))])
-        found = self._rows(steps, steps.inputs[0], steps.constant(np.zeros(nv)))
-        for place, result in zip((found.J, found.error), steps.outputs, strict=True):
-            steps.copy(place, result)
-        return steps.finish()
-
-    @cached_property
-    def configuration(self) -> Compiled:
-        """A configuration nearer to the constraints, (nq,), of q: one Newton step."""
-        steps = native.KernelSequence("constraints", [self._q], [Operand("q", (self._robot.nq,))])
-        (q,), still = steps.inputs, steps.constant(np.zeros(self._robot.nv))
-        rows = self._rows(steps, q, still)
-        nothing, stiff = np.zeros(self._count), np.tile([1.0, 0.0], (self._count, 1))
-        lacking = steps.call(self._kernel(row_residual), *rows, still, still, nothing, stiff)
-        change, _ = self._solve(steps, q, rows.J, lacking, still)
-        steps.call(bind(integrate, self._robot.mechanism, (), "constraints"), q, change, 1.0, into=steps.outputs)
-        return steps.finish()
-
-    @cached_property
-    def velocity(self) -> Compiled:
-        """The velocity that keeps the constraints, (nv,), nearest to v, of q and v."""
-        steps = native.KernelSequence("constraints", [self._q, self._v], [Operand("v", (self._robot.nv,))])
-        q, v = steps.inputs
-        still, nothing = np.zeros(self._robot.nv), np.zeros(self._count)
-        J = self._rows(steps, q, steps.constant(still)).J
-        free = nothing, nothing, still, v, nothing, np.zeros((self._count, 2))
-        self._solve(steps, q, J, steps.call(self._kernel(row_residual), J, *free), v, (steps.outputs[0], None))
-        return steps.finish()
-
-    @property
-    def _q(self) -> Operand:
-        return Operand("q", (self._robot.nq,))
-
-    @property
-    def _v(self) -> Operand:
-        return Operand("v", (self._robot.nv,))
-
-    def _rows(self, steps: native.KernelSequence, q: MemorySpan, v: MemorySpan) -> RowLayout:
-        """All rows, in the order of the constraints."""
-        sizes = self._robot.nv, 1, 1
-        rows = RowLayout(*(steps.space(self._count * size) for size in sizes))
-        for numbers, one in self._sets:
-            for found, all_, size in zip(one.record(steps, q, v), rows, sizes, strict=True):
-                for i, row in enumerate(numbers):
-                    steps.copy(found.part(i * size, size), all_.part(row * size, size))
-        return rows
-
-    def _solve(
-        self, steps: native.KernelSequence, q: MemorySpan, J: MemorySpan, lacking: MemorySpan, a: MemorySpan,
-        into: Sequence[MemorySpan | None] = (None, None),
-    ) -> tuple[MemorySpan, MemorySpan]:  # fmt: skip
-        """Joint accelerations and forces under which the rows accelerate by what they lack."""
-        count, nv = self._count, self._robot.nv
-        response = steps.space(count * nv)
-        with steps.loop(count) as row:
-            steps.copy(steps.call(self._robot.mass_matrix_solve.bound(), q, J.at(row, nv)), response.at(row, nv))
-        A, own = steps.call(self._kernel(row_mobility), J, response)
-        values, vectors, roots, edge, _, _ = steps.call(
-            singular.decomposition(count), A, own, *self._weights, REDUNDANT
-        )
-        inertia = steps.call(compiled(regularized_inverse, n=count), values, vectors, roots, edge, 0.0)
-        moved, force = into
-        force, moved = steps.call(self._kernel(row_forces), response, inertia, lacking, a, into=(force, moved))
-        return moved, force
-
-    def _kernel(self, kernel: Kernel) -> KernelFunction:
-        return compiled(kernel, r=self._count, n=self._robot.nv)
-
-    @cached_property
-    def _weights(self) -> tuple[Array, Array]:
-        """Means and reach of all rows, as `kinetree.tasks.singular` defines them."""
-        groups, reach = np.zeros(self._count, dtype=int), np.zeros(self._count)
-        first = 0
-        for numbers, one in self._sets:
-            own, reach[list(numbers)] = one.scale
-            groups[list(numbers)] = first + own
-            first += 1 + int(own.max())
-        return singular.means(groups), np.where(np.isfinite(reach), reach, 0.0)
-
-
 _AXES = "local_world_aligned"
-_FLOAT64 = np.dtype(np.float64)
+#: Inputs and results of the functions of constraints.
+_SIGNATURES = {
+    "forward_dynamics": ("q v tau", "a force doubts"),
+    "held": ("q v a", "a force doubts"),
+    "accelerations": ("q v a wanted gains", "a force doubts"),
+    "configuration": ("q", "q doubts"),
+    "velocity": ("q v", "v doubts"),
+    "jacobian": ("q", "J"),
+    "error": ("q", "error"),
+}
 # rows whose smallest singular value is below this fraction of the largest depend on each other
 _DEPENDENT = 1e-6
 
@@ -233,16 +124,10 @@ class Constraints:
         self._others = [(part, one) for part, one in zip(self.slices, sets, strict=True) if one is not None]
         parts = [range(part.start, part.stop) for part, one in zip(self.slices, sets, strict=True) if one is None]
         self._of_tasks = np.array([i for part in parts for i in part], dtype=np.intp)
-        self._still = np.zeros(robot.nv)
-        self._shapes = (robot.nq,), (robot.nv,), (robot.nv,)
         #: Whether each constraint knows what it holds: a loop, a coupling or a length does, a frame needs `at`.
         self.holds = at is not None or all(isinstance(task, LoopTask) for task in held)
-        rows = len(self._of_tasks)
-        self._rest = np.zeros((rows, 2))
-        self._nothing = np.zeros(self.rows), np.zeros((self.rows, 2))  # neither wanted nor stabilised
-        self._stiff = np.tile([1.0, 0.0], (rows, 1))  # gains for which b is −φ
-        if self._tasks is not None:
-            self.law = Law(self._tasks.core.recursions, np.full(rows, REDUNDANT * rows), self._solve)
+        self._functions: dict[tuple[str, bool], Compiled] = {}
+        self._lock = ForkSafeLock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Constraints, (self.robot, self.constraints, self._at)
@@ -252,10 +137,7 @@ class Constraints:
 
     def jacobian(self, q: Any) -> Array:
         """J, (…, c, nv)."""
-        if self.of_tasks:
-            result: Array = self.tasks.jacobian(q)
-            return result
-        found: Array = self.solver.rows(q)[0]
+        found: Array = self.tasks.jacobian(q) if self.of_tasks else self._function("jacobian", True)(q)
         return found
 
     def forward_dynamics(
@@ -271,49 +153,15 @@ class Constraints:
             stabilization: Baumgarte's gains kp and kd, (2,) or (c, 2): b −= kp φ + kd J v. None by default.
             f_ext: As for `robot.forward_dynamics`.
         """
-        if wanted is None and stabilization is None and f_ext is None and self._takes(q, v, tau):
-            a, force, spread = self._alone(q, v, tau)
-            if spread.item() < 1.0:
-                return ConstrainedDynamics(a, force)
+        if wanted is None and stabilization is None and f_ext is None and type(q) is type(v) is type(tau) is np.ndarray:
+            return ConstrainedDynamics(*self._run("forward_dynamics", q, v, tau))
         _refuse_lazy("forward_dynamics", q=q, v=v, tau=tau, wanted=wanted, f_ext=f_ext)
-        solved = None if self.regular else self.solver.accelerations
         free = self.robot.forward_dynamics(q, v, tau, f_ext=f_ext)
         if stabilization is not None:
             self._require_at()
-        if solved is not None:
-            wanted = self._nothing[0] if wanted is None else wanted
-            gains = self._nothing[1] if stabilization is None else np.broadcast_to(stabilization, (self.rows, 2))
-            return ConstrainedDynamics(*solved(q, v, free, wanted, gains))
-        feed = self._rest
-        if wanted is not None:
-            feed = np.zeros((*np.shape(wanted), 2))
-            feed[..., 1] = wanted
-        gains = self._rest if stabilization is None else np.broadcast_to(stabilization, (self.rows, 2))
-        motion = self.law(q, v, free, self.targets, feed, gains)
-        return ConstrainedDynamics(self.robot.forward_dynamics(q, v, motion.tau), motion.force)
-
-    def _takes(self, q: Any, v: Any, tau: Any) -> bool:
-        """Whether these are arrays of one sample."""
-        plain = type(q) is type(v) is type(tau) is np.ndarray and q.dtype is v.dtype is tau.dtype is _FLOAT64
-        return plain and (q.shape, v.shape, tau.shape) == self._shapes
-
-    @cached_property
-    def _alone(self) -> Compiled:
-        """Accelerations, λ and `spread` of the law, as a function of q, v and τ."""
-        dynamics, nv = self.robot.forward_dynamics.bound(), self.robot.nv
-        inputs = [Operand("q", (self.robot.nq,)), Operand("v", (nv,)), Operand("tau", (nv,))]
-        outputs = [Operand("acceleration", (nv,)), Operand("force", (self.rows,)), Operand("spread", ())]
-        steps = native.KernelSequence("constraints", inputs, outputs)
-        (q, v, tau), (a, force, spread) = steps.inputs, steps.outputs
-        free = steps.call(dynamics, q, v, tau)
-        if self.regular:
-            constants = self.targets, self._rest, self._rest, *self.law.weights
-            full, *_ = steps.call(self.law.kernel(), q, v, free, *constants, into=(None, force, None, spread))
-            steps.call(dynamics, q, v, full, into=(a,))
-        else:
-            steps.call(self.solver.accelerations, q, v, free, *self._nothing, into=(a, force))
-            steps.copy(steps.constant(0.0), spread)
-        return steps.finish()
+        wanted = np.zeros(self.rows) if wanted is None else wanted
+        gains = np.broadcast_to(0.0 if stabilization is None else stabilization, (self.rows, 2))
+        return ConstrainedDynamics(*self._run("accelerations", q, v, free, wanted, gains))
 
     def error(self, q: Any) -> Array:
         """φ: deviation of the held poses from those at `at`, (…, c) [rad, m], in the axes of the rows.
@@ -325,11 +173,7 @@ class Constraints:
         """
         self._require_at()
         _refuse_lazy("error", q=q)
-        if not self.regular:
-            error: Array = self.solver.rows(q)[1]
-            return error
-        residual = self._core.recursions.residual
-        found: Array = -residual(q, self._still, self.targets, self._rest, self._stiff)[0]
+        found: Array = self._function("error", True)(q)
         return found
 
     def project(self, q: Any, v: Any, rounds: int = 1) -> tuple[Array, Array]:
@@ -342,30 +186,88 @@ class Constraints:
         """
         self._require_at()
         _refuse_lazy("project", q=q, v=v)
-        robot, zero = self.robot, self._still
         for _ in range(rounds):
-            if not self.regular:
-                q = self.solver.configuration(q)
-                continue
-            tau = self.law(q, zero, zero, self.targets, self._rest, self._stiff).tau
-            q = robot.integrate(q, robot.forward_dynamics(q, zero, tau))
+            (q,) = self._run("configuration", q)
         return q, self.project_velocity(q, v)
 
     def project_velocity(self, q: Any, v: Any) -> Array:
         """The velocity projected onto the constraints, v − J̄ J v, (…, nv)."""
         _refuse_lazy("project_velocity", q=q, v=v)
-        if not self.regular:
-            projected: Array = self.solver.velocity(q, v)
-            return projected
-        zero = self._still
-        tau = self.law(q, zero, v, self.targets, self._rest, self._rest).tau
-        result: Array = self.robot.forward_dynamics(q, zero, tau)
-        return result
+        found: Array = self._run("velocity", q, v)[0]
+        return found
 
-    def _solve(self, A: Array, residual: Array) -> Array:
-        core = self._core
-        of = core.spectrum(A, np.diagonal(A, axis1=-2, axis2=-1))
-        return times(core.inertia(of, None), residual)
+    # The text
+
+    def solve(
+        self, run: Any, q: Any, v: Any, a: Any, near: bool, wanted: Any = None, gains: Any = None
+    ) -> tuple[Any, Any, Any]:
+        """Accelerations, forces along the rows, and `spread`, from which on samples are doubtful if it is not below 1.
+
+        Args:
+            run: Runs functions: see `kinetree.runtime.texts`.
+            q: Configuration.
+            v: Joint velocities; None at rest.
+            a: Accelerations without constraints; None for none.
+            near: Whether rows may depend on each other.
+            wanted: b, (c,); None for zero.
+            gains: kp and kd, (c, 2); None for zero.
+        """
+        c, nv = self.rows, self.robot.nv
+        still, nothing, rest = np.zeros(nv), np.zeros(c), np.zeros((c, 2))
+        a = still if a is None else a
+        if not near:
+            of = self.tasks.core.recursions
+            feed = rest if wanted is None else run.placed(wanted, 2 * np.arange(c) + 1, (c, 2))
+            state = q, still if v is None else v, a
+            held = self.targets, feed, rest if gains is None else gains, of.reach, np.full(c, REDUNDANT * c)
+            moved, force, spread = run(of.control_law, *state, *held)
+            return moved, force, spread
+        (J, drift), error = self._motion(run, q, v), nothing if gains is None else self._error(run, q)
+        over_rows = partial(compiled, r=c, n=nv)
+        given = still if v is None else v, a, nothing if wanted is None else wanted, rest if gains is None else gains
+        lacking = run(over_rows(row_residual), J, drift, error, *given)
+        response = run.of_rows(self.robot.mass_matrix_solve, q, J, (c, nv))
+        A, own = run(over_rows(row_mobility), J, response)
+        values, vectors, roots, edge, *_ = run(singular.decomposition(c), A, own, *self._weights, REDUNDANT)
+        inertia = run(compiled(regularized_inverse, n=c), values, vectors, roots, edge, 0.0)
+        force, moved = run(over_rows(row_forces), response, inertia, lacking, a)
+        return moved, force, 0.0
+
+    def _text(self, run: Any, name: str, near: bool, q: Any, *given: Any) -> tuple[Any, ...]:
+        """Results of a function that solves (2), and `spread`."""
+        if name == "configuration":
+            stiff = np.tile([1.0, 0.0], (self.rows, 1))  # b = −φ
+            change, _, spread = self.solve(run, q, None, None, near, gains=stiff)
+            return run(bind(integrate, self.robot.mechanism, (), "constraints"), q, change, 1.0), spread
+        if name == "velocity":
+            moved, _, spread = self.solve(run, q, None, given[0], near)
+            return moved, spread
+        v, a, *more = given
+        if name == "forward_dynamics":
+            a = run(self.robot.forward_dynamics, q, v, a)
+        return self.solve(run, q, v, a, near, *more)
+
+    def part(self, run: Any, name: str, near: bool, *given: Any) -> tuple[Any, ...]:
+        """A function as a part of another text: "held", "configuration" or "velocity"; results, and `spread`.
+
+        By eigenvalues it is one function there, too, whose memory all parts share.
+        """
+        if near:
+            *found, _ = run(self._function(name, True), *given)
+            return *found, None
+        return self._text(run, name, near, *given)
+
+    def _motion(self, run: Any, q: Any, v: Any) -> tuple[Any, Any]:
+        """J, (c, nv), and J̇v, (c,), of all rows."""
+        nv = self.robot.nv
+        parts, drifts = zip(*(one.motion(run, q, v) for _, one in self._sets), strict=True)
+        flat = [run.taken(J, np.arange(one.count * nv)) for J, (_, one) in zip(parts, self._sets, strict=True)]
+        J = run.taken(run.joined(*flat), nv * self._order[:, None] + np.arange(nv))
+        return J, run.taken(run.joined(*drifts), self._order)
+
+    def _error(self, run: Any, q: Any) -> Any:
+        """φ of all rows, (c,)."""
+        return run.taken(run.joined(*(one.error(run, q) for _, one in self._sets)), self._order)
 
     @property
     def tasks(self) -> Tasks:
@@ -385,17 +287,71 @@ class Constraints:
             )
         return self._tasks
 
-    @property
-    def _core(self) -> Core:
-        return cast(Tasks, self._tasks).core
-
     @cached_property
-    def solver(self) -> RowSolver:
-        """Compiled functions of the rows, whatever they are."""
+    def _sets(self) -> list[tuple[Sequence[int], RowSet]]:
+        """All sets of rows, each with the numbers of its rows."""
         sets: list[tuple[Sequence[int], RowSet]] = [(range(part.start, part.stop), one) for part, one in self._others]
         if self._tasks is not None:
             sets.append((self._of_tasks.tolist(), TaskRows(self._tasks, self.targets)))
-        return RowSolver(self.robot, sets)
+        return sets
+
+    @cached_property
+    def _order(self) -> Array:
+        """Where each row is among those of all sets, one after another, (c,)."""
+        order: Array = np.argsort([number for numbers, _ in self._sets for number in numbers])
+        return order
+
+    @cached_property
+    def _weights(self) -> tuple[Array, Array]:
+        """Means and reach of all rows, as `kinetree.tasks.singular` defines them."""
+        groups, reach = np.zeros(self.rows, dtype=int), np.zeros(self.rows)
+        first = 0
+        for numbers, one in self._sets:
+            own, reach[list(numbers)] = one.scale
+            groups[list(numbers)] = first + own
+            first += 1 + int(own.max())
+        return singular.means(groups), np.where(np.isfinite(reach), reach, 0.0)
+
+    # Functions
+
+    def _run(self, name: str, *given: Any) -> list[Array]:
+        """Results of a function; those of doubtful samples by eigenvalues."""
+        near = not self.regular
+        found: list[Array]
+        *found, doubts = self._function(name, near)(*given)
+        if near or not (doubts.item() if doubts.ndim == 0 else doubts.any()):
+            return found
+        again = self._function(name, True)
+        if doubts.ndim == 0:
+            return list(again(*given)[:-1])
+        doubtful, operands = doubts > 0.0, again.binding.inputs
+        some = [
+            np.broadcast_to(x, (*doubts.shape, *operand.shape))[doubtful]
+            for x, operand in zip(given, operands, strict=True)
+        ]
+        for result, part in zip(found, again(*some), strict=False):
+            result[doubtful] = part
+        return found
+
+    def _function(self, name: str, near: bool) -> Compiled:
+        return self._functions.get((name, near)) or self._made(name, near)
+
+    def _made(self, name: str, near: bool) -> Compiled:
+        robot, c, nv = self.robot, self.rows, self.robot.nv
+        kinds = {"q": robot.nq, "v": nv, "a": nv, "tau": nv, "wanted": c, "force": c, "error": c}
+        shapes = {**{kind: (size,) for kind, size in kinds.items()}, "gains": (c, 2), "J": (c, nv), "doubts": ()}
+        inputs, outputs = ([Operand(one, shapes[one]) for one in names.split()] for names in _SIGNATURES[name])
+
+        def text(run: Any, *given: Any) -> Sequence[Any]:
+            if name == "jacobian":
+                return [self._motion(run, given[0], None)[0]]
+            if name == "error":
+                return [self._error(run, given[0])]
+            *found, spread = self._text(run, name, near, *given)
+            return [*found, 0.0 if near else run(compiled(count_doubt), spread, 0.0)]
+
+        with self._lock:
+            return self._functions.setdefault((name, near), recorded("constraints", inputs, outputs, text))
 
     def _require_at(self) -> None:
         if not self.holds:

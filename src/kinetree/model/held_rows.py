@@ -1,8 +1,7 @@
 """What can be constrained: frames welded to the world or to each other, task rows, distances, couplings and loops.
 
-Constrained rows of all kinds, recorded in a sequence of compiled functions.
-
-Each set of rows gives J with φ̇ = J v, its drift J̇v, and the error φ.
+Each kind of constraint is a set of rows of a robot: J with φ̇ = J v, the drift J̇v, and the error φ, written with `run`
+(`kinetree.runtime.texts`). `kinetree.model.constraints` solves for the forces along all of them.
 """
 
 from __future__ import annotations
@@ -10,13 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from kinetree.algorithms.kinematics.frame_kinematics import poses
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.kernels.constraint_rows import constants_of, distance_row, formula_row, formula_value, hinge_error
+from kinetree.kernels.constraint_rows import (
+    constants_of,
+    distance_error,
+    distance_row,
+    formula_row,
+    formula_value,
+    hinge_error,
+)
 from kinetree.model.loops.coupling import (
     Coupling,
     Follower,
@@ -26,11 +32,9 @@ from kinetree.model.loops.coupling import (
     PolynomialCoupling,
 )
 from kinetree.model.loops.loop import Loop
-from kinetree.runtime import sequence as native
 from kinetree.runtime.function import compiled
 from kinetree.runtime.kernels import bind
 from kinetree.runtime.matrix_products import product, times
-from kinetree.runtime.sequence import MemorySpan
 from kinetree.spatial.rotation import alignment
 from kinetree.spatial.transform import pose
 from kinetree.spatial.value import Array
@@ -39,20 +43,6 @@ from kinetree.tasks.task_types import CenterOfMassTask, LoopTask, RelativeTask, 
 from kinetree.tasks.tasks import Tasks
 
 _AXES = "local_world_aligned"
-
-
-class RowLayout(NamedTuple):
-    """Where the numbers of c rows are.
-
-    Attributes:
-        J: (c, nv).
-        drift: J̇v, (c,).
-        error: φ, (c,) [rad or m].
-    """
-
-    J: MemorySpan
-    drift: MemorySpan
-    error: MemorySpan
 
 
 class RowSet(Protocol):
@@ -64,34 +54,48 @@ class RowSet(Protocol):
     def scale(self) -> tuple[Array, Array]:
         """For each row, the number of its group and its reach, as `kinetree.tasks.singular` has them."""
 
-    def record(self, steps: native.KernelSequence, q: MemorySpan, v: MemorySpan) -> RowLayout:
-        """Record the computation of the rows at a state."""
+    def motion(self, run: Any, q: Any, v: Any) -> Sequence[Any]:
+        """J, (count, nv), and J̇v, (count,), or those of one row, (nv,) and a number; at rest v is None."""
+
+    def error(self, run: Any, q: Any) -> Any:
+        """φ, (count,) [rad or m], or a number."""
 
 
-class TaskRows:
-    """The rows of tasks.
+class _OfTasks:
+    """Rows whose motion is that of tasks, in world axes."""
 
-    Args:
-        tasks: The tasks, in world axes.
-        targets: Poses that are held, as targets of the law, (m, 4, 4).
-    """
-
-    def __init__(self, tasks: Tasks, targets: Array) -> None:
-        self._recursions, self._targets, self.count = tasks.core.recursions, targets, tasks.rows
+    def __init__(self, tasks: Tasks) -> None:
+        self._recursions, self.count = tasks.core.recursions, tasks.rows
 
     @property
     def scale(self) -> tuple[Array, Array]:
         """See `RowSet`."""
         return self._recursions.groups, self._recursions.reach
 
-    def record(self, steps: native.KernelSequence, q: MemorySpan, v: MemorySpan) -> RowLayout:
+    def motion(self, run: Any, q: Any, v: Any) -> Sequence[Any]:
+        """See `RowSet`."""
+        drift = np.zeros(self.count) if v is None else run(self._recursions.jacobian_dot_v, q, v)
+        return run(self._recursions.jacobian, q), drift
+
+
+class TaskRows(_OfTasks):
+    """The rows of tasks that hold poses.
+
+    Args:
+        tasks: The tasks, in world axes.
+        targets: The poses, as targets of the law, (m, 4, 4).
+    """
+
+    def __init__(self, tasks: Tasks, targets: Array) -> None:
+        super().__init__(tasks)
+        self._targets = targets
+
+    def error(self, run: Any, q: Any) -> Any:
         """See `RowSet`."""
         of = self._recursions
-        J, drift = _motion(steps, of, q, v)
         still, rest = np.zeros(of.robot.mechanism.nv), np.zeros((self.count, 2))
         loose = np.tile([-1.0, 0.0], (self.count, 1))  # gains for which the residual at rest is φ
-        error, _ = steps.call(of.residual.bound(), q, still, self._targets, rest, loose)
-        return RowLayout(J, drift, error)
+        return run(of.residual, q, still, self._targets, rest, loose)[0]
 
 
 @dataclass(frozen=True)
@@ -174,41 +178,42 @@ class CouplingRow:
         for q in robot._generic_configurations():
             positions = robot.q_to_dict(q)
             x = np.array([positions[name].item() for name in self._names])
-            slopes, _, _ = row(x, np.zeros(len(x)), np.zeros(len(x)), self._numbers)
+            slopes, _ = row(x, np.zeros(len(x)), np.zeros(len(x)), self._numbers)
             for slope, at in zip(slopes.tolist(), self._at, strict=True):
                 G = robot.joint_forces(q, np.eye(self._rates)[at])
                 found.append(slope * slope * float((G * robot.mass_matrix_solve(q, G)).sum()))
         return np.zeros(1, dtype=int), np.array([sum(found) / 3.0])
 
-    def record(self, steps: native.KernelSequence, q: MemorySpan, v: MemorySpan) -> RowLayout:
+    def motion(self, run: Any, q: Any, v: Any) -> Sequence[Any]:
         """See `RowSet`."""
         robot = self._robot
-        x = _gathered(steps, [self._coordinate(steps, q, name) for name in self._names])
-        rates = steps.call(robot.joint_rates.bound(), q, v)
-        follow = steps.call(robot.joint_accelerations.bound(), q, v, np.zeros(robot.nv))
-        moving = (_gathered(steps, [every.part(i, 1) for i in self._at]) for every in (rates, follow))
-        row = compiled(formula_row(self._equation, x.size))
-        slopes, drift, error = steps.call(row, x, *moving, self._numbers)
+        v = np.zeros(robot.nv) if v is None else v
+        rates = run(robot.joint_rates, q, v), run(robot.joint_accelerations, q, v, np.zeros(robot.nv))
+        moving = (run.taken(every, self._at) for every in rates)
+        row = compiled(formula_row(self._equation, len(self._names)))
+        slopes, drift = run(row, self._coordinates(run, q, self._names), *moving, self._numbers)
         # J = Gᵀ slopes, as joint forces act
-        of_all = steps.variable(steps.constant(np.zeros(rates.size)))
-        for number, i in enumerate(self._at):
-            steps.copy(slopes.part(number, 1), of_all.part(i, 1))
-        return RowLayout(steps.call(robot.joint_forces.bound(), q, of_all), drift, error)
+        return run(robot.joint_forces, q, run.placed(slopes, self._at, (self._rates,))), drift
+
+    def error(self, run: Any, q: Any) -> Any:
+        """See `RowSet`."""
+        value = compiled(formula_value(self._equation, len(self._names)))
+        return run(value, self._coordinates(run, q, self._names), self._numbers)
 
     @property
     def _numbers(self) -> Array:
         return _padded(self._equation, self._constants)
 
-    def _coordinate(self, steps: native.KernelSequence, q: MemorySpan, name: str) -> MemorySpan:
-        """The coordinate of a joint, from those of its leaders if it has none of its own."""
+    def _coordinates(self, run: Any, q: Any, names: Sequence[str]) -> Any:
+        """The coordinates of joints, from those of their leaders if they have none of their own."""
+        return run.joined(*(self._coordinate(run, q, name) for name in names))
+
+    def _coordinate(self, run: Any, q: Any, name: str) -> Any:
         how = self._robot._coordinates.follows.get(name)
         if how is None:
-            return q.part(self._robot.joint(name).q_slice.start, 1)
-        x = _gathered(steps, [self._coordinate(steps, q, leader) for leader in how.leaders])
-        found: MemorySpan = steps.call(
-            compiled(formula_value(how.formula, x.size)), x, _padded(how.formula, how.constants)
-        )
-        return found
+            return run.taken(q, [self._robot.joint(name).q_slice.start])
+        value = compiled(formula_value(how.formula, len(how.leaders)))
+        return run(value, self._coordinates(run, q, how.leaders), _padded(how.formula, how.constants))
 
 
 class DistanceRow:
@@ -232,26 +237,28 @@ class DistanceRow:
                 f"{name}: a distance is held along the line between its points, so it is positive; got {length:g}"
             )
         self._length = length
-        tasks = [
-            Task(frame, "position", tuple(point.tolist())) for frame, point in zip(frames, points, strict=True)
-        ]  # fmt: skip
-        self._tasks = robot.tasks(tasks, reference=_AXES)
+        tasks = [Task(frame, "position", tuple(point.tolist())) for frame, point in zip(frames, points, strict=True)]
+        self._ends = _OfTasks(robot.tasks(tasks, reference=_AXES))
 
     @property
     def scale(self) -> tuple[Array, Array]:
         """See `RowSet`; mobilities of the points add up."""
-        return np.zeros(1, dtype=int), self._tasks.core.recursions.reach[[0, 3]].sum(keepdims=True)
+        return np.zeros(1, dtype=int), self._ends.scale[1][[0, 3]].sum(keepdims=True)
 
-    def record(self, steps: native.KernelSequence, q: MemorySpan, v: MemorySpan) -> RowLayout:
+    def motion(self, run: Any, q: Any, v: Any) -> Sequence[Any]:
         """See `RowSet`."""
-        of = self._tasks.core.recursions
-        J, drift = _motion(steps, of, q, v)
-        row = compiled(distance_row, n=of.robot.mechanism.nv)
-        found = steps.call(row, v, J, drift, _frames(steps, of, q), self._length)
-        return RowLayout(*found[:3])
+        of, motion = self._ends._recursions, self._ends.motion(run, q, v)
+        nv = of.robot.mechanism.nv
+        given = np.zeros(nv) if v is None else v, *motion, _poses(run, of, q)
+        row, drift, _ = run(compiled(distance_row, n=nv), *given)
+        return row, drift
+
+    def error(self, run: Any, q: Any) -> Any:
+        """See `RowSet`."""
+        return run(compiled(distance_error), _poses(run, self._ends._recursions, q), self._length)
 
 
-class HingeRows:
+class HingeRows(_OfTasks):
     """The rows of a hinge: the frames' origins and z axes coincide.
 
     Args:
@@ -259,41 +266,20 @@ class HingeRows:
         loop: The hinge.
     """
 
-    count = 5
-
     def __init__(self, robot: Any, loop: Loop) -> None:
         turn = pose(alignment(loop.axis), np.zeros(3))
         ends = loop.first @ turn, loop.second @ turn
-        self._tasks = robot.tasks([loop_task(loop, (0, 1, 3, 4, 5), *ends)], reference=_AXES)
+        super().__init__(robot.tasks([loop_task(loop, (0, 1, 3, 4, 5), *ends)], reference=_AXES))
 
-    @property
-    def scale(self) -> tuple[Array, Array]:
+    def error(self, run: Any, q: Any) -> Any:
         """See `RowSet`."""
-        recursions = self._tasks.core.recursions
-        return recursions.groups, recursions.reach
-
-    def record(self, steps: native.KernelSequence, q: MemorySpan, v: MemorySpan) -> RowLayout:
-        """See `RowSet`."""
-        of = self._tasks.core.recursions
-        J, drift = _motion(steps, of, q, v)
-        return RowLayout(J, drift, steps.call(compiled(hinge_error), _frames(steps, of, q)))
+        return run(compiled(hinge_error), _poses(run, self._recursions, q))
 
 
 def loop_task(loop: Loop, rows: Sequence[int], first: Array, second: Array) -> LoopTask:
     """The motion of a loop's second frame relative to its first, given their poses on its bodies."""
     poses = (tuple(T[:3].ravel().tolist()) for T in (first, second))
     return LoopTask(*loop.bodies, tuple(rows), loop.name, *poses)
-
-
-def _gathered(steps: native.KernelSequence, places: Iterable[MemorySpan]) -> MemorySpan:
-    """Numbers from several places, one after another."""
-    sources = list(places)
-    found = steps.space(sum(source.size for source in sources))
-    start = 0
-    for source in sources:
-        steps.copy(source, found.part(start, source.size))
-        start += source.size
-    return found
 
 
 def row_set(robot: Any, one: Any) -> RowSet | None:
@@ -310,17 +296,9 @@ def _distance(robot: Any, loop: Loop) -> DistanceRow:
 _OF_LOOPS: dict[str, Any] = {"distance": _distance, "hinge": HingeRows}
 
 
-def _motion(
-    steps: native.KernelSequence, of: Recursions, q: MemorySpan, v: MemorySpan
-) -> tuple[MemorySpan, MemorySpan]:
-    """J and J̇v of tasks."""
-    return steps.call(of.jacobian.bound(), q), steps.call(of.jacobian_dot_v.bound(), q, v)
-
-
-def _frames(steps: native.KernelSequence, of: Recursions, q: MemorySpan) -> MemorySpan:
-    """Poses of the frames of tasks."""
-    found: MemorySpan = steps.call(bind(poses, of.robot.mechanism, of.sites, "constraints"), q)
-    return found
+def _poses(run: Any, of: Recursions, q: Any) -> Any:
+    """Poses of the frames of tasks, (m, 4, 4)."""
+    return run(bind(poses, of.robot.mechanism, of.sites, "constraints"), q)
 
 
 def _padded(formula: Any, constants: Sequence[float]) -> Array:

@@ -10,6 +10,9 @@ place and join their elements:
     run.taken(x, numbers)               elements of x, counted in row-major order, in the shape of `numbers`
     run.placed(x, numbers, shape)       zeros of a shape, with the elements of x in these places
     run.joined(x, y, …)                 arrays one after another along their first axis; numbers become arrays of one
+    run.of_rows(f, x, A, (m, n))        f(x, row) of each row of a matrix of shape (m, n)
+    run.sharing(f, inputs, users)       f's first result is the first input of some others: these as functions of their
+                                        other inputs, all in one memory; and f's other results
 
 `recorded` makes one compiled function of a text. `executed` runs it in Python, with each of its functions on the engine
 of the user's choice.
@@ -19,14 +22,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.operands import Operand
+from kinetree.runtime.sequence import Call, MemorySpan
 from kinetree.runtime.sequence import KernelSequence as NativeSequence
-from kinetree.runtime.sequence import MemorySpan
 from kinetree.spatial.value import Array
 
 #: Takes what runs functions, and the inputs; returns the results.
@@ -68,6 +72,27 @@ class Recording:
 
     def __call__(self, function: Any, *inputs: Any) -> Any:
         return self._sequence.call(function, *inputs)
+
+    def of_rows(self, function: Any, x: MemorySpan, rows: MemorySpan, shape: tuple[int, int]) -> MemorySpan:
+        """See the module's docstring."""
+        place, (count, length) = self._sequence.space(rows.size), shape
+        with self._sequence.loop(count) as row:
+            found = self._sequence.call(function, x, rows.at(row, length))
+            self._sequence.copy(found, place.at(row, length))
+        return place
+
+    def sharing(self, function: Any, inputs: Sequence[Any], users: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """See the module's docstring."""
+        calls = self._sequence.share(*users)
+        outputs = len(function.bound().binding.outputs)
+        _, *found = self._sequence.call(function, *inputs, into=[calls[0].inputs[0], *[None] * (outputs - 1)])
+        return [partial(self._shared, call) for call in calls], found
+
+    def _shared(self, call: Call, *inputs: MemorySpan) -> MemorySpan:
+        # those of a population come last; calls of others have overwritten them
+        constants = [self._sequence.defaults["constants"]] if len(call.inputs) > 1 + len(inputs) else []
+        (result,) = call.run(None, *inputs, *constants)
+        return result
 
     def taken(self, x: MemorySpan, numbers: Any) -> MemorySpan:
         """See the module's docstring."""
@@ -111,12 +136,23 @@ class Execution:
         self._batch, self._engine = batch, engine
 
     def __call__(self, function: Any, *inputs: Any) -> Any:
-        found = function.engine(self._engine)(*(x.array if isinstance(x, Samples) else x for x in inputs))
+        function = function.bound() if self._engine == "native" else function.engine(self._engine)
+        found = function(*(x.array if isinstance(x, Samples) else x for x in inputs))
         return [Samples(x) for x in found] if isinstance(found, tuple) else Samples(found)
 
     def array(self, x: Any) -> Array:
         """A value, or a constant for each sample."""
         return x.array if isinstance(x, Samples) else np.broadcast_to(x, (*self._batch, *np.shape(x)))
+
+    def of_rows(self, function: Any, x: Samples, rows: Samples, _: tuple[int, int]) -> Samples:
+        """See the module's docstring."""
+        found: Samples = self(function, Samples(x.array[..., None, :]), rows)
+        return found
+
+    def sharing(self, function: Any, inputs: Sequence[Any], users: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """See the module's docstring."""
+        first, *found = self(function, *inputs)
+        return [partial(self, user, first) for user in users], found
 
     def taken(self, x: Samples, numbers: Any) -> Samples:
         """See the module's docstring."""

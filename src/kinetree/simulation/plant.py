@@ -88,10 +88,6 @@ class Plant:
                 self._recursions[key] = bind(algorithm, self.robot.mechanism, sites, "step")
             return self._recursions[key]
 
-    def run(self, algorithm: Algorithm, *inputs: Any) -> Any:
-        """Run a recursion on arrays."""
-        return self.recursion(algorithm)(*inputs)
-
     def integrated(
         self, run: Run, dynamics: Dynamics, q: Any, v: Any, tau: Any, impulses: Impulses | None = None
     ) -> tuple[Any, Any]:

@@ -14,7 +14,6 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,16 +26,18 @@ from kinetree.model.integrators import IMPULSIVE, METHODS
 from kinetree.model.model import Model
 from kinetree.model.population import Population
 from kinetree.runtime import arguments, buffers
-from kinetree.runtime.bound import Compiled, standard_arithmetic
-from kinetree.simulation.contacts import Contacts, Points
+from kinetree.runtime.bound import standard_arithmetic
+from kinetree.simulation.contacts import Contacts, JointRows, Points
 from kinetree.simulation.plant import Plant, gains, own_or_given, run
 from kinetree.simulation.shapes import Shape
-from kinetree.simulation.step_constraints import JointRows, recordable
-from kinetree.simulation.step_results import CONVERGED, Film, Impulses, Rollout, StepInfo
+from kinetree.simulation.step_results import CONVERGED, Film, Rollout, StepInfo
 from kinetree.simulation.steps import Steps
 from kinetree.spatial.value import Array
 
 _SOLVERS = ("pgs", "admm")
+_ENDLESS = float("inf")
+# in shorter steps, configurations overflow only together with squares of velocities [s]
+_LONG = 1e100
 
 
 class Simulator:
@@ -107,7 +108,6 @@ class Simulator:
         robot = robot.robot if isinstance(robot, Population) else robot
         require_double(robot.mechanism, "Simulator")
         self.robot, self.dt, self.method = robot, dt, method
-        self._project = project
         self._zero, self._nothing = np.zeros(robot.nv), _nothing((robot.nv,))
         for array in self._nothing:  # shared by the results of all single steps
             array.flags.writeable = False
@@ -138,15 +138,10 @@ class Simulator:
         if points:
             self._contacts = Contacts(plant.robot, points, shapes, held, sweeps, self.dt, joints, solver, varied)
         self._warm = warm_start
-        #: The step of a robot that nothing touches, after the first one.
-        self._free: Compiled | None = None
         self._steps = Steps(plant, self._contacts, warm_start, self.constraints, project)
-        # whether a step is a sequence of recursions, without Python in between
-        if self.constraints is not None:
-            self._is_compiled = self._contacts is None and recordable(self.constraints)
-        else:
-            self._is_compiled = self._contacts is None or self._contacts.is_compiled
-        if varied and (given or not self._is_compiled):
+        #: The step of a robot that nothing touches, after the first one.
+        self._free: Any = None
+        if varied and (given or not self._steps.is_compiled):
             raise InputError("a population cannot be simulated with constraints, or on shapes measured by Python code")
 
     def __repr__(self) -> str:
@@ -170,12 +165,16 @@ class Simulator:
 
         Warns:
             ConvergenceWarning: The laws of contact do not hold in some samples, see `StepInfo.converged`, or numbers
-                overflow; of steps of a robot that nothing touches, only the first tells.
+                overflow.
         """
         tau = self._zero if tau is None else tau
         if f_ext is None and self._free is not None:
             after, rate, acceleration = self._free(q, v, tau)
-            return after, rate, self._info(acceleration, None)
+            if rate.ndim == 1:
+                if rate.dot(rate) < _ENDLESS:
+                    return after, rate, tuple.__new__(StepInfo, (acceleration, {}, *self._nothing))
+            elif np.vdot(rate, rate) < _ENDLESS:
+                return after, rate, self._info(acceleration)
         stepped = self._stepped(q, v, tau, f_ext, start)
         self._report("step", stepped[:2], stepped[2].residual, q, v, tau)
         return stepped
@@ -184,22 +183,35 @@ class Simulator:
         self, q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None = None, start: StepInfo | None = None
     ) -> tuple[Any, Any, StepInfo]:
         """A step, without a word on its convergence."""
-        if self._is_compiled:
-            sites, wrenches = self._plant.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
-            after, rate, acceleration, *results = self._steps.function(None, 1, False, sites)(
-                q, v, tau, *wrenches, *self._start(start), *self._steps.constants
-            )
-            if self.constraints is None:
-                if self._contacts is None and self._population is None and not sites:
-                    self._free = self._steps.function(None, 1, False)
-                return after, rate, self._info(acceleration, self._touched(rate, results))
-            force, doubts = results
-            if not doubts.any():
-                info = self._info(acceleration, None)
-                return after, rate, info._replace(constraint_forces=self.constraints.split(force))
-        q, v, tau = self._state("step", q, v, tau)
+        sites, wrenches = self._plant.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
+        given = q, v, tau, *wrenches, *self._start(start), *self._steps.constants
+        if not self._steps.is_compiled:
+            given = *self._state("step", q, v, tau), *given[3:]
+        found = self._computed(given, sites)
+        touched = self._contacts is not None or self.constraints is not None or self._population is not None
+        if not touched and not sites and self.dt < _LONG:
+            self._free = self._steps.function(None, 1, False)
+        after, rate, acceleration, *results = found
+        return after, rate, self._info(acceleration, results)
+
+    def _computed(self, given: tuple[Any, ...], sites: tuple[Any, ...]) -> Any:
+        """The results of a step, without doubts."""
         with standard_arithmetic():
-            return self._step(q, v, tau, f_ext, self._start(start))
+            found = self._steps.function(None, 1, False, sites)(*given)
+            if self.constraints is None:
+                return found
+            *found, doubts = found
+            if not doubts.any():
+                return found
+            doubtful, ranks = doubts > 0.0, (1, 1, 1, *([2] if sites else []), 1)
+            some = [
+                np.broadcast_to(x, (*doubts.shape, *np.shape(x)[np.ndim(x) - rank :]))[doubtful]
+                for x, rank in zip(given, ranks, strict=False)
+            ]
+            *again, _ = self._steps.function(None, 1, False, sites, near=True)(*some)
+            for result, part in zip(found, again, strict=True):
+                result[doubtful] = part
+            return found
 
     def _report(self, function: str, end: tuple[Array, Array], residual: Array, *given: Any) -> None:
         """Warn of samples that did not converge, or whose motion left the range of numbers.
@@ -224,11 +236,6 @@ class Simulator:
             warning = ConvergenceWarning(f"{function}: {what}", int(poor.sum()), solved.size, worst, CONVERGED, fix)
             warnings.warn(warning, stacklevel=3)
 
-    def _touched(self, velocity: Array, results: list[Array]) -> Impulses | None:
-        if self._contacts is None:
-            return None
-        return Impulses(velocity, **dict(zip(self._contacts.fields, results, strict=True)))
-
     def _start(self, info: StepInfo | None) -> tuple[Array, ...]:
         """The impulses that the contact solver starts from, if there are contacts."""
         if self._contacts is None:
@@ -244,56 +251,27 @@ class Simulator:
         q, v, tau = (np.broadcast_to(array, (*batch, array.shape[-1])) for array in arrays)
         return q, v, tau
 
-    def _step(
-        self, q: Array, v: Array, tau: Array, f_ext: Any, start: tuple[Array, ...]
-    ) -> tuple[Array, Array, StepInfo]:
-        plant = self._plant
-        felt: list[Array] = []
-        touched: list[Impulses] = []
-
-        def dynamics(q: Array, v: Array, push: Array) -> Array:
-            if self.constraints is None:
-                free: Array = plant.robot.forward_dynamics(q, v, push, f_ext=f_ext)
-                return free
-            a, force = self.constraints.forward_dynamics(q, v, push, f_ext=f_ext)
-            felt.append(force)
-            return a
-
-        contacts = self._contacts if isinstance(self._contacts, Contacts) else None  # joint rows are always compiled
-
-        def impulses(contacts: Contacts, q: Array, v: Array) -> Array:
-            touched.append(contacts.apply(q, v, *start))
-            velocity: Array = touched[-1].velocity
-            return velocity
-
-        applied = None if contacts is None else partial(impulses, contacts)
-        after, rate = plant.integrated(plant.run, dynamics, q, v, tau, applied)
-        mean = (rate - v) / self.dt
-        if self.constraints is not None and self._project:
-            after, rate = self.constraints.project(after, rate)
-        info = self._info(mean, touched[-1] if touched else None)
-        if self.constraints is not None:
-            info = info._replace(constraint_forces=self.constraints.split(felt[-1]))
-        return after, rate, info
-
-    def _info(self, acceleration: Array, touched: Impulses | None) -> StepInfo:
+    def _info(self, acceleration: Array, results: Iterable[Array] = ()) -> StepInfo:
         nothing = self._nothing if acceleration.ndim == 1 else _nothing(acceleration.shape)
-        info = StepInfo(acceleration, {}, *nothing)
-        if self._contacts is None or touched is None:
+        info, contacts = StepInfo(acceleration, {}, *nothing), self._contacts
+        if not results:
             return info
+        named = dict(zip([*(contacts.shapes if contacts else ()), "constraint_forces"], results, strict=False))
+        if self.constraints is not None:
+            info = info._replace(constraint_forces=self.constraints.split(named["constraint_forces"]))
+        if contacts is None:
+            return info
+        impulses = named["impulses"]
+        info = info._replace(impulses=impulses, residual=named["residual"])
         with standard_arithmetic():
-            return self._with_impulses(info, touched)
-
-    def _with_impulses(self, info: StepInfo, touched: Impulses) -> StepInfo:
-        info = info._replace(impulses=touched.impulses, residual=touched.residual)
-        if isinstance(self._contacts, Contacts):
-            info = info._replace(
-                contact_forces=self._contacts.on_points(touched.forces) / self.dt,
-                penetration=np.maximum(-touched.heights.min(axis=-1), 0.0),
-            )
-        if touched.impulses.shape[-1] > getattr(self._contacts, "rows", 0):
-            friction, stops = np.split(touched.impulses[..., -2 * self.robot.nv :], 2, axis=-1)
-            info = info._replace(joint_forces=(friction + stops) / self.dt)
+            if isinstance(contacts, Contacts):
+                info = info._replace(
+                    contact_forces=contacts.on_points(named["forces"]) / self.dt,
+                    penetration=np.maximum(-named["heights"].min(axis=-1), 0.0),
+                )
+            if impulses.shape[-1] > getattr(contacts, "rows", 0):
+                friction, stops = np.split(impulses[..., -2 * self.robot.nv :], 2, axis=-1)
+                info = info._replace(joint_forces=(friction + stops) / self.dt)
         return info
 
     def rollout(
@@ -361,7 +339,7 @@ class Simulator:
             q, v, taus = (x.copy() if any(np.may_share_memory(x, y) for y in (qs, vs)) else x for x in (q, v, taus))
         qs[..., 0, :], vs[..., 0, :] = q, v
         series = steps is None
-        if not self._is_compiled:
+        if not self._steps.is_compiled:
             self._fill_by_steps(q, v, taus, series, every, qs, vs, residuals)
         elif (doubtful := self._steps.fill(q, v, taus, series, every, qs, vs, residuals) > 0.0).any():
             q, v, taus = (

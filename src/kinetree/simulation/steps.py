@@ -1,8 +1,17 @@
-"""Time steps as one compiled function: the recursions of a step, called in a loop without Python in between."""
+"""Time steps as one text: compiled functions of several steps, called in a loop without Python in between.
+
+A step is the integrator's (`kinetree.simulation.plant`), with constraints in its accelerations and a projection at its
+end (`kinetree.model.constraints`), and impulses of contacts and joints (`kinetree.simulation.contacts`). Where shapes
+are measured by Python code, or constraints are eliminated from contacts, single steps are executed on arrays instead.
+
+Constraints have doubts where their rows come to depend on each other. Each function counts them; for samples with
+doubts, single steps are computed again with `near`, which takes eigenvalues.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,18 +21,18 @@ from kinetree.algorithms.dynamics import time_step
 from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
 from kinetree.concurrency import ForkSafeLock
 from kinetree.kernels.contact_problem import larger_residual
+from kinetree.kernels.solve import count_doubt
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.mechanism import Site
 from kinetree.model.constraints import Constraints
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import compiled
 from kinetree.runtime.operands import Operand
-from kinetree.runtime.sequence import KernelSequence, MemorySpan
+from kinetree.runtime.sequence import KernelSequence
+from kinetree.runtime.texts import Recording, executed
 from kinetree.runtime.tiered import ready_for
-from kinetree.simulation.contacts import Contacts
+from kinetree.simulation.contacts import Contacts, JointRows
 from kinetree.simulation.plant import Plant
-from kinetree.simulation.step_constraints import JointRows
-from kinetree.simulation.step_constraints import held as recorded
 from kinetree.simulation.step_results import Impulses
 from kinetree.spatial.value import Array
 
@@ -33,12 +42,12 @@ _WHOLE = {"semi_implicit_euler": time_step.semi_implicit_euler, "midpoint": time
 _CHUNK = 4096
 #: Steps of all samples in one call: some tenths of a second, after which Ctrl-C is noticed.
 _UNINTERRUPTED = 100_000
-#: Compiled functions that are kept, by their numbers of steps.
+#: Functions that are kept, by their numbers of steps.
 _KEPT = 64
 
 
 class Steps:
-    """Compiled steps of a plant.
+    """Steps of a plant.
 
     Args:
         plant: The robot, with its dampers and springs.
@@ -46,6 +55,9 @@ class Steps:
         warm: Whether each step starts from the impulses of the last.
         constraints: What is held fixed, if anything.
         project: Whether each step ends with a projection onto the constraints.
+
+    Attributes:
+        is_compiled: Whether steps are compiled functions, rather than executed on arrays.
     """
 
     def __init__(
@@ -53,46 +65,193 @@ class Steps:
         plant: Plant,
         contacts: Contacts | JointRows | None,
         warm: bool,
-        constraints: Constraints | None = None,
-        project: bool = True,
+        constraints: Constraints | None,
+        project: bool,
     ) -> None:
         self._plant, self._contacts, self._warm = plant, contacts, warm
         self._constraints, self._project = constraints, project
-        self._measured = contacts is not None
+        self.is_compiled = contacts is None or contacts.is_compiled
         self._lock = ForkSafeLock()
-        self._made: dict[Any, Compiled] = {}
+        self._made: dict[Any, Any] = {}
 
-    def function(self, records: int | None, every: int, series: bool, sites: tuple[Site, ...] = ()) -> Compiled:
+    # The text
+
+    def _text(
+        self, run: Any, sites: tuple[Site, ...], near: bool, alone: bool, q: Any, v: Any, tau: Any,
+        wrenches: list[Any], start: Any, doubts: Any,
+    ) -> dict[str, Any]:  # fmt: skip
+        """One step: results by name.
+
+        Args:
+            run: Runs functions: see `kinetree.runtime.texts`.
+            sites: Frames with wrenches.
+            near: Whether rows of constraints may depend on each other.
+            alone: Whether mean accelerations (before a projection) are wanted.
+            q: Configuration.
+            v: Joint velocities.
+            tau: Joint forces.
+            wrenches: Those on `sites`, if there are any.
+            start: Impulses that the contact solver starts from.
+            doubts: Number of doubts so far.
+        """
+        plant, contacts, held = self._plant, self._contacts, self._constraints
+        near = near or (held is not None and not held.regular)
+        bodies = None if contacts is None else contacts.bodies(run)
+        touched: list[Impulses] = []
+        found: dict[str, Any] = {"doubts": doubts}
+
+        def watch(spread: Any) -> None:
+            if not near:
+                found["doubts"] = run(compiled(count_doubt), spread, found["doubts"])
+
+        def dynamics(q: Any, v: Any, push: Any) -> Any:
+            if held is None and not sites and bodies is not None and bodies.accelerations is not None:
+                return bodies.accelerations(q, v, push)
+            free = run(plant.recursion(forward_dynamics, sites, dynamic=True), q, v, push, *wrenches)
+            if held is None:
+                return free
+            a, found["constraint_forces"], spread = held.part(run, "held", near, q, v, free)
+            watch(spread)
+            return a
+
+        def impulses(contacts: Any, q: Any, v: Any) -> Any:
+            touched[:] = [contacts.impulses(run, q, v, start, bodies)]
+            return touched[0].velocity
+
+        def own(algorithm: Algorithm, *inputs: Any) -> Any:
+            return run(plant.recursion(algorithm), *inputs)
+
+        if contacts is None and held is None and plant.method in _WHOLE:
+            whole = plant.recursion(_WHOLE[plant.method], sites, dynamic=True)
+            after, rate = run(whole, q, v, plant.pushed(own, q, v, tau), plant.dt, *wrenches)
+        else:
+            applied = None if contacts is None else partial(impulses, contacts)
+            after, rate = plant.integrated(own, dynamics, q, v, tau, applied)
+        if alone:
+            found["acceleration"] = own(time_step.mean_acceleration, v, rate, plant.dt)
+        if held is not None and self._project:
+            after, spread = held.part(run, "configuration", near, after)
+            watch(spread)
+            rate, spread = held.part(run, "velocity", near, after, rate)
+            watch(spread)
+        return {**(touched[0]._asdict() if touched else {}), **found, "q": after, "v": rate}
+
+    # Functions
+
+    def function(
+        self, records: int | None, every: int, series: bool, sites: tuple[Site, ...] = (), near: bool = False
+    ) -> Callable[..., Any]:
         """Steps as a function of q, v, tau, and wrenches on `sites` if there are any; its results are q and v.
 
         With impulses it also takes the impulses to start from. A single step has the mean accelerations (before a
         projection) and the fields of `Impulses` as further results, several steps with a warm start the last impulses.
-        With constraints, a single step has their forces as a further result, and the last result is how often the law
-        had doubts.
+        With constraints, a single step has their forces as a further result, and the last result is the number of
+        doubts.
 
         Args:
             records: Number of states in the result; None for one, without an axis.
             every: Steps from each state to the next.
             series: Whether each step has its own joint forces.
             sites: Frames with wrenches.
+            near: Whether rows of constraints may depend on each other.
         """
-        key = records, every, series, sites
+        key = records, every, series, sites, near
         made = self._made.get(key)
         if made is not None:
-            return made
+            return made  # type: ignore[no-any-return]
         with self._lock:
             if key not in self._made:
                 if len(self._made) >= _KEPT:
                     self._made.clear()
-                self._made[key] = self._record(*key)
-            return self._made[key]
+                self._made[key] = self._recorded(*key) if self.is_compiled else self._executed(sites, near)
+            return self._made[key]  # type: ignore[no-any-return]
 
     @property
     def constants(self) -> tuple[Array, ...]:
         """The constants of a population, the last input of functions, if there is one."""
         return () if self._plant.population is None else (self._plant.population.constants,)
 
-    def fill(self, q: Array, v: Array, tau: Array, series: bool, every: int, *results: Array) -> Array:
+    def _operands(
+        self, records: int | None, every: int, series: bool, sites: tuple[Site, ...]
+    ) -> tuple[list[Operand], list[Operand]]:
+        """Inputs and outputs of a function."""
+        nq, nv, contacts = self._plant.robot.nq, self._plant.robot.nv, self._contacts
+        length = () if records is None else (records,)
+        tau = ((records or 1) * every, nv) if series else (nv,)
+        inputs = [Operand("q", (nq,)), Operand("v", (nv,)), Operand("tau", tau)]
+        inputs += [Operand("wrench", (len(sites), 6))] if sites else []
+        outputs = [Operand("q", (*length, nq)), Operand("v", (*length, nv))]
+        if records is None:
+            outputs.append(Operand("acceleration", (nv,)))
+        if contacts is not None:
+            inputs.append(Operand("start", (contacts.size,)))
+            kept = contacts.shapes if records is None else {"residual": length}
+            outputs += [Operand(name, shape) for name, shape in kept.items()]
+            if records is not None and self._warm:
+                outputs.append(Operand("impulses", (contacts.size,)))
+        if self._constraints is not None:
+            if records is None:
+                outputs.append(Operand("constraint_forces", (self._constraints.rows,)))
+            outputs.append(Operand("doubts", ()))
+        population = self._plant.population
+        inputs += [] if population is None else [Operand("constants", population.constants.shape[-1:])]
+        return inputs, outputs
+
+    def _executed(self, sites: tuple[Site, ...], near: bool) -> Callable[..., Any]:
+        """A single step, executed on arrays."""
+        inputs, outputs = self._operands(None, 1, False, sites)
+
+        def text(run: Any, q: Any, v: Any, tau: Any, *more: Any) -> list[Any]:
+            wrenches = list(more[: bool(sites)])
+            start = None if self._contacts is None else more[len(wrenches)]
+            found = self._text(run, sites, near, True, q, v, tau, wrenches, start, 0.0)
+            return [found[operand.name] for operand in outputs]
+
+        return executed(inputs, text, "native")
+
+    def _recorded(self, records: int | None, every: int, series: bool, sites: tuple[Site, ...], near: bool) -> Compiled:
+        """Steps as a compiled function."""
+        inputs, outputs = self._operands(records, every, series, sites)
+        sequence = KernelSequence("step" if records is None else "rollout", inputs, outputs)
+        named = dict(zip((operand.name for operand in inputs), sequence.inputs, strict=True))
+        results = dict(zip((operand.name for operand in outputs), sequence.outputs, strict=True))
+        if "constants" in named:
+            sequence.defaults["constants"] = named["constants"]
+        wrenches = [named["wrench"]] if sites else []
+        kept = {name: sequence.variable(named[name]) for name in ("q", "v")}
+        start, zero, nv = named.get("start"), sequence.constant(0.0), self._plant.robot.nv
+        if self._warm and start is not None:
+            kept["impulses"] = start = sequence.variable(start)
+        if self._constraints is not None:
+            kept["doubts"] = sequence.variable(zero)
+        worst = sequence.space(1) if records is not None and self._contacts is not None else None
+        with sequence.loop(records or 1) as record:
+            if worst is not None:
+                sequence.copy(zero, worst)
+            with sequence.loop(every) as number:
+                tau = named["tau"]
+                tau = tau.at(record, nv, every * nv).at(number, nv) if series else tau
+                found = self._text(
+                    Recording(sequence), sites, near, records is None, kept["q"], kept["v"], tau, wrenches, start,
+                    kept.get("doubts"),
+                )  # fmt: skip
+                for name, place in kept.items():
+                    if found[name] != place:
+                        sequence.copy(found[name], place)
+                if worst is not None:
+                    sequence.copy(sequence.call(compiled(larger_residual), found["residual"], worst), worst)
+            states = {"q": kept["q"], "v": kept["v"], **({} if worst is None else {"residual": worst})}
+            for name, place in states.items():
+                sequence.copy(place, results.pop(name).at(record, place.size))
+        for name, result in results.items():
+            sequence.copy(found[name], result)
+        return sequence.finish()
+
+    # Rollouts
+
+    def fill(
+        self, q: Array, v: Array, tau: Array, series: bool, every: int, qs: Array, vs: Array, residuals: Array
+    ) -> Array:
         """Compute a rollout, as many steps at a time as fit the cache and do not keep Ctrl-C waiting.
 
         Args:
@@ -101,148 +260,37 @@ class Steps:
             tau: Joint forces, (…, T, nv), or constant ones, (…, nv).
             series: Whether each step has its own joint forces.
             every: Steps from each state to the next.
-            results: For the configurations, (…, T/every + 1, nq), velocities, (…, T/every + 1, nv), and residuals of
-                contacts, (…, T/every + 1).
+            qs: For the configurations, (…, T/every + 1, nq).
+            vs: For the velocities, (…, T/every + 1, nv).
+            residuals: For the residuals of contacts, (…, T/every + 1), zero.
 
         Returns:
-            How often the law of constraints had doubts, (…).
+            Number of doubts of the constraints, (…).
         """
-        qs, *_ = results
-        records = qs.shape[-2] - 1
-        doubts = np.zeros(qs.shape[:-2])
-        impulses = [] if self._contacts is None else [np.zeros((*qs.shape[:-2], self._contacts.size))]
-        samples = max(1, math.prod(qs.shape[:-2]))
+        batch, steps = qs.shape[:-2], (qs.shape[-2] - 1) * every
+        doubts = np.zeros(batch)
+        impulses = [] if self._contacts is None else [np.zeros((*batch, self._contacts.size))]
+        samples = max(1, math.prod(batch))
         longest = max(1, _UNINTERRUPTED // samples)
+        # states in a call, or if there are too many steps between two, parts of these
         most = max(1, _CHUNK // (q.shape[-1] + v.shape[-1] * (1 + every * series)))
-        most = max(1, min(most, longest // every, records))
-        work = self.function(most, min(every, longest), series).binding.work
-        with ready_for(samples * records * work * every // (most * min(every, longest))):
-            if every > longest:
-                self._fill_one_by_one(q, v, tau, series, every, longest, (*results, doubts), impulses)
-            else:
-                self._fill_several(q, v, tau, series, every, most, (*results, doubts), impulses)
-        return doubts
-
-    def _fill_several(
-        self, q: Array, v: Array, tau: Array, series: bool, every: int, most: int,
-        results: tuple[Array, ...], impulses: list[Array],
-    ) -> None:  # fmt: skip
-        """Compute several states of a rollout with each call."""
-        qs, vs, residuals, doubts = results
-        records = qs.shape[-2] - 1
-        for start in range(0, records, most):
-            stop = min(start + most, records)
-            part = tau[..., start * every : stop * every, :] if series else tau
-            after = slice(start + 1, stop + 1)
-            out = [qs[..., after, :], vs[..., after, :], *[residuals[..., after]][: self._measured]]
-            out += impulses[: self._warm]
-            found = [np.zeros(doubts.shape)] if self._constraints is not None else []
-            self.function(stop - start, every, series)(q, v, part, *impulses, *self.constants, out=(*out, *found))
-            doubts += sum(found)
-            q, v = qs[..., stop, :].copy(), vs[..., stop, :].copy()
-
-    def _fill_one_by_one(
-        self, q: Array, v: Array, tau: Array, series: bool, every: int, longest: int,
-        results: tuple[Array, ...], impulses: list[Array],
-    ) -> None:  # fmt: skip
-        """Compute each state of a rollout by several calls, of as many steps as do not keep Ctrl-C waiting."""
-        qs, vs, residuals, doubts = results
-        batch = qs.shape[:-2]
-        for record in range(1, qs.shape[-2]):
-            for first in range((record - 1) * every, record * every, longest):
-                stop = min(first + longest, record * every)
+        most = max(1, min(most, longest // every, qs.shape[-2] - 1))
+        each = min(every, longest)
+        work = self.function(most, each, series).binding.work  # type: ignore[attr-defined]
+        with ready_for(samples * steps * work // (most * each)):
+            first = 0
+            while first < steps:
+                stop = first + min(most * each, steps - first if each == every else every - first % every)
                 part = tau[..., first:stop, :] if series else tau
-                q_end, v_end = np.empty((*batch, 1, q.shape[-1])), np.empty((*batch, 1, v.shape[-1]))
-                residual = np.zeros((*batch, 1))
-                found = [np.zeros(batch)] if self._constraints is not None else []
-                out = (q_end, v_end, *[residual][: self._measured], *impulses[: self._warm], *found)
-                self.function(1, stop - first, series)(q, v, part, *impulses, *self.constants, out=out)
-                doubts += sum(found)
-                q, v = q_end[..., 0, :], v_end[..., 0, :]
-                residuals[..., record] = np.maximum(residuals[..., record], residual[..., 0])
-            qs[..., record, :], vs[..., record, :] = q, v
-
-    def _record(self, records: int | None, every: int, series: bool, sites: tuple[Site, ...]) -> Compiled:
-        plant = self._plant
-        nq, nv = plant.robot.nq, plant.robot.nv
-        length, count = (() if records is None else (records,)), records or 1
-        inputs = [Operand("q", (nq,)), Operand("v", (nv,)), Operand("tau", (count * every, nv) if series else (nv,))]
-        inputs += [Operand("wrench", (len(sites), 6))] if sites else []
-        outputs = [Operand("q", (*length, nq)), Operand("v", (*length, nv))]
-        outputs += [Operand("acceleration", (nv,))] if records is None else []
-        contacts = self._contacts
-        if contacts is not None:
-            inputs.append(Operand("start", (contacts.size,)))
-            outputs += [Operand("residual", length)] if records is not None and self._measured else []
-            kept = contacts.fields if records is None else ("impulses",) if self._warm else ()
-            outputs += [Operand(name, contacts.shapes[name]) for name in kept]
-        constraints = self._constraints
-        if constraints is not None and records is None:
-            outputs.append(Operand("constraint_forces", (constraints.rows,)))
-        outputs += [] if constraints is None else [Operand("doubts", ())]
-        population = plant.population
-        inputs += [] if population is None else [Operand("constants", population.constants.shape[-1:])]
-        sequence = KernelSequence("step" if records is None else "rollout", inputs, outputs)
-        named = dict(zip((operand.name for operand in inputs), sequence.inputs, strict=True))
-        if population is not None:
-            sequence.defaults["constants"] = named["constants"]
-        wrenches = [named["wrench"]] if sites else []
-        start = named.get("start", sequence.inputs[0])
-        start = sequence.variable(start) if self._warm and contacts is not None else start
-        touched: list[Impulses] = []
-
-        def run(algorithm: Algorithm, *inputs: Any) -> Any:
-            return sequence.call(plant.recursion(algorithm), *inputs)
-
-        held = None if constraints is None else recorded(sequence, plant, constraints)
-        factored = contacts.factored(sequence) if isinstance(contacts, Contacts) else None
-        projected: list[MemorySpan] = []
-
-        def dynamics(q: MemorySpan, v: MemorySpan, push: MemorySpan) -> Any:
-            if factored is not None and not sites:
-                return factored.accelerations(q, v, push)
-            free = sequence.call(plant.recursion(forward_dynamics, sites, dynamic=True), q, v, push, *wrenches)
-            return free if held is None else held.accelerations(q, v, free)
-
-        def impulses(contacts: Contacts | JointRows, q: MemorySpan, v: MemorySpan) -> Any:
-            record = partial(contacts.record, factored=factored) if isinstance(contacts, Contacts) else contacts.record
-            touched.append(record(sequence, q, v, start))
-            return touched[-1].velocity
-
-        def step(q: MemorySpan, v: MemorySpan, tau: MemorySpan) -> Any:
-            if contacts is not None:
-                return plant.integrated(run, dynamics, q, v, tau, partial(impulses, contacts))
-            if held is not None:
-                after, rate = plant.integrated(run, dynamics, q, v, tau)
-                projected[:] = [rate]
-                return held.project(after, rate) if self._project else (after, rate)
-            if plant.method not in _WHOLE:
-                return plant.integrated(run, dynamics, q, v, tau)
-            whole = plant.recursion(_WHOLE[plant.method], sites, dynamic=True)
-            return sequence.call(whole, q, v, plant.pushed(run, q, v, tau), plant.dt, *wrenches)
-
-        state = [sequence.variable(place) for place in sequence.inputs[:2]]
-        worst = sequence.space(1)
-        measured = records is not None and self._measured
-        none = sequence.constant(0.0)
-        with sequence.loop(count) as record:
-            sequence.copy(none, worst)
-            with sequence.loop(every) as number:
-                tau = sequence.inputs[2]
-                tau = tau.at(record, nv, every * nv).at(number, nv) if series else tau
-                for after, place in zip(step(state[0], state[1], tau), state, strict=True):
-                    sequence.copy(after, place)
-                if touched and self._warm:
-                    sequence.copy(touched[-1].impulses, start)
-                if measured:
-                    sequence.copy(sequence.call(compiled(larger_residual), touched[-1].residual, worst), worst)
-            for place, result in zip([*state, worst][: 2 + measured], sequence.outputs, strict=False):
-                sequence.copy(place, result.at(record, place.size))
-        of_held = {} if held is None else {"constraint_forces": held.force, "doubts": held.doubts}
-        for operand, result in zip(outputs[2 + measured :], sequence.outputs[2 + measured :], strict=True):
-            if operand.name == "acceleration":
-                rates = sequence.inputs[1], projected[-1] if projected else state[1]
-                sequence.call(plant.recursion(time_step.mean_acceleration), *rates, plant.dt, into=[result])
-            else:
-                sequence.copy(of_held.get(operand.name) or getattr(touched[-1], operand.name), result)
-        return sequence.finish()
+                after = slice(first // every + 1, -(-stop // every) + 1)
+                count = after.stop - after.start
+                found = np.zeros((*batch, count)), np.zeros(batch)
+                out = [qs[..., after, :], vs[..., after, :], *([found[0]] if impulses else [])]
+                out += [*impulses[: self._warm], *([found[1]] if self._constraints is not None else [])]
+                function = self.function(count, (stop - first) // count, series)
+                function(q, v, part, *impulses, *self.constants, out=tuple(out))
+                residuals[..., after] = np.maximum(residuals[..., after], found[0])
+                doubts += found[1]
+                q, v = (x[..., after.stop - 1, :].copy() for x in (qs, vs))
+                first = stop
+        return doubts

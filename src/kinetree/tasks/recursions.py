@@ -330,7 +330,7 @@ class Recursions:
 
     @cached_property
     def control_law(self) -> TaskFunction:
-        """τ, f, residual and spread: see `kinetree.algorithms.tasks.control_law`. Rows in world axes."""
+        """a, f and spread: see `kinetree.algorithms.tasks.control_law`. Rows in world axes."""
         return self._function("control_law", control_law(self.method, self._parts), True, self._view)
 
     def control_step(self, error: str, moving: bool = False) -> TaskFunction:

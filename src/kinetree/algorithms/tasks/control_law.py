@@ -66,19 +66,19 @@ from kinetree.spatial.motion import Force, Motion
 _AXES = "local_world_aligned"
 _GOALS: dict[str, Any] = {"target": ("frames", 4, 4), "feed": ("rows", 2), "gains": ("rows", 2)}
 _LAW: dict[str, Any] = {
-    "q": ("q",), "v": ("v",), "a0": ("v",), **_GOALS, "reach": ("rows",), "cut": ("rows",),
-    "tau": ("v",), "force": ("rows",), "residual": ("rows",), "spread": (),
+    "q": ("q",), "v": ("v",), "a0": ("v",), **_GOALS, "reach": ("rows",), "cut": ("rows",), "force": ("rows",),
+    "spread": (),
 }  # fmt: skip
 _RESULTS = ("tau", "force", "residual", "spread")
 
 
 def _law(method: str, parts: TaskKinds, error: str, moving: bool) -> Callable[..., None]:
-    """The law with a method for Λ⁻¹ and an error between poses; if moving, `_answer` may follow."""
+    """The law with a method for Λ⁻¹ and an error between poses; if moving, `_answer` may follow. τ, residual or None."""
     inverse_inertia = recursion_of(method, _AXES, parts)
 
     def control_law(
         tree: Tree, q: Indexed, v: Indexed, a0: Indexed, target: Indexed, feed: Indexed, gains: Indexed,
-        reach: Indexed, cut: Indexed, tau: Indexed, force: Indexed, residual: Indexed, spread: Indexed,
+        reach: Indexed, cut: Indexed, tau: Indexed | None, force: Indexed, residual: Indexed | None, spread: Indexed,
     ) -> None:  # fmt: skip
         B, weight = tree.array("rows", "rows"), tree.array("rows")
         lacking, along, tips = tree.array("rows"), tree.array("rows"), tree.array("sorted_rows")
@@ -96,7 +96,9 @@ def _law(method: str, parts: TaskKinds, error: str, moving: bool) -> Callable[..
 
         def lack(frame: FrameRole, error: Any, velocity: Any, rate: Any) -> None:
             for row in frame.rows():
-                lacking[row] = residual[row] = _residual_of(row, feed, gains, error, velocity, rate)
+                lacking[row] = found = _residual_of(row, feed, gains, error, velocity, rate)
+                if residual is not None:
+                    residual[row] = found
 
         rows_of_motion(tree, parts, target, lack, ERRORS[error])
 
@@ -118,8 +120,9 @@ def _law(method: str, parts: TaskKinds, error: str, moving: bool) -> Callable[..
         if parts.mass:
             _lift(tree, along, moving)
         for k, parent in tree.gather():
-            tau[k] = k.H.T @ k.push + k.armature * a0[k] + k.resistance(q[k], v[k])
-            parent.push += k.X.T @ k.push
+            if tau is not None:
+                tau[k] = k.H.T @ k.push + k.armature * a0[k] + k.resistance(q[k], v[k])
+                parent.push += k.X.T @ k.push
             if moving:
                 k.share = k.subspace.T @ k.pull
                 parent.pull += k.X.T @ k.G.past(k.pull, k.share)
@@ -163,9 +166,20 @@ def _lift(tree: Tree, along: Indexed, moving: bool) -> None:
 
 @cache
 def control_law(method: str, parts: TaskKinds) -> Algorithm:
-    """The law for given a₀, with a method of `ALGORITHMS` for Λ⁻¹ and Luh's error, for these kinds of tasks."""
-    declare = algorithm(**_LAW, outputs=_RESULTS, sparse=("spread",), rigid=not takes_any_node(method))
-    return replace(declare(_law(method, parts, "sine", False)), name=f"control_law_{method}{parts.suffix}")
+    """Accelerations a, f and spread for given a₀, with Luh's error and a method for Λ⁻¹ that `keeps_factors`."""
+    law = _law(method, parts, "sine", True)
+
+    def control_law(
+        tree: Tree, q: Indexed, v: Indexed, a0: Indexed, target: Indexed, feed: Indexed, gains: Indexed,
+        reach: Indexed, cut: Indexed, a: Indexed, force: Indexed, spread: Indexed,
+    ) -> None:  # fmt: skip
+        law(tree, q, v, a0, target, feed, gains, reach, cut, None, force, None, spread)
+        _answer(tree, a0, a)
+
+    declare = algorithm(
+        **_LAW, a=("v",), outputs=("a", "force", "spread"), sparse=("spread",), rigid=not takes_any_node(method)
+    )
+    return replace(declare(control_law), name=f"control_law_{method}{parts.suffix}")
 
 
 @cache
@@ -188,7 +202,7 @@ def control_step(method: str, parts: TaskKinds, error: str = "sine", *, moving: 
         add_faults(tree, target, fault)
 
     declare = algorithm(
-        **_LAW, posture=("q",), stiffness=("v", 2), fault=(),
+        **_LAW, posture=("q",), stiffness=("v", 2), tau=("v",), residual=("rows",), fault=(),
         outputs=(*_RESULTS, "a0", "fault"), sparse=("spread", "a0", "fault"), rigid=not takes_any_node(method),
     )  # fmt: skip
     made = replace(declare(control_step), name=f"control_step_{method}_{error}{parts.suffix}{'_moving' * moving}")
