@@ -29,7 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.kernels.contact_problem import ROUNDING, contacts, larger, relative, times
+from kinetree.kernels.branchless import less
+from kinetree.kernels.contact_problem import ROUNDING, contacts, larger, relative, row_values, times
 from kinetree.kernels.contact_solvers import MANY, visit_contacts
 from kinetree.kernels.language import Workspace, kernel
 from kinetree.language.algorithm import algorithm
@@ -61,6 +62,17 @@ def joint_springs(
     for k, _ in tree.scatter():
         stretch = k.manifold.difference(rest[k], q[k]) + v[k] * dt[...]
         push[k] = tau[k] - damping[k] * v[k] - stiffness[k] * stretch
+
+
+@kernel(v=("n",), after=("n",), dt=(), a=("n",), outputs=("a",))
+def mean_acceleration(k: Workspace, v: Indexed, after: Indexed, dt: Indexed, a: Indexed) -> None:
+    """(v′ − v)/dt of a step; all NaN if an entry of v′ or of v′ dt is not finite."""
+    total = k.scalar(0.0)
+    for block in k.n.blocks(6):
+        total[...] = total[...] + sum(magnitude(x) for x in row_values(after, block))
+    unity = less(total[...] * (1.0 + dt[...]), np.inf, 1.0, np.nan)
+    for c in k.n:
+        a[c] = (after[c] - v[c]) / dt[...] * unity
 
 
 @kernel(

@@ -21,6 +21,7 @@ from kinetree.algorithms.dynamics import time_step
 from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
 from kinetree.concurrency import ForkSafeLock
 from kinetree.kernels.contact_problem import larger_residual
+from kinetree.kernels.joint_rows import mean_acceleration
 from kinetree.kernels.solve import count_doubt
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.mechanism import Site
@@ -128,7 +129,7 @@ class Steps:
             applied = None if contacts is None else partial(impulses, contacts)
             after, rate = plant.integrated(own, dynamics, q, v, tau, applied)
         if alone:
-            found["acceleration"] = own(time_step.mean_acceleration, v, rate, plant.dt)
+            found["acceleration"] = run(compiled(mean_acceleration, n=plant.robot.nv), v, rate, plant.dt)
         if held is not None and self._project:
             after, spread = held.part(run, "configuration", near, after)
             watch(spread)

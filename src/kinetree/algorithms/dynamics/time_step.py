@@ -62,13 +62,6 @@ def midpoint(
         q_end[k] = k.manifold.integrate(q_end[k], after * half)
 
 
-@algorithm(v=("v",), after=("v",), dt=(), a=("v",), outputs=("a",))
-def mean_acceleration(tree: Tree, v: Indexed, after: Indexed, dt: Indexed, a: Indexed) -> None:
-    """Accelerations between velocities before and after a time, (v′ − v)/dt."""
-    for k, _ in tree.scatter():
-        a[k] = (after[k] - v[k]) / dt[...]
-
-
 @algorithm(v=("v",), a=("v",), dt=(), after=("v",), outputs=("after",))
 def advance(tree: Tree, v: Indexed, a: Indexed, dt: Indexed, after: Indexed) -> None:
     """Velocities after a time with constant accelerations, v + a dt."""
