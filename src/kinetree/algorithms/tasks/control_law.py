@@ -73,7 +73,7 @@ _RESULTS = ("tau", "force", "residual", "spread")
 
 
 def _law(method: str, parts: TaskKinds, error: str, moving: bool) -> Callable[..., None]:
-    """The law with a method for Λ⁻¹ and an error between poses; if moving, `_answer` may follow. τ, residual or None."""
+    """The law with a method for Λ⁻¹ and an error between poses; if moving, `_answer` may follow. τ may be None."""
     inverse_inertia = recursion_of(method, _AXES, parts)
 
     def control_law(
