@@ -47,40 +47,31 @@ def test_rules(seed: int) -> None:
         assert parent == WORLD or place[parent] < place[node]
 
 
-def test_no_nodes() -> None:
-    assert grouped(Topology(()), ()) == []
-
-
-def test_one_node_is_in_every_lane() -> None:
-    assert grouped(Topology((WORLD,)), (3,)) == [(0, 0, 0, 0)]
-
-
-def test_a_chain_stays_a_chain() -> None:
-    assert grouped(Topology((WORLD, 0, 1)), (0, 0, 0)) == [(0,) * 4, (1,) * 4, (2,) * 4]
-
-
-def test_roots_form_a_group() -> None:
-    assert grouped(Topology((WORLD, WORLD, WORLD, WORLD)), (0,) * 4) == [(0, 1, 2, 3)]
-    assert len(grouped(Topology((WORLD,) * 5), (0,) * 5)) == 2
-
-
-def test_children_take_the_lanes_of_their_parents() -> None:
-    legs = Topology((WORLD, 0, 1, 0, 3, 0, 5, 0, 7))
-    assert grouped(legs, (0, *(1,) * 8)) == [(0,) * 4, (1, 3, 5, 7), (2, 4, 6, 8)]
-
-
-def test_a_node_with_several_children_takes_the_lanes_left_over() -> None:
-    # two chains; the second forks, and both of its children find it in their own lane
-    forked = Topology((WORLD, 0, 1, 0, 3, 3))
-    assert grouped(forked, (0,) * 6)[1:] == [(1, 3, 3, 1), (2, 4, 5, 2)]
-
-
-def test_siblings_of_other_variants_are_not_overtaken() -> None:
-    assert grouped(Topology((WORLD,) * 3), (0, 1, 0)) == [(0,) * 4, (1,) * 4, (2,) * 4]
-    assert grouped(Topology((WORLD,) * 3), (0, 0, 1)) == [(0, 1, 0, 1), (2,) * 4]
+@pytest.mark.parametrize(
+    ("parents", "variants", "groups"),
+    [
+        pytest.param((), (), [], id="no nodes"),
+        pytest.param((WORLD,), (3,), [(0, 0, 0, 0)], id="one node is in every lane"),
+        pytest.param((WORLD, 0, 1), (0,) * 3, [(0,) * 4, (1,) * 4, (2,) * 4], id="a chain"),
+        pytest.param((WORLD,) * 4, (0,) * 4, [(0, 1, 2, 3)], id="roots form a group"),
+        pytest.param(
+            (WORLD, 0, 1, 0, 3, 0, 5, 0, 7), (0, *(1,) * 8), [(0,) * 4, (1, 3, 5, 7), (2, 4, 6, 8)],
+            id="children take the lanes of their parents",
+        ),
+        pytest.param(  # two chains; the second forks, and both of its children find it in their own lane
+            (WORLD, 0, 1, 0, 3, 3), (0,) * 6, [(0,) * 4, (1, 3, 3, 1), (2, 4, 5, 2)],
+            id="a node with several children takes the lanes left over",
+        ),
+        pytest.param((WORLD,) * 3, (0, 1, 0), [(0,) * 4, (1,) * 4, (2,) * 4], id="siblings are not overtaken"),
+        pytest.param((WORLD,) * 3, (0, 0, 1), [(0, 1, 0, 1), (2,) * 4], id="equal siblings are together"),
+    ],
+)  # fmt: skip
+def test_small_trees(parents: tuple[int, ...], variants: tuple[int, ...], groups: list[Group]) -> None:
+    assert grouped(Topology(parents), variants) == groups
 
 
 def test_high_nodes_come_first() -> None:
+    assert len(grouped(Topology((WORLD,) * 5), (0,) * 5)) == 2
     # the last of six roots carries a chain, but it may not overtake the others
     deep_last = Topology((WORLD, WORLD, WORLD, WORLD, WORLD, WORLD, 5, 6, 7))
     assert len(grouped(deep_last, (0,) * 9)) == 5

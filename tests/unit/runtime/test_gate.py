@@ -60,6 +60,11 @@ def counting(n: int) -> Counting:
     return function
 
 
+@pytest.fixture
+def function() -> Counting:
+    return counting(7)
+
+
 @native
 def test_this_machine_has_the_short_way() -> None:
     """Guards the other tests here: without it they would say nothing."""
@@ -152,8 +157,7 @@ class Sub(np.ndarray):
         np.frombuffer(b"\0" + np.ones(7).tobytes(), np.uint8)[1:].view(np.float64),
     ],
 )
-def test_everything_else_goes_the_long_way(odd: Any) -> None:
-    function = counting(7)
+def test_everything_else_goes_the_long_way(function: Counting, odd: Any) -> None:
     plain, s = np.ones(7), np.array(2.0)
     expected = function(plain, plain, s)
     assert function.count == 0
@@ -166,8 +170,7 @@ def test_everything_else_goes_the_long_way(odd: Any) -> None:
 
 
 @native
-def test_unknown_keywords_and_wrong_counts_go_the_long_way() -> None:
-    function = counting(7)
+def test_unknown_keywords_and_wrong_counts_go_the_long_way(function: Counting) -> None:
     plain, s = np.ones(7), np.array(2.0)
     with pytest.raises(InputError, match="takes 3 inputs"):
         function(plain, plain)
@@ -186,8 +189,7 @@ def same(got: Any, expected: Any) -> bool:
 
 @native
 @pytest.mark.parametrize("samples", [1, 2, 3, 8, 64, 65])
-def test_batches_take_the_short_way(samples: int) -> None:
-    function = counting(7)
+def test_batches_take_the_short_way(function: Counting, samples: int) -> None:
     rng = np.random.default_rng(samples)
     q, v, s = rng.normal(size=(samples, 7)), rng.normal(size=7), rng.normal(size=samples)
     got = function(q, v, s)
@@ -209,8 +211,7 @@ def large(function: Compiled) -> tuple[Any, Any, Any]:
 
 
 @native
-def test_large_results_take_the_short_way() -> None:
-    function = counting(7)
+def test_large_results_take_the_short_way(function: Counting) -> None:
     inputs = large(function)
     expected = function(*inputs)
     out = tuple(np.full_like(result, np.nan) for result in expected)
@@ -226,9 +227,8 @@ def test_large_results_take_the_short_way() -> None:
 @pytest.mark.parametrize(
     "hold", [lambda x: x, lambda x: x[0], memoryview, lambda x: x.reshape(-1)[1:], lambda x: x.base]
 )
-def test_large_results_in_use_stay_as_they_are(hold: Any) -> None:
+def test_large_results_in_use_stay_as_they_are(function: Counting, hold: Any) -> None:
     """Through the array itself, a view, a buffer, or the memory that it is a view of."""
-    function = counting(7)
     q, v, s = large(function)
     first = function(q, v, s)
     held = [hold(part) for part in first]
@@ -245,8 +245,7 @@ def test_large_results_in_use_stay_as_they_are(hold: Any) -> None:
 
 
 @native
-def test_references_to_buffers_are_balanced() -> None:
-    function = counting(7)
+def test_references_to_buffers_are_balanced(function: Counting) -> None:
     inputs = large(function)
     buffers.sizes[:] = 0
     buffers.buffers[:] = None
@@ -286,8 +285,7 @@ def test_no_memory_for_a_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @native
-def test_threads_never_share_a_result() -> None:
-    function = counting(7)
+def test_threads_never_share_a_result(function: Counting) -> None:
     q, v, s = large(function)
     wrong: list[int] = []
     go = threading.Barrier(4)
@@ -355,8 +353,7 @@ def test_empty_results_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @native
-def test_out_takes_the_short_way() -> None:
-    function = counting(7)
+def test_out_takes_the_short_way(function: Counting) -> None:
     rng = np.random.default_rng(0)
     for shape in ((7,), (8, 7)):
         q, v, s = rng.normal(size=shape), rng.normal(size=shape), np.asarray(rng.normal(size=shape[:-1]))
@@ -375,8 +372,7 @@ def test_out_takes_the_short_way() -> None:
 
 
 @native
-def test_out_that_does_not_fit_goes_the_long_way() -> None:
-    function = counting(7)
+def test_out_that_does_not_fit_goes_the_long_way(function: Counting) -> None:
     q, v, s = np.ones((8, 7)), np.ones((8, 7)), np.ones(8)
     expected = function(q, v, s)
     fixed = np.empty_like(expected[0])
@@ -398,8 +394,7 @@ def test_out_that_does_not_fit_goes_the_long_way() -> None:
 @native
 @pytest.mark.parametrize("samples", [None, 5])
 @pytest.mark.parametrize("start", [0, 1, 3, 7])
-def test_results_may_overlap_inputs(samples: int | None, start: int) -> None:
-    function = counting(7)
+def test_results_may_overlap_inputs(function: Counting, samples: int | None, start: int) -> None:
     shape = (7,) if samples is None else (samples, 7)
     rng = np.random.default_rng(0)
     q, v, s = rng.normal(size=shape), rng.normal(size=shape), np.array(0.5)
@@ -412,8 +407,7 @@ def test_results_may_overlap_inputs(samples: int | None, start: int) -> None:
 
 @native
 @pytest.mark.parametrize("samples", [None, 5, 400])
-def test_results_that_overlap_each_other_are_refused(samples: int | None) -> None:
-    function = counting(7)
+def test_results_that_overlap_each_other_are_refused(function: Counting, samples: int | None) -> None:
     batch = () if samples is None else (samples,)
     q, s = np.ones((*batch, 7)), np.full(batch, 0.5)
     p, M, T = function(q, q, s)
@@ -492,8 +486,7 @@ def test_more_choices_than_are_remembered() -> None:
 
 
 @native
-def test_references_are_balanced() -> None:
-    function = counting(7)
+def test_references_are_balanced(function: Counting) -> None:
     q, v, s = np.ones(7), np.ones(7), np.array(2.0)
     kept = [function(q, v, s) for _ in range(100)]  # as many results are kept as will be
     del kept

@@ -84,11 +84,19 @@ def result(xla: Xla, handler: Handler, inputs: list[Array]) -> Array:
     return found
 
 
-def test_tasks_that_run_at_once(case: Any) -> None:
+@pytest.mark.parametrize(
+    ("run", "size", "scheduled", "destroyed"),
+    [
+        pytest.param(lambda task: task() is None, 200, 2, 0, id="at once"),
+        pytest.param(lambda _: False, 200, 2, 2, id="never: there are no threads"),
+        pytest.param(lambda _: pytest.fail("scheduled"), 136, 0, 0, id="an older XLA has no such function"),
+    ],
+)
+def test_tasks_that_run_here(case: Any, run: Any, size: int, scheduled: int, destroyed: int) -> None:
     handler, inputs, expected = case
-    xla = Xla(lambda task: task() is None)
+    xla = Xla(run, size)
     np.testing.assert_array_equal(result(xla, handler, inputs), expected)
-    assert (xla.scheduled, xla.destroyed) == (2, 0)
+    assert (xla.scheduled, xla.destroyed) == (scheduled, destroyed)
 
 
 def test_tasks_on_other_threads(case: Any) -> None:
@@ -119,19 +127,6 @@ def test_tasks_that_begin_after_the_handler_has_returned(case: Any) -> None:
         task()
     assert len(late) == 2
     assert not found.any()
-
-
-def test_without_threads_the_handler_does_everything(case: Any) -> None:
-    handler, inputs, expected = case
-    xla = Xla(lambda _: False)
-    np.testing.assert_array_equal(result(xla, handler, inputs), expected)
-    assert (xla.scheduled, xla.destroyed) == (2, 2)
-
-
-def test_an_older_xla_has_no_such_function(case: Any) -> None:
-    handler, inputs, expected = case
-    xla = Xla(lambda _: pytest.fail("scheduled"), size=136)
-    np.testing.assert_array_equal(result(xla, handler, inputs), expected)
 
 
 def test_small_batches_and_one_thread_stay_here(case: Any) -> None:
