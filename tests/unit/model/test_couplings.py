@@ -131,18 +131,6 @@ def test_derivatives_are_exact(robots: Any, state: Any) -> None:
     assert_close(robot.forward_dynamics.jvp(q, v, tau, dq, dv, da), exact, 1e-12)
 
 
-def test_energy_is_conserved_while_power_balances(robots: Any, state: Any) -> None:
-    robot, (q, v, _) = robots[0], state
-    dt, tau = 1e-4, np.zeros(robot.nv)
-    start = sum(robot.energy(q, v))
-    for _ in range(200):
-        k1 = robot.forward_dynamics(q, v, tau)
-        half = robot.integrate(q, v, dt / 2), v + dt / 2 * k1
-        k2 = robot.forward_dynamics(*half, tau)
-        q, v = robot.integrate(q, half[1], dt), v + dt * k2
-    assert abs(sum(robot.energy(q, v)) - start) < 1e-6 * abs(start)
-
-
 def test_functions_are_coupled_with_dual_numbers() -> None:
     def made(**how: Any) -> kt.Model:
         builder = kt.Builder("cam")

@@ -285,37 +285,6 @@ def test_values_by_name_are_copies() -> None:
     np.testing.assert_array_equal(q, before)
 
 
-def test_a_bad_quaternion_spoils_its_own_sample_only() -> None:
-    robot = Builder().add_body("a", joint="floating", **SOLID).build()
-    q = robot.random_configuration(0, (3,))
-    good = robot.integrate(q, np.ones(6))
-    q[1, 3:] = 0.0
-    with np.errstate(all="raise"):
-        moved = robot.integrate(q, np.ones(6))
-        assert np.isnan(robot.difference(q, q)[1]).any()
-    np.testing.assert_array_equal(moved[[0, 2]], good[[0, 2]])
-    assert np.isnan(moved[1]).any()
-
-
-def test_wrong_coordinates_are_refused() -> None:
-    robot = mixed()
-    q, v = robot.neutral(), np.zeros(robot.nv)
-    with pytest.raises(InputError, match=rf"q has shape \(3,\), expected \(\.\.\., {robot.nq}\)"):
-        robot.integrate(np.zeros(3), v)
-    with pytest.raises(InputError, match="v has shape"):
-        robot.integrate(q, q)
-    with pytest.raises(InputError, match=r"q has shape \(\)"):
-        robot.normalize(1.0)
-    with pytest.raises(InputError, match="dtype"):
-        robot.normalize(np.array(["a"] * robot.nq))
-    with pytest.raises(InputError, match="normalize: q is not an array of numbers"):
-        robot.normalize([[1.0], [1.0, 2.0]])
-    with pytest.raises(InputError, match=r"integrate: batch shapes do not broadcast: q \(2,\), v \(3,\)"):
-        robot.integrate(np.tile(q, (2, 1)), np.tile(v, (3, 1)))
-    with pytest.raises(InputError, match="complex"):
-        robot.difference(q, q + 1j)
-
-
 def test_dicts_go_both_ways() -> None:
     robot = mixed()
     q, v = robot.random_configuration(2, (3,)), np.random.default_rng(2).uniform(-1, 1, (3, robot.nv))

@@ -95,13 +95,18 @@ def test_what_cannot_be_moved_has_rank_zero(name: str) -> None:
             ask(q)
 
 
+def planar(mass: float, size: float) -> kt.Model:
+    """Three links in a plane."""
+    solid = {"mass": mass, "com": (0.2 * size, 0.0, 0.0), "inertia": 0.01 * mass * size**2 * np.eye(3)}
+    builder = serial(({"placement": (np.eye(3), (x * size, 0.0, 0.0)), **solid} for x in (0.0, 0.5, 0.5)), "link")
+    return builder.add_frame("tip", body="link2", placement=(np.eye(3), (0.3 * size, 0.0, 0.0))).build()
+
+
 @pytest.mark.parametrize("mass", [1e-9, 1.0, 1e9])
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
 def test_rank_does_not_depend_on_units(mass: float, size: float) -> None:
-    """Three links in a plane: stretched, nearly stretched, and bent."""
-    solid = {"mass": mass, "com": (0.2 * size, 0.0, 0.0), "inertia": 0.01 * mass * size**2 * np.eye(3)}
-    builder = serial(({"placement": (np.eye(3), (x * size, 0.0, 0.0)), **solid} for x in (0.0, 0.5, 0.5)), "link")
-    robot = builder.add_frame("tip", body="link2", placement=(np.eye(3), (0.3 * size, 0.0, 0.0))).build()
+    """Stretched, nearly stretched, and bent; condition numbers neither."""
+    robot = planar(mass, size)
     q = np.array([[0.3, 0.0, 0.0], [0.3, 1e-5, 0.0], [0.3, 0.9, 0.4]])
     assert list(robot.tasks(["tip"]).rank(q)) == [2, 2, 3]
     assert list(robot.tasks([kt.Task("tip", (3, 4))]).rank(q)) == [1, 1, 2]
@@ -109,6 +114,11 @@ def test_rank_does_not_depend_on_units(mass: float, size: float) -> None:
     assert list(robot.tasks([kt.Task("tip", (5,))]).rank(q)) == [0, 0, 0]
     assert list(robot.tasks([kt.RelativeTask("link1", "link2", "position")]).rank(q)) == [0, 0, 0]
     assert list(robot.tasks([kt.RelativeTask("link0", "tip", (2, 3, 4))]).rank(q)) == [2, 2, 2]
+    slightly = np.array([[0.3, 0.9, 0.4], [0.3, 2e-3, 0.0]])
+    found, expected = (
+        each.tasks([kt.Task("tip", (2, 3, 4))]).condition(slightly) for each in (robot, planar(1.0, 1.0))
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_a_fast_spindle_does_not_make_its_arm_look_still() -> None:
