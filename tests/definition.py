@@ -15,6 +15,7 @@ import numpy as np
 import kinetree as kt
 from kinetree.tasks.state import REDUNDANT
 from tests.composition import Composition
+from tests.tolerance import peak
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -67,7 +68,7 @@ class Defined:
             difference = self.L.T @ difference * rows
         else:
             difference = np.linalg.solve(self.L, (self.L.T @ difference).T)
-        return float(np.abs(difference).max(initial=0.0))
+        return peak(difference)
 
     def tolerance(self, name: str, error: float, damped: bool) -> float:
         """How large that may be, where M⁻¹ and J are known up to an error.

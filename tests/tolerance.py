@@ -1,4 +1,4 @@
-"""How wrong a result may be: one constant, scaled by what the mathematics makes unavoidable.
+"""How results are compared: one constant of accuracy, scaled by what the mathematics makes unavoidable.
 
 Rounding errors of a recursion over n degrees of freedom grow as n·eps. Solving with the mass matrix adds an error in
 proportion to its condition number κ that does not grow with n besides: what a long chain loses is in κ already. So
@@ -15,6 +15,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
+
+from kinetree.errors import InputError
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 #: The one constant of all comparisons, for errors that grow with n.
 C = 16.0
@@ -34,6 +39,23 @@ def condition(mass_matrix: Any) -> float:
     sizes = np.abs(np.linalg.eigvalsh(mass_matrix))  # a quarter of the time of singular values
     with np.errstate(divide="ignore"):
         return float(np.max(sizes.max(axis=-1) / sizes.min(axis=-1)))
+
+
+def peak(*arrays: Any) -> float:
+    """The largest entry of all."""
+    return max(float(np.max(np.abs(array), initial=0.0)) for array in arrays)
+
+
+def assert_near(actual: Any, expected: Any, distance: float) -> None:
+    """Compare arrays, or an array and a number, by an absolute distance."""
+    np.testing.assert_allclose(actual, expected, rtol=0.0, atol=distance)
+
+
+def refused(message: str, call: Any, *arguments: Any, error: type[Exception] = InputError, **options: Any) -> Any:
+    """Expect an error with this message, a regular expression, from a call; returns the error."""
+    with pytest.raises(error, match=message) as caught:
+        call(*arguments, **options)
+    return caught.value
 
 
 def assert_close(actual: Any, expected: Any, tolerance: float, scale: float | None = None) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 import kinetree as kt
+from tests.tolerance import Array
 from tests.trees import mixed, random_mechanism
 
-Array = np.ndarray[Any, np.dtype[Any]]
 FUNCTIONS = ("inverse_dynamics", "forward_dynamics")
 
 

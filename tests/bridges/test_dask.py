@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.errors import InputError, SingularTaskError
+from kinetree.errors import SingularTaskError
 from kinetree.runtime import threads
 from kinetree.runtime.function import Function
 from kinetree.viewer.film import _motion
 from tests.bridges.cases import robot, sample
 from tests.oracle import oracle
+from tests.tolerance import refused
 
 dask = oracle("dask")
 da = oracle("dask.array")
@@ -214,11 +215,6 @@ def test_data_arrays_are_matched_by_name() -> None:
         # one sample needs no names
         still = model.energy(data.q, np.zeros(model.nv)).kinetic
         assert not still.any()
-
-
-def refused(match: str, function: Any, *given: Any, **named: Any) -> None:
-    with pytest.raises(InputError, match=match):
-        function(*given, **named)
 
 
 def test_what_cannot_be_lazy_is_refused() -> None:

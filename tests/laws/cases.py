@@ -16,10 +16,13 @@ from typing import Any
 import numpy as np
 
 import kinetree as kt
-from tests.tolerance import bound, condition
+from tests.tolerance import Array, bound, condition
 from tests.trees import mixed, random_mechanism
 
-Array = np.ndarray[Any, np.dtype[Any]]
+LWA = "local_world_aligned"
+REFERENCES = ("local", "world", LWA)
+#: Step of complex-step derivatives: exact to rounding, because nothing is subtracted.
+H = 1e-30
 
 ENGINES = ("reference", "native")
 SHAPES: tuple[tuple[int, ...], ...] = ((), (3,), (2, 1, 9))
@@ -58,6 +61,12 @@ def model(name: str) -> kt.Model:
     return MODELS[name]()
 
 
+@cache
+def specialized(name: str) -> kt.Model:
+    """The same mechanism with straight-line code, where it is chosen for batches."""
+    return model(name).compile((), specialize="batch")
+
+
 @dataclass(frozen=True)
 class Case:
     """One engine, one mechanism, and a batch of random states."""
@@ -77,6 +86,8 @@ class Case:
         """Call a function of the robot on this case's engine."""
         if self.engine == "reference":
             return self.exact(function, *arguments, **options)
+        if self.engine == "specialized":
+            return getattr(specialized(self.name), function)(*arguments, **options)
         return getattr(self.robot, function).engine(self.engine)(*arguments, **options)
 
     def exact(self, function: str, *arguments: Any, **options: Any) -> Any:
@@ -128,6 +139,42 @@ def _condition(name: str, shape: tuple[int, ...]) -> float:
     return condition(case.on("mass_matrix", case.state[0]))
 
 
+def times(matrix: Array, vector: Array) -> Array:
+    """Products of a batch of matrices and vectors."""
+    return (matrix @ vector[..., None])[..., 0]
+
+
+def transposed(matrix: Array) -> Array:
+    """Of each sample."""
+    return np.swapaxes(matrix, -1, -2)
+
+
+def along(case: Case, function: str, directions: tuple[Array, Array, Array], **options: Any) -> Array:
+    """Change of a function of q, v and x along a direction of each, that of q a tangent, by a complex step."""
+    q, v, x = case.state
+    dq, dv, dx = directions
+    steps = configuration_rate(case.robot, q, dq), dv, dx
+    values = [value + 1j * H * step for value, step in zip((q, v, x), steps)]
+    return np.asarray(case.exact(function, *values, **options).imag / H)
+
+
+def directions(case: Case, seed: int = 5) -> tuple[Array, Array, Array]:
+    """A random direction of q, v and x."""
+    dq, dv, dx = np.random.default_rng(seed).uniform(-1.0, 1.0, (3, *case.shape, case.robot.nv))
+    return dq, dv, dx
+
+
+def weights_of(case: Case) -> Array:
+    """Random weights of the components of a result of velocity size."""
+    return np.random.default_rng(7).uniform(-1.0, 1.0, (*case.shape, case.robot.nv))
+
+
+def wrenches(case: Case) -> dict[str, Array]:
+    """Wrenches on a few frames."""
+    rng = np.random.default_rng(6)
+    return {frame: rng.uniform(-3.0, 3.0, (*case.shape, 6)) for frame in case.frames}
+
+
 def configuration_rate(robot: kt.Model, q: Array, v: Array) -> Array:
     """q̇ from v, written from the definition of the coordinates and not from the library's code."""
     rate = np.zeros((*np.broadcast_shapes(q.shape[:-1], v.shape[:-1]), robot.nq))
@@ -136,7 +183,7 @@ def configuration_rate(robot: kt.Model, q: Array, v: Array) -> Array:
         if joint.kind == "spherical":
             rate[..., joint.q_slice] = _quaternion_rate(qj, vj)
         elif joint.kind == "floating":
-            linear = np.einsum("...ij,...j->...i", rotation(qj[..., 3:]), vj[..., 3:])
+            linear = times(rotation(qj[..., 3:]), vj[..., 3:])
             rate[..., joint.q_slice] = np.concatenate([linear, _quaternion_rate(qj[..., 3:], vj[..., :3])], axis=-1)
         elif joint.kind == "planar":
             c, s = np.cos(qj[..., 2]), np.sin(qj[..., 2])
@@ -191,3 +238,10 @@ def cases(*, long: bool = True, complex_step: bool = False, names: tuple[str, ..
 
 #: Rough degrees of freedom of the mechanisms that are cheap enough for the reference engine to take in batches.
 _SIZES = {"one": 1, "some armature": 8, "every kind": 24, "legged": 18, "humanoid24": 24, "forest": 30}
+
+#: The laws of dynamics hold for straight-line code as well.
+SPECIALIZED = [
+    Case(name, "specialized", shape)
+    for name in ("one", "every kind", "forest", "some armature", "legged", "humanoid24", "asimo35")
+    for shape in SHAPES
+]

@@ -1,7 +1,8 @@
-"""Contacts: boxes that slide, stick, slide down and drop, with the values that Coulomb's law has for the step."""
+"""Contacts, dry friction and joint stops: motions with the values that their laws have for the step."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,10 @@ import pytest
 
 import kinetree as kt
 from kinetree import simulation
-from kinetree.errors import ConvergenceWarning, InputError
+from kinetree.errors import ConvergenceWarning, ModelWarning
 from tests.laws.cases import model
 from tests.mechanisms import gripper
-from tests.tolerance import assert_close, bound, condition
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from tests.tolerance import Array, assert_close, assert_near, bound, condition, peak, refused
 
 SIZE, MU, DT = (0.2, 0.2, 0.1), 0.5, 1e-3
 CORNERS = [(x, y, -0.05) for x in (-0.1, 0.1) for y in (-0.1, 0.1)]
@@ -38,15 +37,15 @@ def test_a_box_slides_to_rest() -> None:
         expected += speed * DT
     path = floor.rollout(START, [0, 0, 0, 2.0, 0, 0], np.zeros((450, 6)))
     assert path.q[-1, 0] == pytest.approx(expected, abs=1e-9)
-    np.testing.assert_allclose(path.q[-1, 1:3], START[1:3], rtol=0.0, atol=1e-12)
-    assert float(np.abs(path.v[-1]).max()) < 1e-12
+    assert_near(path.q[-1, 1:3], START[1:3], 1e-12)
+    assert peak(path.v[-1]) < 1e-12
 
 
 @pytest.mark.parametrize("method", ["midpoint", "semi_implicit_euler"])
 def test_a_box_sticks_on_a_slope(method: str) -> None:
     """Below the angle of friction it does not creep."""
     path = world(20.0, method=method).rollout(START, np.zeros(6), np.zeros((300, 6)))
-    assert float(np.abs(path.q[-1, :3] - START[:3]).max()) < 1e-11
+    assert peak(path.q[-1, :3] - START[:3]) < 1e-11
 
 
 def test_a_box_slides_down_a_steeper_slope() -> None:
@@ -60,7 +59,7 @@ def test_forces_carry_the_weight_and_obey_the_cone() -> None:
     _, _, info = world(20.0).step(START, np.zeros(6))
     angle = np.radians(20.0)
     expected = 9.81 * np.array([-np.sin(angle), 0.0, np.cos(angle)])
-    np.testing.assert_allclose(info.contact_forces.sum(axis=0), expected, rtol=0.0, atol=1e-10)
+    assert_near(info.contact_forces.sum(axis=0), expected, 1e-10)
     tangents = np.hypot(info.contact_forces[:, 0], info.contact_forces[:, 1])
     assert (tangents <= MU * info.contact_forces[:, 2] + 1e-12).all()
     assert info.residual < 1e-10
@@ -214,17 +213,17 @@ def test_height_fields() -> None:
     slope = simulation.HeightField(0.1 + 0.3 * x - 0.2 * y, (2.0, 4.0))
     plane = simulation.Plane((-0.3, 0.2, 1.0), 0.1 / np.sqrt(1.13))
     for ours, theirs in zip(slope.gap(points), plane.gap(points), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=1e-12)
-    np.testing.assert_allclose(slope.gap([9.0, 0.0, 0.4])[0], 0.0, rtol=0.0, atol=1e-12)  # that of the border
+        assert_near(ours, theirs, 1e-12)
+    assert_near(slope.gap([9.0, 0.0, 0.4])[0], 0.0, 1e-12)  # that of the border
     hill = simulation.HeightField(rng.uniform(0.0, 0.3, (6, 7)), (2.4, 2.8), (0.1, 0.2))
     gap, normal = hill.gap(points)
     ahead = hill.gap(points - gap[:, None] * 1e-6 * normal)[0]
-    np.testing.assert_allclose(ahead, gap * (1.0 - 1e-6), rtol=0.0, atol=1e-6 * float(np.abs(gap).max()))
+    assert_near(ahead, gap * (1.0 - 1e-6), 1e-6 * peak(gap))
     on_field, on_plane = (
         world(ground=ground).rollout(START, [0, 0, 0, 1.0, 0, 0], steps=60).q
         for ground in (simulation.HeightField(np.zeros((3, 3)), (1.0, 1.0), friction=MU), simulation.Plane(friction=MU))
     )
-    np.testing.assert_allclose(on_field, on_plane, rtol=0.0, atol=1e-12)
+    assert_near(on_field, on_plane, 1e-12)
 
 
 @pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
@@ -239,9 +238,8 @@ def test_shapes_of_ones_own() -> None:
 
     v = np.array([0.1, 0.2, 0.3, 1.0, 0.0, 0.0])
     own = world(ground=Floor()).rollout(START, v, steps=50)
-    np.testing.assert_allclose(own.q, world().rollout(START, v, steps=50).q, rtol=0.0, atol=1e-12)
-    with pytest.raises(InputError, match=r"Shape has no gap\(points\); define it"):
-        simulation.Shape().gap(np.zeros(3))
+    assert_near(own.q, world().rollout(START, v, steps=50).q, 1e-12)
+    refused(r"Shape has no gap\(points\); define it", simulation.Shape().gap, np.zeros(3))
 
 
 def test_constraints_are_eliminated() -> None:
@@ -256,8 +254,8 @@ def test_constraints_are_eliminated() -> None:
     rate = np.array([0, 0, 0, 1.0, 0, 0] * 2)
     path = joined.rollout(start, rate, np.zeros((100, 12)))
     alone = world().rollout(START, rate[:6], np.zeros((100, 6)))
-    np.testing.assert_allclose(path.q[-1, :3], alone.q[-1, :3], rtol=0.0, atol=1e-9)
-    np.testing.assert_allclose(path.q[-1, 7:10], alone.q[-1, :3], rtol=0.0, atol=1e-9)
+    assert_near(path.q[-1, :3], alone.q[-1, :3], 1e-9)
+    assert_near(path.q[-1, 7:10], alone.q[-1, :3], 1e-9)
 
 
 def test_bits_do_not_depend_on_the_batch() -> None:
@@ -288,14 +286,14 @@ def test_normals_are_the_slopes_of_gaps(name: str) -> None:
     shape = SHAPES[name]
     points = np.random.default_rng(2).uniform(-1.0, 1.0, (200, 3))
     gap, normal = shape.gap(points)
-    np.testing.assert_allclose(np.linalg.norm(normal, axis=-1), 1.0, rtol=0.0, atol=1e-12)
+    assert_near(np.linalg.norm(normal, axis=-1), 1.0, 1e-12)
     step = 1e-6
     for i in range(3):
         ahead, behind = (shape.gap(points + sign * step * np.eye(3)[i])[0] for sign in (1.0, -1.0))
-        np.testing.assert_allclose((ahead - behind) / (2.0 * step), normal[:, i], rtol=0.0, atol=1e-4)
+        assert_near((ahead - behind) / (2.0 * step), normal[:, i], 1e-4)
     # along its normal, a point is on the surface after the gap: exactly outside of convex shapes
     outside = gap > 0.0
-    np.testing.assert_allclose(shape.gap((points - gap[:, None] * normal)[outside])[0], 0.0, rtol=0.0, atol=1e-12)
+    assert_near(shape.gap((points - gap[:, None] * normal)[outside])[0], 0.0, 1e-12)
 
 
 @pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
@@ -337,8 +335,7 @@ def test_a_box_slides_off_a_ball() -> None:
     ],
 )
 def test_refused(make: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        make()
+    refused(message, make)
 
 
 def _legged() -> tuple[kt.Model, Array]:
@@ -385,5 +382,175 @@ def test_forces_at_the_points_explain_the_motion(made: Any, solver: str, many: i
     closing = (J @ after).reshape(3, 3) @ up + np.where(gaps > 0.0, gaps, 0.2 * gaps) / DT
     touching = info.contact_forces @ up > 1e-9
     assert touching.any()
-    np.testing.assert_allclose(closing[touching], 0.0, rtol=0.0, atol=1e-5)
+    assert_near(closing[touching], 0.0, 1e-5)
     assert (closing > -1e-5).all()
+
+
+@cache
+def slider() -> kt.Model:
+    """Two kilograms on a horizontal rail of half a metre."""
+    builder = kt.Builder("slider", gravity=(0.0, 0.0, 0.0))
+    limits = kt.Limits(lower=-0.25, upper=0.25)
+    builder.add_body("block", joint="prismatic", axis=(1, 0, 0), mass=2.0, inertia=np.eye(3), limits=limits)
+    return builder.build()
+
+
+@pytest.mark.parametrize("method", ["midpoint", "semi_implicit_euler"])
+def test_a_block_sticks_slides_and_comes_to_rest(method: str) -> None:
+    world = simulation.Simulator(slider(), dt=DT, method=method, friction=3.0, sweeps=1)
+    held = world.rollout([0.1], [0.0], [2.9], steps=100)
+    np.testing.assert_array_equal(held.q, 0.1)
+    pulled = world.rollout([0.0], [0.0], [5.0], steps=100)
+    assert pulled.v[-1, 0] == pytest.approx((5.0 - 3.0) / 2.0 * 0.1, rel=1e-12)
+    braked = world.rollout([0.0], [0.15], [0.0], steps=200)  # 1.5 m/s² for 0.1 s
+    assert braked.v[50, 0] == pytest.approx(0.075, rel=1e-12)
+    assert peak(braked.v[101:]) < 1e-15
+    _, _, info = world.step([0.1], [0.0], [2.9])
+    assert info.joint_forces[0] == pytest.approx(-2.9, rel=1e-12)
+    assert info.contact_forces.shape == (0, 3)
+
+
+def test_stops_without_limits_are_told() -> None:
+    """A robot that nothing would stop is refused; a coupled joint, whose limit would be ignored, is named."""
+    refused("stops nothing: no joint of 'chain'.*with_limits", simulation.Simulator, kt.zoo.chain(3), limits=True)
+    builder, limits = kt.Builder("fingers"), kt.Limits(lower=-0.5, upper=0.5)
+    solid = {"mass": 1.0, "inertia": np.eye(3), "limits": limits}
+    builder.add_body("finger", **solid).add_body("tip", parent="finger", **solid)
+    simulation.Simulator(builder.build(), limits=True)  # no warning
+    coupled = builder.couple("tip", to="finger", ratio=0.5).build()
+    with pytest.warns(ModelWarning, match="does not stop coupled joints of 'fingers': 'tip_joint'") as caught:
+        simulation.Simulator(coupled, limits=True)
+    assert caught[0].filename == __file__
+
+
+def test_a_joint_stops_at_its_limit_without_bouncing() -> None:
+    world = simulation.Simulator(slider(), dt=DT, limits=True, sweeps=1)
+    path = world.rollout([[0.0], [0.0]], [[1.0], [-1.0]], [0.0], steps=600)
+    assert_near(path.q[:, -1, 0], [0.25, -0.25], 1e-12)
+    assert peak(path.q) < 0.25 + 1e-12
+    assert peak(path.v[:, -1]) < 1e-12
+    pressed = world.step([0.25], [0.0], [7.0])
+    assert pressed[2].joint_forces[0] == pytest.approx(-7.0, rel=1e-12)
+    assert float(pressed[1][0]) == pytest.approx(0.0, abs=1e-15)
+    away = world.step([0.25], [0.0], [-7.0])
+    assert away[1][0] == pytest.approx(-3.5 * DT, rel=1e-12)
+    beyond = world.rollout([0.26], [0.0], [1.0], steps=100)  # neither further nor flung back
+    assert_near(beyond.q[:, 0], 0.26, 1e-12)
+
+
+def test_impulses_of_a_humanoid_obey_their_laws() -> None:
+    """v = v_f + M⁻¹(f + s); friction within its bounds and at them only against motion; stops only push back."""
+    robot = model("humanoid24")
+    rng = np.random.default_rng(4)
+    q = np.where(rng.uniform(size=(6, 24)) < 0.3, robot.lower_limits, robot.random_configuration(rng, (6,)))
+    v, tau, dry = rng.normal(size=(6, 24)), 20.0 * rng.normal(size=(6, 24)), rng.uniform(0.5, 5.0, 24)
+    options: dict[str, Any] = {"dt": DT, "method": "semi_implicit_euler"}
+    free = simulation.Simulator(robot, **options).step(q, v, tau)[1]
+    world = simulation.Simulator(robot, friction=dry, limits=True, sweeps=400, **options)
+    _, after, info = world.step(q, v, tau)
+    friction, stops = np.split(info.impulses, 2, axis=-1)
+    for i in range(6):
+        M = robot.mass_matrix(q[i])
+        assert_close(after[i] - free[i], np.linalg.solve(M, friction[i] + stops[i]), bound(24, condition(M)) * 1e3)
+    np.testing.assert_allclose(info.joint_forces, (friction + stops) / DT, rtol=1e-12)
+    assert (np.abs(friction) <= DT * dry + 1e-15).all()
+    inside = np.abs(friction) < DT * dry * (1.0 - 1e-6)
+    assert inside.any()
+    stopped = stops != 0.0
+    assert peak(after[inside & ~stopped]) < 1e-6
+    assert (friction * after)[~inside].max() < 1e-9
+    slowest, fastest = (robot.lower_limits - q) / DT, (robot.upper_limits - q) / DT
+    assert (after > slowest - 1e-6).all()
+    assert (after < fastest + 1e-6).all()
+    assert stopped.sum() > 5
+    assert_near(np.where(stops > 0.0, slowest, fastest)[stopped], after[stopped], 1e-6)
+
+
+@cache
+def hopper() -> kt.Model:
+    """A body on a vertical leg whose slide has stops and friction."""
+    builder = kt.Builder("hopper")
+    builder.add_body("body", joint="floating", mass=3.0, inertia=0.02 * np.eye(3))
+    builder.add_body(
+        "foot", parent="body", joint="prismatic", axis=(0, 0, 1), placement=(np.eye(3), (0, 0, -0.3)), mass=1.0,
+        inertia=0.01 * np.eye(3), limits=kt.Limits(lower=-0.1, upper=0.1),
+    )  # fmt: skip
+    return builder.build()
+
+
+SOLE = [(x, y, -0.05) for x in (-0.1, 0.1) for y in (-0.1, 0.1)]
+
+
+@pytest.mark.parametrize("shape", ["plane", "own"])
+def test_a_leg_at_its_stop_carries_the_body(shape: str) -> None:
+    """The floor carries both, the stop the body alone; on one of two planes, and on a shape that Python measures."""
+
+    class Floor(simulation.Shape):
+        friction = 0.5
+
+        def gap(self, points: Any) -> tuple[Array, Array]:
+            return points[..., 2], np.broadcast_to([0.0, 0.0, 1.0], points.shape)
+
+    ground: list[simulation.Shape] = [simulation.Plane(friction=0.5), simulation.Plane(offset=-9.0)]
+    world = simulation.Simulator(
+        hopper(), dt=DT, contacts=[simulation.Points("foot", SOLE)], limits=True, sweeps=300, warm_start=True,
+        ground=[Floor()] if shape == "own" else ground,
+    )  # fmt: skip
+    q = np.array([0.0, 0.0, 0.25, 1.0, 0.0, 0.0, 0.0, 0.1])
+    info = None
+    v = np.zeros(7)
+    for _ in range(20):
+        q, v, info = world.step(q, v, start=info)
+    assert info is not None
+    assert info.contact_forces[:, 2].sum() == pytest.approx(4.0 * 9.81, rel=1e-6)
+    assert abs(info.joint_forces[6]) == pytest.approx(3.0 * 9.81, rel=1e-6)
+    assert peak(v) < 1e-6
+    assert info.residual < 1e-6
+
+
+@pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
+@pytest.mark.parametrize("warm", [False, True])
+def test_rollouts_and_batches_change_no_bit(warm: bool) -> None:
+    world = simulation.Simulator(
+        hopper(),
+        dt=DT,
+        contacts=[simulation.Points("foot", SOLE)],
+        limits=True,
+        friction=0.3,
+        sweeps=5,
+        warm_start=warm,
+    )
+    rng = np.random.default_rng(1)
+    q = np.tile([0.0, 0.0, 0.28, 1.0, 0.0, 0.0, 0.0, 0.05], (5, 1))
+    v = 0.2 * rng.normal(size=(5, 7))
+    q[2] = np.nan
+    path = world.rollout(q, v, steps=60)
+    for i in (0, 2, 4):
+        one, rate, info = q[i], v[i], None
+        for k in range(60):
+            one, rate, info = world.step(one, rate, start=info if warm else None)
+            np.testing.assert_array_equal(path.q[i, k + 1], one)
+            np.testing.assert_array_equal(path.v[i, k + 1], rate)
+    assert np.isfinite(np.delete(path.q, 2, axis=0)).all()
+
+
+def test_the_robots_own_friction_is_taken_on_request() -> None:
+    robot = slider().with_friction(3.0)
+    own, given, none = (
+        simulation.Simulator(robot, friction=friction).step([0.0], [1.0])[1] for friction in (True, [3.0], False)
+    )
+    np.testing.assert_array_equal(own, given)
+    assert none[0] == 1.0 > own[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"limits": True, "method": "rk4"}, "dry friction and joint stops need one of the methods midpoint"),
+        ({"friction": 1.0, "constraints": ["block"], "at": [0.0]}, "cannot be combined with constraints"),
+        ({"friction": -1.0}, "friction takes one number or 1 of them, none negative"),
+        ({"limits": True, "sweeps": True}, "sweeps=True is not a positive number of sweeps"),
+    ],
+)
+def test_joint_rows_refuse(options: dict[str, Any], message: str) -> None:
+    refused(message, lambda: simulation.Simulator(slider(), **options))

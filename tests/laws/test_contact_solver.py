@@ -11,12 +11,12 @@ import pytest
 
 import kinetree as kt
 from kinetree import simulation
-from kinetree.errors import ConvergenceWarning, InputError
+from kinetree.errors import ConvergenceWarning
 from kinetree.kernels import contact_problem, contact_solvers, joint_rows
 from kinetree.simulation.contacts import of_bodies
 from kinetree.simulation.step_results import CONVERGED
 from tests.fuzz import contacts as fuzz
-from tests.tolerance import bound, condition
+from tests.tolerance import assert_near, bound, condition, peak, refused
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -358,7 +358,7 @@ def test_contacts_and_joints_together(sweeps: int) -> None:
     expected = np.maximum(off.max(axis=1), rubs.max(axis=1)) / np.maximum(size.max(axis=1), moving.max(axis=1))
     np.testing.assert_allclose(info.residual, expected, rtol=1e-5, atol=1e-9)
     pushed = np.einsum("bki,bkij->bj", dt * info.contact_forces, J) + f
-    np.testing.assert_allclose(np.einsum("bij,bj->bi", M, w - free), pushed, rtol=0.0, atol=1e-9)
+    assert_near(np.einsum("bij,bj->bi", M, w - free), pushed, 1e-9)
     before, now = (0.5 * np.einsum("bi,bij,bj->b", x, M, x) for x in (free, w))
     assert (now <= before * (1.0 + bound(robot.nv, condition(M)))).all()
     one = simulation.Simulator(
@@ -400,7 +400,7 @@ def test_engines_agree(name: str) -> None:
     expected = several(compiled.engine("reference")(*inputs))
     together = several(compiled(*inputs))
     for ours, theirs in zip(together, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9 * float(np.abs(theirs).max()))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9 * peak(theirs))
     for i in range(count):
         alone = several(compiled(*(x[i] if x.ndim > 1 else x for x in inputs)))
         for a, b in zip(alone, together, strict=True):
@@ -457,10 +457,8 @@ def test_the_problem_is_that_of_dense_matrices() -> None:
     rows = [x.ravel() for x in (arm, velocity, n, height)]
     G, scale, g, axes = prepare(mobility, *rows, 0.01)
     basis = axes.reshape(3, 3, 3)
-    np.testing.assert_allclose(
-        basis @ np.swapaxes(basis, 1, 2), np.broadcast_to(np.eye(3), (3, 3, 3)), rtol=0.0, atol=1e-14
-    )
-    np.testing.assert_allclose(basis[:, 2], n, rtol=0.0, atol=1e-15)
+    assert_near(basis @ np.swapaxes(basis, 1, 2), np.broadcast_to(np.eye(3), (3, 3, 3)), 1e-14)
+    assert_near(basis[:, 2], n, 1e-15)
     chi = np.zeros((9, 12))
     for i, body in enumerate(bodies):
         chi[3 * i : 3 * i + 3, 6 * body : 6 * body + 6] = np.hstack([np.cross(arm[i], basis[i]), basis[i]])
@@ -492,22 +490,20 @@ def test_numbers_of_any_kind(name: str) -> None:
         assert type(ground.friction) is float
         np.testing.assert_array_equal(floor(ground=ground).rollout(START, [0, 0, 0, 1.0, 0, 0], steps=150).q, path.q)
     for given in (True, np.bool_(True), "1", None, np.nan, np.inf, 10**400, -1, 1j, [1.0]):
-        with pytest.raises(InputError, match=r"friction=.* is not a finite number from zero on"):
-            GROUNDS[name](given)
+        refused(r"friction=.* is not a finite number from zero on", GROUNDS[name], given)
 
 
 def test_friction_of_ones_own_shapes_is_converted() -> None:
     v = [0, 0, 0, 1.0, 0, 0]
-    np.testing.assert_allclose(
-        floor(ground=OwnPlane()).rollout(START, v, steps=50).q,
-        floor(ground=simulation.Plane(friction=1.0)).rollout(START, v, steps=50).q, rtol=0.0, atol=1e-12,
-    )  # fmt: skip
+    own, plane = (
+        floor(ground=one).rollout(START, v, steps=50).q for one in (OwnPlane(), simulation.Plane(friction=1.0))
+    )
+    assert_near(own, plane, 1e-12)
 
     class Wrong(OwnPlane):
         friction = "rough"  # type: ignore[assignment]
 
-    with pytest.raises(InputError, match="friction='rough' is not a finite number"):
-        floor(ground=Wrong())
+    refused("friction='rough' is not a finite number", floor, ground=Wrong())
 
 
 @pytest.mark.parametrize(
@@ -531,8 +527,7 @@ def test_friction_of_ones_own_shapes_is_converted() -> None:
     ],
 )
 def test_refused_numbers(make: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        make()
+    refused(message, make)
 
 
 @pytest.mark.parametrize("size", [1e200, 1e-200, 1.7e308, 5e-324, 3])

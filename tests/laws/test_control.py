@@ -16,9 +16,9 @@ from kinetree.control import hierarchy
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.texts import executed
-from tests.laws.cases import model
+from tests.laws.cases import model, transposed
 from tests.oracle import oracle
-from tests.tolerance import assert_close, bound, condition
+from tests.tolerance import assert_close, assert_near, bound, condition, peak
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -93,7 +93,7 @@ def test_it_is_khatibs_law() -> None:
     )
     close = tolerance(robot, q, space.jacobian)
     assert_close(command.tau, expected, close)
-    assert_close(space.jacobian @ command.acceleration + space.jacobian_dot_v, b, close, scale=float(np.abs(a0).max()))
+    assert_close(space.jacobian @ command.acceleration + space.jacobian_dot_v, b, close, scale=peak(a0))
     assert_close(robot.forward_dynamics(q, v, command.tau), command.acceleration, close)
     assert command.margin > 1.0
     assert not command.limited.any()
@@ -107,8 +107,8 @@ def test_the_posture_does_not_move_the_hands() -> None:
     targets = dict(zip(HANDS, robot.pose(standing(), HANDS), strict=True))
     moved = other(q, v, targets).acceleration - two_hands()(q, v, targets).acceleration
     J = robot.tasks(HANDS, reference=LWA).jacobian(q)
-    assert float(np.abs(moved).max()) > 50.0
-    assert float(np.abs(J @ moved).max()) < 1e-10 * float(np.abs(moved).max())
+    assert peak(moved) > 50.0
+    assert peak(J @ moved) < 1e-10 * peak(moved)
 
 
 def recursion(A_inverse: Array, J: Array, b: Array, levels: list[hierarchy.Level], own: Array, a0: Array) -> Array:
@@ -149,7 +149,7 @@ def test_levels_are_the_recursion_over_null_spaces(policy: str) -> None:
     # between levels the least pivot, about 1e-5 of the largest, is divided by
     assert_close(command.acceleration, expected, bound(24, condition(robot.mass_matrix(q)) * 1e6))
     first = space.jacobian[:18] @ command.acceleration - b[:18]
-    assert_close(first, np.zeros(18), bound(24, condition(robot.mass_matrix(q)) * 1e5), scale=float(np.abs(b).max()))
+    assert_close(first, np.zeros(18), bound(24, condition(robot.mass_matrix(q)) * 1e5), scale=peak(b))
 
 
 def test_blending_is_continuous_and_bounded() -> None:
@@ -157,7 +157,7 @@ def test_blending_is_continuous_and_bounded() -> None:
     shares = hierarchy.reciprocals(values, 1e-3, "blend")
     assert shares[0] == 0.0
     assert float(shares.max()) <= 1.14e3
-    assert float(np.abs(np.diff(shares)).max()) < 2.0
+    assert peak(np.diff(shares)) < 2.0
     np.testing.assert_array_equal(shares[values > 1e-3], 1.0 / values[values > 1e-3])
     np.testing.assert_array_equal(hierarchy.reciprocals(np.array([0.5e-3, 2e-3]), 1e-3, "truncated"), [0.0, 500.0])
 
@@ -180,7 +180,7 @@ def test_a_stretched_arm_gives_up_smoothly() -> None:
     far = robot.pose(bent, "tip")[:3, 3] + [2.0, 0.0, 0.0]
     for straight in (1e-1, 1e-2, 1e-3, 1e-6, 0.0):
         command = arm(np.array([0.9, straight, straight]), np.zeros(3), {"tip": far})
-        assert float(np.abs(command.tau).max()) < 3e3
+        assert peak(command.tau) < 3e3
         if straight <= 1e-2:
             assert command.margin < 1.0
 
@@ -211,8 +211,8 @@ def test_a_squeeze_presses_on_the_object() -> None:
     across = robot.pose(q, HANDS)[1, :3, 3] - robot.pose(q, HANDS)[0, :3, 3]
     across /= np.linalg.norm(across)
     # the box pushes the left hand away from itself, that is, away from the right hand
-    np.testing.assert_allclose([left @ -across, right @ across], 30.0, rtol=0.0, atol=1e-9)
-    np.testing.assert_allclose(left + right, [0.0, 0.0, -4.0 * 9.81], rtol=0.0, atol=1e-8)
+    assert_near([left @ -across, right @ across], 30.0, 1e-9)
+    assert_near(left + right, [0.0, 0.0, -4.0 * 9.81], 1e-8)
 
 
 def test_squeezing_moves_nothing() -> None:
@@ -221,7 +221,7 @@ def test_squeezing_moves_nothing() -> None:
         robot, [control.Goal("box")], posture=control.Posture(q), constraints=HELD, squeeze={"box": 100.0}
     )
     loose, tight = with_box()(q, np.zeros(robot.nv)), firm(q, np.zeros(robot.nv))
-    assert float(np.abs(tight.tau - loose.tau).max()) > 5.0
+    assert peak(tight.tau - loose.tau) > 5.0
     assert_close(tight.acceleration, loose.acceleration, 1e-12)
 
 
@@ -260,7 +260,7 @@ def test_a_floating_base_is_carried_by_its_feet() -> None:
     space = robot.tasks([kt.CenterOfMassTask()]).at(q, v)
     error = np.array([0.0, 0.01, -0.02])
     wanted = 100.0 * error - 20.0 * space.jacobian @ v
-    assert_close(space.jacobian @ a + space.jacobian_dot_v, wanted, close, scale=float(np.abs(a).max()))
+    assert_close(space.jacobian @ a + space.jacobian_dot_v, wanted, close, scale=peak(a))
     assert float(forces[5] + forces[11]) == pytest.approx(robot.mass * (9.81 + wanted[2]), rel=1e-9)
 
 
@@ -284,14 +284,14 @@ def test_limits_are_those_of_the_quadratic_program() -> None:
         assert (a >= low - 1e-5).all()
         space = robot.tasks(hand, reference=LWA).at(q, v)
         b = -20.0 * space.jacobian @ v
-        if float(np.abs(space.jacobian @ a + space.jacobian_dot_v - b).max()) > 1e-6:
+        if peak(space.jacobian @ a + space.jacobian_dot_v - b) > 1e-6:
             continue  # limits leave too little for the goals, which give way
         seen += int(command.limited.sum() > 0)
         a0 = 100.0 * (posture.q - q) - 20.0 * v
         force = command.forces["left_hand"]
         multiplier = robot.mass_matrix(q) @ (a - a0) - space.jacobian.T @ force
-        slack = 1e-8 * max(1.0, float(np.abs(multiplier).max()))
-        assert float(np.abs(multiplier[~command.limited]).max()) < slack
+        slack = 1e-8 * max(1.0, peak(multiplier))
+        assert peak(multiplier[~command.limited]) < slack
         upper = command.limited & (np.abs(a - high) < 1e-5)
         assert (multiplier[upper] <= slack).all()
         assert (multiplier[command.limited & ~upper] >= -slack).all()
@@ -307,11 +307,11 @@ def test_torque_limits_scale_and_keep_the_direction() -> None:
     bounded = control.OperationalSpace(robot, goals, posture=posture, bounds=control.Bounds(torque=True))
     q, v = standing(), np.zeros(24)
     far, near = free(q, v, targets), bounded(q, v, targets)
-    assert float(np.abs(far.tau / robot.effort_limits).max()) > 1.2
-    assert float(np.abs(near.tau / robot.effort_limits).max()) <= 1.0 + 1e-12
+    assert peak(far.tau / robot.effort_limits) > 1.2
+    assert peak(near.tau / robot.effort_limits) <= 1.0 + 1e-12
     J = robot.jacobian(q, "left_hand", LWA)[3:]
     wanted, given = J @ far.acceleration, J @ robot.forward_dynamics(q, v, near.tau)
-    np.testing.assert_allclose(given, near.scale[0] * wanted, rtol=0.0, atol=1e-8)
+    assert_near(given, near.scale[0] * wanted, 1e-8)
     assert 0.0 < near.scale[0] < 1.0
     easy = bounded(q, v)
     np.testing.assert_array_equal(easy.tau, free(q, v).tau)
@@ -329,10 +329,10 @@ def test_a_force_pushes_along_its_row() -> None:
     command = arm(q, v, {"press": control.Target(force=20.0)})
     wall = [kt.Task("right_hand", (3,))]
     _, felt = robot.constrained_dynamics(q, v, command.tau, wall)
-    np.testing.assert_allclose(felt, [-20.0], rtol=0.0, atol=1e-8)
+    assert_near(felt, [-20.0], 1e-8)
     command = arm(q, v, {"press": control.Target(force=20.0, measured=18.0)}, dt=0.01)
     _, felt = robot.constrained_dynamics(q, v, command.tau, wall)
-    np.testing.assert_allclose(felt, [-(20.0 + 0.5 * 2.0 + 2.0 * 0.02)], rtol=0.0, atol=1e-8)
+    assert_near(felt, [-(20.0 + 0.5 * 2.0 + 2.0 * 0.02)], 1e-8)
     assert command.state is not None
     again = arm(q, v, {"press": control.Target(force=20.0, measured=18.0)}, state=command.state, dt=0.01)
     assert again.state is not None
@@ -357,7 +357,7 @@ def test_pushing_is_part_of_the_law() -> None:
     np.testing.assert_array_equal(arm.torques(q, v), still.tau)
     np.testing.assert_array_equal(arm(q[2], v[2], {"press": control.Target(force=-5.0)}).tau, pushed.tau[2])
     plain = arm.engine("reference")(q[0], v[0], {"press": control.Target(force=20.0)})
-    np.testing.assert_allclose(plain.tau, pushed.tau[0], rtol=0.0, atol=1e-8 * float(np.abs(pushed.tau).max()))
+    assert_near(plain.tau, pushed.tau[0], 1e-8 * peak(pushed.tau))
 
 
 @pytest.mark.parametrize("case", ["hands", "box", "limits", "torque", "limits and torque"])
@@ -483,7 +483,7 @@ def test_the_kernel_shares_loads_as_pseudo_inverses_do() -> None:
         limit = bound(controller.robot.nv, max(condition(j @ j.T) for j in J))
         assert_close(forces, dense_forces, limit)
         assert_close(tau, dense_tau, limit)
-        found = tau + (np.swapaxes(J, -1, -2) @ forces[..., None])[..., 0]
+        found = tau + (transposed(J) @ forces[..., None])[..., 0]
         undriven = ~controller.driven
         assert_close(found[:, undriven], full[:, undriven], limit)
 
@@ -497,7 +497,7 @@ def test_a_stretched_leg_shares_loads_by_pseudo_inverses() -> None:
     full = np.random.default_rng(8).normal(size=robot.nv)
     one, other = shared(with_box(), q, full), sharing.dense(q, full)
     assert np.isfinite(one[0]).all()
-    np.testing.assert_allclose(one[0], other[0], rtol=0.0, atol=1e-6 * float(np.abs(other[0]).max()))
+    assert_near(one[0], other[0], 1e-6 * peak(other[0]))
     # each of the measures decides, sample by sample
     assert sharing.measures == 3
     for worst in range(3):
@@ -520,9 +520,9 @@ def test_the_order_of_constraints_is_that_of_their_forces() -> None:
         ).constraint_forces
         for held in (HELD, HELD[::-1])
     )
-    size = max(float(np.abs(force).max()) for force in one.values())
+    size = max(peak(force) for force in one.values())
     for name, force in one.items():
-        np.testing.assert_allclose(other[name], force, rtol=0.0, atol=1e-8 * size)
+        assert_near(other[name], force, 1e-8 * size)
 
 
 def test_a_warm_start_changes_no_bit() -> None:
@@ -585,7 +585,7 @@ def test_one_compiled_function_is_the_law_step_by_step() -> None:
     np.testing.assert_array_equal(whole.active[sure], steps.active[sure])
     for name in ("tau", "a", "force", "constraint_force", "margin"):
         one, other = getattr(whole, name)[sure], getattr(steps, name)[sure]
-        np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-8 * float(np.abs(other).max()))
+        assert_near(one, other, 1e-8 * peak(other))
 
 
 def test_samples_of_a_batch_near_a_singularity_leave_the_others_alone() -> None:
@@ -609,7 +609,7 @@ def test_samples_of_a_batch_near_a_singularity_leave_the_others_alone() -> None:
     steps = arm.engine("reference")._pipeline.solve(q[1], v[1], arm._targets.read(None, None, 0.0))
     for name, found in (("tau", command.tau), ("a", command.acceleration), ("margin", command.margin)):
         one, other = found[1], getattr(steps, name)
-        np.testing.assert_allclose(one, other, rtol=0.0, atol=1e-8 * float(np.abs(other).max()))
+        assert_near(one, other, 1e-8 * peak(other))
     assert arm(q[:0], v[:0]).tau.shape == (0, robot.nv)
 
 

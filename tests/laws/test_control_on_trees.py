@@ -1,8 +1,12 @@
-"""Operational-space control on random trees of every joint kind: Khatib's law, and levels as null-space projections."""
+"""Operational-space control on random trees, at singularities, and of objects that several grasps carry.
+
+Khatib's law and levels as null-space projections on every joint kind; a wrist with two axes in line is left, a
+stretched elbow is left to the posture; grasps share the load of an object as dense formulas do.
+"""
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -10,14 +14,16 @@ import pytest
 
 import kinetree as kt
 from kinetree import control
-from tests.laws.cases import model
+from kinetree.control import hierarchy
+from kinetree.errors import InputError
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.texts import executed
+from tests.laws.cases import LWA, model
 from tests.laws.test_control import luh
-from tests.tolerance import assert_close, bound, condition
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from tests.tolerance import Array, assert_close, assert_near, bound, condition, peak
+from tests.trees import random_rotation
 
 NAMES = ("every kind", "every kind, armature", "forest", "many tips", "some armature", "legged")
-LWA = "local_world_aligned"
 KP, KD, KP0, KD0 = 100.0, 20.0, 25.0, 10.0
 #: Rows are chosen so that they can be moved independently: no less of the largest singular value is left of any.
 LEFT = 0.05
@@ -107,7 +113,7 @@ def test_levels_are_projections_on_null_spaces(name: str) -> None:
     M = robot.mass_matrix(q)
     M_inverse = np.linalg.inv(M)
     N, a, start = np.eye(robot.nv), KP0 * robot.difference(q, posture) - KD0 * v, 0
-    worst, largest = condition(M), float(np.abs(a).max())
+    worst, largest = condition(M), peak(a)
     for task in tasks:
         own = slice(start, start + len(task.rows))
         S = N @ M_inverse @ J[own].T
@@ -115,7 +121,7 @@ def test_levels_are_projections_on_null_spaces(name: str) -> None:
         gain = np.linalg.solve(A, (b - drift)[own] - J[own] @ a)
         a = a + S @ gain
         N = N - S @ np.linalg.solve(A, J[own] @ N)
-        worst, largest, start = worst + condition(A), max(largest, float(np.abs(a).max())), own.stop
+        worst, largest, start = worst + condition(A), max(largest, peak(a)), own.stop
     close = bound(robot.nv, worst + condition(J @ M_inverse @ J.T))
     assert_close(law(q, v).acceleration, a, close, scale=largest)
 
@@ -133,5 +139,215 @@ def test_postures_do_not_leak_into_goals(name: str) -> None:
     )
     J, _, _ = rows_of(robot, tasks, q, v, posture)
     moved = stiff.acceleration - soft.acceleration
-    assert float(np.abs(moved).max()) > 1.0
-    assert float(np.abs(J @ moved).max()) < 1e-10 * float(np.abs(moved).max())
+    assert peak(moved) > 1.0
+    assert peak(J @ moved) < 1e-10 * peak(moved)
+
+
+ALIGNED, STRETCHED = np.array([0.3, 0.5, 0.9, 0.4, 0.0, 0.2]), np.array([0.3, 0.5, 0.0, 0.4, 0.8, 0.2])
+
+
+@cache
+def arm() -> kt.Model:
+    """Shoulder yaw and pitch, elbow, and a wrist whose first and last axes may be in line."""
+    builder, parent = kt.Builder("arm"), "world"
+    links = ((0.1, 8.0, 0.3), (0.45, 6.0, 0.1), (0.25, 4.0, 0.45), (0.2, 1.5, 0.25), (0.05, 1.0, 0.2), (0.1, 0.5, 0.05))
+    for i, (length, mass, offset) in enumerate(links):
+        builder.add_body(
+            f"link{i}", parent=parent, joint_name=f"joint{i}", placement=(np.eye(3), (0.0, 0.0, offset)),
+            axis=(0, 0, 1) if i in (0, 3, 5) else (0, 1, 0), mass=mass, com=(0.0, 0.0, length / 2), armature=0.05,
+            inertia=mass * np.diag([length**2 / 12 + 0.002, length**2 / 12 + 0.002, 0.002]),
+            limits=kt.Limits(-3.0, 3.0, 10.0, 100.0),
+        )  # fmt: skip
+        parent = f"link{i}"
+    builder.add_frame("tool", body=parent, placement=(np.eye(3), (0.0, 0.0, 0.1)))
+    return builder.build()
+
+
+@cache
+def controller(posture: tuple[float, ...], escape: bool) -> control.OperationalSpace:
+    at = control.Posture(np.array(posture), kp=10.0, kd=6.0)
+    return control.OperationalSpace(arm(), ["tool"], posture=at, cut=1e-2, escape=escape)
+
+
+def turned(q: Array, angle: float) -> Array:
+    """The tool's pose, turned about the direction that it has lost."""
+    robot = arm()
+    lost = np.linalg.svd(robot.jacobian(q, "tool", "local_world_aligned"))[0][:3, -1]
+    T = robot.pose(q, "tool")
+    T[:3, :3] = control.exp(np.r_[angle * lost / np.linalg.norm(lost), np.zeros(3)])[:3, :3] @ T[:3, :3]
+    return T
+
+
+def error_after(escape: bool, seconds: float) -> float:
+    robot, target, dt = arm(), turned(ALIGNED, 0.5), 2e-3
+    q, v, law = ALIGNED, np.zeros(6), controller(tuple(ALIGNED), escape)
+    for _ in range(round(seconds / dt)):
+        q, v = robot.step(q, v, law(q, v, {"tool": target}).tau, dt, method="midpoint")
+    assert np.abs(v).max() < 6.0
+    return peak(control.pose_error(robot.pose(q, "tool"), target))
+
+
+def test_a_wrist_in_line_is_left() -> None:
+    assert error_after(escape=False, seconds=1.2) > 0.4
+    assert error_after(escape=True, seconds=1.2) < 1e-2
+
+
+def test_escape_moves_no_goal() -> None:
+    """Only the null space moves: accelerations of the tool are those without it. Alone and in batches."""
+    robot, rng = arm(), np.random.default_rng(0)
+    q, v = np.repeat(ALIGNED[None], 4, axis=0), 0.1 * rng.normal(size=(4, 6))
+    q[3] += 0.3
+    target = {"tool": turned(ALIGNED, 0.5)}
+    plain, escaping = (controller(tuple(ALIGNED), escape)(q, v, target) for escape in (False, True))
+    J = robot.jacobian(q, "tool", "local_world_aligned")
+    added = escaping.acceleration - plain.acceleration
+    np.testing.assert_array_equal(np.abs(added).max(axis=1) > 1.0, [True, True, True, False])
+    moved = np.einsum("brn,bn->br", J, added)
+    assert peak(moved) < 1e-9 * peak(added)
+    for i in range(4):
+        alone = controller(tuple(ALIGNED), escape=True)(q[i], v[i], target)
+        np.testing.assert_array_equal(alone.tau, escaping.tau[i])
+        np.testing.assert_array_equal(
+            controller(tuple(ALIGNED), escape=True).torques(q[i], v[i], target["tool"][None]), alone.tau
+        )
+    plainly = controller(tuple(ALIGNED), escape=True).engine("reference")(q, v, target)
+    assert_near(plainly.tau, escaping.tau, 1e-8 * peak(escaping.tau))
+
+
+@pytest.mark.parametrize("angle", [0.05, 0.2])
+def test_goals_that_still_move_make_up_for_the_escape(angle: float) -> None:
+    """Along a direction that is partly lost, forces on the tool are less by what the escape does there already."""
+    robot, law, v = arm(), controller(tuple(ALIGNED), escape=True), np.zeros(6)
+    q, target = np.where(np.arange(6) == 4, angle, ALIGNED), {"tool": turned(ALIGNED, 0.5)}
+    plain, escaping = controller(tuple(ALIGNED), escape=False)(q, v, target), law(q, v, target)
+    assert 0.01 < plain.margin < 1.0
+    J, compliance = robot.jacobian(q, "tool", "local_world_aligned"), robot.mass_matrix_inverse(q)
+    moved = escaping.acceleration - 10.0 * robot.difference(q, ALIGNED)
+    added = moved - compliance @ J.T @ escaping.forces["tool"]
+    inputs = [Operand("A", (6, 6)), Operand("r", (6,))]
+    less, _ = executed(inputs, partial(hierarchy.forces, law._levels.blocks()), "native")(
+        J @ compliance @ J.T, J @ added
+    )
+    size = peak(less)
+    assert size > 0.1
+    assert_near(plain.forces["tool"] - escaping.forces["tool"], less, 1e-10 * (size + peak(added)))
+
+
+def test_a_stretched_elbow_is_left_to_the_posture() -> None:
+    """Motion along the gained direction moves the tool itself; without an error, and for NaN, there is no escape."""
+    closer = arm().pose(STRETCHED, "tool")
+    closer[:3, 3] *= 0.9
+    cases = ((STRETCHED, closer), (ALIGNED, arm().pose(ALIGNED, "tool")), (np.full(6, np.nan), closer))
+    for q, target in cases:
+        plain, escaping = (
+            controller(tuple(STRETCHED), escape)(q, np.zeros(6), {"tool": target}) for escape in (False, True)
+        )
+        assert_near(escaping.tau, plain.tau, 1e-12)
+
+
+def test_there_is_no_escape_while_joints_are_held_at_their_limits() -> None:
+    """Samples at a limit are those without escape; others leave the singularity. Alone and in batches."""
+    at, bounds = control.Posture(ALIGNED, kp=10.0, kd=6.0), control.Bounds(position=15.0)
+    plain, escaping = (
+        control.OperationalSpace(arm(), ["tool"], posture=at, cut=1e-2, escape=escape, bounds=bounds)
+        for escape in (False, True)
+    )
+    q, v, target = np.repeat(ALIGNED[None], 2, axis=0), np.zeros((2, 6)), {"tool": turned(ALIGNED, 0.5)}
+    q[1, 0], v[1, 0] = 2.9, 3.0
+    expected, found = plain(q, v, target), escaping(q, v, target)
+    np.testing.assert_array_equal(found.limited.any(axis=1), [False, True])
+    assert (found.margin < 1.0).all()
+    np.testing.assert_array_equal(found.tau[1], expected.tau[1])
+    assert peak(found.acceleration[0] - expected.acceleration[0]) > 1.0
+    for i in range(2):
+        np.testing.assert_array_equal(escaping(q[i], v[i], target).tau, found.tau[i])
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("escape", [False, True])
+@pytest.mark.parametrize("pressing", [False, True])
+def test_parts_of_the_pipeline_go_together(held: bool, escape: bool, pressing: bool) -> None:
+    """Constraints, escape, forces, joint and effort limits: bits of single samples, torques alone, both engines."""
+    press = [control.ForceGoal(kt.Task("tool", (5,)), name="press")] if pressing else []
+    constraints = [kt.Task("tool", (2,))] if held else []
+    q, v = np.repeat(ALIGNED[None], 4, axis=0), np.zeros((4, 6))
+    q[1, 0], v[1, 0], q[2] = 2.9, 30.0, ALIGNED + 0.3
+    v[3] = 0.1
+    for position, torque in ((None, False), (15.0, False), (None, True), (15.0, True)):
+        law = control.OperationalSpace(
+            arm(), [control.Goal(kt.Task("tool", (0, 1, 3, 4)), name="move"), *press], cut=1e-2, escape=escape,
+            posture=control.Posture(ALIGNED, kp=10.0, kd=6.0), constraints=constraints,
+            bounds=control.Bounds(position=position, torque=torque),
+        )  # fmt: skip
+        targets: dict[str, Any] = {"move": control.Target(turned(ALIGNED, 0.5), acceleration=np.ones(6))}
+        targets |= {"press": control.Target(force=8.0)} if pressing else {}
+        together = law(q, v, targets)
+        if position and not torque and held and pressing:  # the slow one
+            plain = law.engine("reference")(q[1], v[1], targets)
+            size = peak(together.tau)
+            assert_near(plain.tau, together.tau[1], 1e-7 * size)
+            np.testing.assert_array_equal(plain.limited, together.limited[1])
+        assert together.limited[1].any() == (position is not None)
+        assert set(together.forces) == {"move", *(goal.name for goal in press)}
+        for i in range(4):
+            alone = law(q[i], v[i], targets)
+            for name in ("tau", "acceleration", "limited", "scale", "margin"):
+                np.testing.assert_array_equal(getattr(alone, name), getattr(together, name)[i])
+            np.testing.assert_array_equal(law.torques(q[i], v[i]), law(q[i], v[i]).tau)
+        np.testing.assert_array_equal(law.torques(q, v), law(q, v).tau)
+        if torque:
+            assert peak(together.tau / arm().effort_limits) <= 1.0 + 1e-12
+
+
+def test_escape_needs_motors() -> None:
+    with pytest.raises(InputError, match="escape=True needs a motor in every joint"):
+        control.OperationalSpace(model("asimo35"), ["left_hand"], constraints=["left_foot"], escape=True)
+
+
+BODY: dict[str, Any] = {"mass": 1.0, "com": (0.1, 0.0, 0.0), "inertia": np.diag((0.02, 0.03, 0.04))}
+
+
+def arms(flexible: bool) -> kt.Model:
+    """A box, and three arms around it, one of them with a beam."""
+    rng, builder = np.random.default_rng(0), kt.Builder("arms", gravity=(0, 0, -9.81))
+    builder.add_body("box", joint="floating", **BODY)
+    for i in range(3):
+        place = (random_rotation(rng), rng.uniform(-1, 1, 3))
+        builder.add_body(f"upper{i}", axis=(0, 0, 1), placement=place, **BODY)
+        parent = f"upper{i}"
+        if flexible and i == 1:
+            rod = kt.Beam(length=0.5, EI=50.0, rhoA=0.8, modes=1, planes="yz")
+            builder.add_flexible("rod", rod, parent=parent)
+            parent = "rod/tip"
+        builder.add_body(
+            f"hand{i}", parent=parent, axis=(0, 1, 0), placement=(random_rotation(rng), (0.3, 0, 0)), **BODY
+        )
+    return builder.build()
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+@pytest.mark.parametrize("flexible", [False, True])
+def test_grasps_share_a_load_by_the_definition(flexible: bool, engine: str) -> None:
+    """λ = h₀ + Q B y with (BᵀQB) y = F_o − Bᵀh₀, for forces that do not balance each other."""
+    robot, rng = arms(flexible), np.random.default_rng(1)
+    q, full, rows = robot.random_configuration(2), rng.normal(size=robot.nv), 18
+    tasks = robot.tasks([kt.RelativeTask("box", f"hand{i}") for i in range(3)])
+    weights, press = rng.uniform(0.5, 2.0, rows), np.repeat([3.0, -2.0, 5.0], 6) * (np.arange(rows) % 6 >= 3)
+    mean = np.kron(np.full((3, 3), 1.0 / 3.0), np.diag([0.0, 0.0, 0.0, 1.0, 1.0, 1.0]))
+    owned = np.isin(np.arange(robot.nv), np.arange(6))
+    of_rows = np.stack([weights, press, np.zeros(rows)], axis=1)
+    given = q, full, mean, of_rows, owned.astype(float)
+    rest, force, weak = tasks.core.recursions.grasp_sharing.engine(engine)(*given)
+
+    J, poses = tasks.jacobian(q), robot.pose(q, ["box", "hand0", "hand1", "hand2"])
+    points = poses[1:, :3, 3]
+    inwards = points.mean(axis=0) - points
+    inwards = inwards / np.linalg.norm(inwards, axis=1, keepdims=True)
+    h = press * np.concatenate([np.zeros((3, 3)), inwards @ poses[0, :3, :3]], axis=1).ravel()
+    B = J[:, owned]
+    K = B.T @ (weights[:, None] * B)
+    expected = h + weights * (B @ np.linalg.solve(K, full[owned] - B.T @ h))
+    tolerance = bound(robot.nv, float(np.linalg.cond(K)))
+    assert_close(force, expected, tolerance, peak(expected))
+    assert_close(rest, np.where(owned, 0.0, full - J.T @ expected), tolerance, peak(expected) + 1.0)
+    assert_close(weak, np.diag(K) @ np.diag(np.linalg.inv(K)), tolerance)

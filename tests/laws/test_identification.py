@@ -13,7 +13,7 @@ from kinetree.errors import InputError, ModelError, UnknownNameError
 from kinetree.identification import FRICTION, InertialFit, Regression, fit_inertial_parameters
 from kinetree.identification.fit import pseudo_inertia
 from tests.oracle import oracle
-from tests.tolerance import assert_close
+from tests.tolerance import assert_close, refused
 
 oracle("clarabel")
 
@@ -182,8 +182,7 @@ def test_dask_arrays_are_reduced_block_by_block(truth: kt.Model, guess: kt.Model
     fits = [
         fit_inertial_parameters(guess, *arrays, consistent=False) for arrays in (data, lazy, (*lazy[:2], *data[2:]))
     ]
-    with pytest.raises(InputError, match="predict: v is a Dask array, which would be loaded as a whole"):
-        fits[0].predict(data[0], lazy[1], data[2])
+    refused("predict: v is a Dask array, which would be loaded as a whole", fits[0].predict, data[0], lazy[1], data[2])
     for fit in fits[1:]:
         assert fit.samples == SAMPLES
         assert_close(fit.base.values, fits[0].base.values, 1e-9)
@@ -191,8 +190,7 @@ def test_dask_arrays_are_reduced_block_by_block(truth: kt.Model, guess: kt.Model
         fit_inertial_parameters(guess, lazy[0], da.zeros((300, 9)), *data[2:])
     with pytest.raises(InputError, match="numbers of samples differ: q 300, v 9"):
         fit_inertial_parameters(guess, lazy[0], da.zeros((9, 5)), *data[2:])
-    with pytest.raises(InputError, match="Dask arrays have one batch axis"):
-        fit_inertial_parameters(guess, lazy[0][None], *lazy[1:])
+    refused("Dask arrays have one batch axis", fit_inertial_parameters, guess, lazy[0][None], *lazy[1:])
     with pytest.raises(InputError, match="sample 299 has NaN"):
         fit_inertial_parameters(
             guess,
@@ -213,30 +211,25 @@ def test_bodies_that_are_not_identified_keep_their_parameters(truth: kt.Model, g
 
 def test_refusals(truth: kt.Model, monkeypatch: pytest.MonkeyPatch) -> None:
     q, v, a, tau = motion(truth, 20)
-    regression = Regression(truth)
+    regression, fit = Regression(truth), fit_inertial_parameters
 
-    def refused(message: str, *given: Any, kind: type[Exception] = InputError, **options: Any) -> None:
-        with pytest.raises(kind, match=message):
-            fit_inertial_parameters(*given, **options)
-
-    refused("needs q, v, a and tau, or a Regression", truth, q, v)
-    refused("a Regression has its own samples, bodies, friction and noise", regression, q, v, a, tau)
-    refused("a Regression has its own samples, bodies, friction and noise", regression, noise=np.ones(5))
-    refused("the samples excite no parameter", regression)
-    refused("identification needs a kinetree.Model, got str", "robot", q, v, a, tau)
-    refused("no friction term is called 'dry'", truth, q, v, a, tau, friction=["dry"], kind=UnknownNameError)
-    refused("no body is called 'nose'", truth, q, v, a, tau, bodies=["nose"], kind=UnknownNameError)
-    refused("are sequences of names", truth, q, v, a, tau, friction="viscous")
-    refused("noise is a positive number, or one for each of the 5 joints", truth, q, v, a, tau, noise=0.0)
-    refused("noise is a positive number, or one for each", truth, q, v, a, tau, noise=[1.0, 2.0])
-    refused("tolerance is a fraction", truth, q, v, a, tau, tolerance=2.0)
-    refused("prior_deviation is a positive number", truth, q, v, a, tau, prior_deviation=0.0)
-    refused(r"Regression: q has shape \(20, 3\), expected", truth, q[:, :3], v, a, tau)
-    refused("numbers of samples differ: q 20, v 20, a 20, tau 7", truth, q, v, a, tau[:7])
+    refused("needs q, v, a and tau, or a Regression", fit, truth, q, v)
+    refused("a Regression has its own samples, bodies, friction and noise", fit, regression, q, v, a, tau)
+    refused("a Regression has its own samples, bodies, friction and noise", fit, regression, noise=np.ones(5))
+    refused("the samples excite no parameter", fit, regression)
+    refused("identification needs a kinetree.Model, got str", fit, "robot", q, v, a, tau)
+    refused("no friction term is called 'dry'", fit, truth, q, v, a, tau, friction=["dry"], error=UnknownNameError)
+    refused("no body is called 'nose'", fit, truth, q, v, a, tau, bodies=["nose"], error=UnknownNameError)
+    refused("are sequences of names", fit, truth, q, v, a, tau, friction="viscous")
+    refused("noise is a positive number, or one for each of the 5 joints", fit, truth, q, v, a, tau, noise=0.0)
+    refused("noise is a positive number, or one for each", fit, truth, q, v, a, tau, noise=[1.0, 2.0])
+    refused("tolerance is a fraction", fit, truth, q, v, a, tau, tolerance=2.0)
+    refused("prior_deviation is a positive number", fit, truth, q, v, a, tau, prior_deviation=0.0)
+    refused(r"Regression: q has shape \(20, 3\), expected", fit, truth, q[:, :3], v, a, tau)
+    refused("numbers of samples differ: q 20, v 20, a 20, tau 7", fit, truth, q, v, a, tau[:7])
     tau[13, 2] = np.nan
-    refused("sample 13 has NaN or infinite numbers in q, v, a or tau", truth, q, v, a, tau)
-    refused("has no body with mass", kt.Builder().add_body("a").build(), q, v, a, tau)
-    with pytest.raises(InputError, match="the same robot and the same unknowns"):
-        regression.merge(Regression(truth, friction=["offset"]))
+    refused("sample 13 has NaN or infinite numbers in q, v, a or tau", fit, truth, q, v, a, tau)
+    refused("has no body with mass", fit, kt.Builder().add_body("a").build(), q, v, a, tau)
+    refused("the same robot and the same unknowns", regression.merge, Regression(truth, friction=["offset"]))
     monkeypatch.setitem(__import__("sys").modules, "clarabel", None)
-    refused(r"needs Clarabel and SciPy .*'kinetree\[identification\]'", truth, *motion(truth, 20))
+    refused(r"needs Clarabel and SciPy .*'kinetree\[identification\]'", fit, truth, *motion(truth, 20))

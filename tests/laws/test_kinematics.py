@@ -1,15 +1,14 @@
-"""Poses, velocities, Jacobians and their rates, against complex-step derivatives of the poses."""
+"""Poses, velocities, Jacobians, their rates and derivatives, against complex steps."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from tests.laws.cases import Array, Case, cases
-from tests.laws.test_dynamics import H, peak
-from tests.tolerance import EPS, assert_close
-
-REFERENCES = ("local", "world", "local_world_aligned")
+import kinetree as kt
+from kinetree.errors import InputError
+from tests.laws.cases import REFERENCES, Case, H, cases, configuration_rate, model, times, transposed
+from tests.tolerance import EPS, Array, assert_close, peak, refused
 
 
 def vee(skew: Array) -> Array:
@@ -17,19 +16,15 @@ def vee(skew: Array) -> Array:
     return np.stack([skew[..., 2, 1], skew[..., 0, 2], skew[..., 1, 0]], axis=-1)
 
 
-def rotate(rotation: Array, vector: Array) -> Array:
-    return np.einsum("...ij,...j->...i", rotation, vector)
-
-
 def twist(pose: Array, rate: Array, reference: str) -> Array:
     """Spatial velocity, angular part first, of a pose that changes at the given rate."""
     R, p = pose[..., :3, :3], pose[..., :3, 3]
-    angular, linear = vee(rate[..., :3, :3] @ np.swapaxes(R, -1, -2)), rate[..., :3, 3]
+    angular, linear = vee(rate[..., :3, :3] @ transposed(R)), rate[..., :3, 3]
     if reference == "world":
         linear = linear - np.cross(angular, p)
     elif reference == "local":
-        back = np.swapaxes(R, -1, -2)
-        angular, linear = rotate(back, angular), rotate(back, linear)
+        back = transposed(R)
+        angular, linear = times(back, angular), times(back, linear)
     return np.concatenate([angular, linear], axis=-1)
 
 
@@ -51,8 +46,8 @@ def test_jacobians_give_velocities(case: Case, reference: str) -> None:
     for i, frame in enumerate(case.frames):
         J = case.on("jacobian", q, frame, reference=reference)
         assert J.shape == (*case.shape, 6, case.robot.nv)
-        scale = peak(np.einsum("...ij,...j->...i", np.abs(J), np.abs(v)))
-        assert_close(np.einsum("...ij,...j->...i", J, v), velocities[..., i, :], case.tolerance, scale)
+        scale = peak(times(np.abs(J), np.abs(v)))
+        assert_close(times(J, v), velocities[..., i, :], case.tolerance, scale)
 
 
 @pytest.mark.parametrize("reference", REFERENCES)
@@ -63,8 +58,8 @@ def test_jacobian_rate_times_velocity(case: Case, reference: str) -> None:
     for frame in case.frames[-2:]:
         moving = case.exact("jacobian", q + 1j * H * case.q_rate, frame, reference=reference)
         rate = moving.imag / H
-        expected = np.einsum("...ij,...j->...i", rate, v)
-        scale = peak(*(np.einsum("...ij,...j->...i", np.abs(part), np.abs(v)) for part in (rate, moving.real)))
+        expected = times(rate, v)
+        scale = peak(*(times(np.abs(part), np.abs(v)) for part in (rate, moving.real)))
         actual = case.on("jacobian_dot_v", q, v, frame, reference=reference)
         assert_close(actual, expected, case.tolerance, scale)
 
@@ -77,9 +72,9 @@ def test_classical_accelerations_are_those_of_points(case: Case, reference: str)
     for frame in case.frames[-2:]:
         moving = case.exact("jacobian", q + 1j * H * case.q_rate, frame, reference="local_world_aligned")
         J, rate = moving.real, moving.imag / H
-        turn = rotate(J[..., :3, :], v)
-        found = rotate(J, a) + rotate(rate, v)
-        scale = peak(*(rotate(np.abs(part), np.abs(vector)) for part, vector in ((J, a), (rate, v))))
+        turn = times(J[..., :3, :], v)
+        found = times(J, a) + times(rate, v)
+        scale = peak(*(times(np.abs(part), np.abs(vector)) for part, vector in ((J, a), (rate, v))))
         angular, linear = found[..., :3], found[..., 3:]
         pose = case.exact("pose", q, frame)
         if reference == "world":
@@ -87,8 +82,8 @@ def test_classical_accelerations_are_those_of_points(case: Case, reference: str)
             linear = linear + np.cross(angular, arm) + np.cross(turn, np.cross(turn, arm))
             scale *= max(1.0, peak(arm)) * max(1.0, peak(turn))
         elif reference == "local":
-            back = np.swapaxes(pose[..., :3, :3], -1, -2)
-            angular, linear = rotate(back, angular), rotate(back, linear)
+            back = transposed(pose[..., :3, :3])
+            angular, linear = times(back, angular), times(back, linear)
         expected = np.concatenate([angular, linear], axis=-1)
         actual = case.on("acceleration", q, v, a, frame, reference, classical=True)
         assert_close(actual, expected, case.tolerance, scale)
@@ -114,7 +109,7 @@ def test_poses_are_rigid(case: Case) -> None:
     assert poses.shape == (*case.shape, len(case.robot.frames), 4, 4)
     np.testing.assert_array_equal(poses[..., 3, :], np.broadcast_to([0.0, 0.0, 0.0, 1.0], (*poses.shape[:-2], 4)))
     R = poses[..., :3, :3]
-    assert_close(R @ np.swapaxes(R, -1, -2), np.broadcast_to(np.eye(3), R.shape), case.tolerance)
+    assert_close(R @ transposed(R), np.broadcast_to(np.eye(3), R.shape), case.tolerance)
     world = poses[..., case.robot.frames.index("world"), :, :]
     np.testing.assert_array_equal(world, np.broadcast_to(np.eye(4), world.shape))
 
@@ -156,3 +151,70 @@ def test_difference_undoes_integrate(case: Case) -> None:
     moved = case.robot.integrate(q, v)
     size = max(1.0, peak(q))
     assert_close(case.robot.difference(q, moved), v, 100 * case.tolerance, size)
+
+
+CASES = cases(long=False, complex_step=True, names=("one", "every kind", "forest", "10 km away", "humanoid24"))
+
+
+def scale(case: Case, frame: str, reference: str, direction: np.ndarray) -> float:
+    """What is added up on the way, far from the world's origin much more than what is left."""
+    q, v, _ = case.state
+    J = np.abs(case.on("jacobian", q, frame, reference=reference))
+    return float(np.max(J @ np.abs(v)[..., None]) * max(1.0, float(np.max(np.sum(np.abs(direction), axis=-1)))))
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_jacobian_rate(case: Case, reference: str) -> None:
+    q, v, _ = case.state
+    for frame in case.frames[:2]:
+        expected = case.exact("jacobian", q + 1j * H * case.q_rate, frame, reference=reference).imag / H
+        rate = case.on("jacobian_rate", q, v, frame, reference=reference)
+        assert_close(rate, expected, case.tolerance, scale(case, frame, reference, v))
+        drift = case.on("jacobian_dot_v", q, v, frame, reference=reference)
+        assert_close((rate @ v[..., None])[..., 0], drift, case.tolerance, scale(case, frame, reference, v))
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_velocity_derivative(case: Case, reference: str) -> None:
+    q, v, d = case.state
+    for frame in case.frames[:2]:
+        moved = q + 1j * H * configuration_rate(case.robot, q, d)
+        expected = case.exact("velocity", moved, v, [frame], reference=reference)[..., 0, :].imag / H
+        matrix = case.on("velocity_derivative", q, v, frame, reference=reference)
+        assert_close((matrix @ d[..., None])[..., 0], expected, case.tolerance, scale(case, frame, reference, d))
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("name", ["every kind", "legged"])
+def test_inverse_inertia_derivative(name: str, reference: str) -> None:
+    """Complex steps through J and M."""
+    case = Case(name, "native", ())
+    q, _, d = case.state
+    frames = case.frames[1:3]
+    moved = q + 1j * H * configuration_rate(case.robot, q, d)
+    J = np.concatenate([case.exact("jacobian", moved, frame, reference=reference) for frame in frames])
+    expected = (J @ np.linalg.solve(case.exact("mass_matrix", moved), J.T)).imag / H
+    tasks = case.robot.tasks(frames, reference=reference)
+    actual = tasks.inverse_inertia_derivative(q, d)
+    assert_close(actual, expected, case.solving_tolerance)
+    several = tasks.inverse_inertia_derivative(np.stack([q, q]), d)
+    np.testing.assert_array_equal(several, [actual, actual])
+    some = case.robot.tasks([kt.Task(frames[1], (4, 0)), kt.Task(frames[0], (5,))], reference=reference)
+    np.testing.assert_allclose(
+        some.inverse_inertia_derivative(q, d), actual[np.ix_([10, 6, 5], [10, 6, 5])], rtol=1e-12
+    )
+
+
+def test_inverse_inertia_derivative_says_what_it_is_not_for() -> None:
+    robot = model("legged")
+    q, d = robot.neutral(), np.zeros(robot.nv)
+    for tasks in (
+        robot.tasks([kt.CenterOfMassTask()]),
+        robot.tasks([kt.RelativeTask("link5", "link12")]),
+        robot.tasks(["link5"], contacts=["link12"]),
+    ):
+        with pytest.raises(InputError, match="inverse_inertia_derivative is available only for tasks of single frames"):
+            tasks.inverse_inertia_derivative(q, d)
+    refused("inverse_inertia_derivative: dq has shape", robot.tasks(["link5"]).inverse_inertia_derivative, q, d[1:])

@@ -9,7 +9,8 @@ import numpy as np
 
 import kinetree as kt
 from tests.oracle import oracle
-from tests.trees import Array, Link, Mechanism
+from tests.tolerance import Array
+from tests.trees import Link, Mechanism
 
 pin = oracle("pinocchio")
 

@@ -18,7 +18,7 @@ import kinetree as kt
 from kinetree.errors import InputError, LoadError, ModelWarning, UnknownNameError
 from kinetree.io import mjcf_convert as loader
 from tests.oracle import oracle
-from tests.trees import Array
+from tests.tolerance import Array, refused
 
 mujoco = oracle("mujoco")
 
@@ -387,16 +387,14 @@ def test_options() -> None:
     assert kt.load(text, root="left", floating_base=True).nv == 6
     with pytest.raises(InputError, match="joint_order has"):
         kt.load(file(body("a", '<joint name="x"/>' + body("b", '<joint name="y"/>'))), joint_order=["y", "x"])
-    with pytest.raises(UnknownNameError, match="no body .needed as root. is called 'middle'"):
-        kt.load(text, root="middle")
+    refused("no body .needed as root. is called 'middle'", kt.load, text, root="middle", error=UnknownNameError)
 
 
 @pytest.mark.filterwarnings("ignore::kinetree.errors.ModelWarning")
 def test_what_floats_already_floats() -> None:
     text = MODELS["free bodies in a forest"]
     assert kt.load(text, floating_base=True) == kt.load(text)
-    with pytest.raises(LoadError, match="no fixed root body"):
-        kt.load(MODELS["hinges"], floating_base=True)
+    refused("no fixed root body", kt.load, MODELS["hinges"], floating_base=True, error=LoadError)
 
 
 def test_masses_and_lengths_whose_products_overflow() -> None:
@@ -439,11 +437,9 @@ def test_an_empty_world() -> None:
 def test_parts_of_models_are_refused(text: str, line: int, problem: str) -> None:
     """MuJoCo misses what they name; what has nothing in its world is no robot either."""
     if "names" in problem:
-        with pytest.raises(ValueError, match="Error"):
-            mujoco.MjModel.from_xml_string(text)
-    with pytest.raises(LoadError, match=f"{problem}.*: this is part of a model, to be included by others") as caught:
-        kt.load(text)
-    assert caught.value.line == line
+        refused("Error", mujoco.MjModel.from_xml_string, text, error=ValueError)
+    caught = refused(f"{problem}.*: this is part of a model, to be included by others", kt.load, text, error=LoadError)
+    assert caught.line == line
 
 
 def test_bodies_may_come_from_elsewhere(tmp_path: Path) -> None:
@@ -452,8 +448,7 @@ def test_bodies_may_come_from_elsewhere(tmp_path: Path) -> None:
     whole.write_text(file(body("link", '<joint name="a"/>'), '<include file="part.xml"/>'))
     with pytest.warns(ModelWarning, match=r"actuators \(1\)"):
         assert kt.load(whole).nv == 1
-    with pytest.raises(LoadError, match="to be included by others"):
-        kt.load(tmp_path / "part.xml")
+    refused("to be included by others", kt.load, tmp_path / "part.xml", error=LoadError)
     # all bodies of this one are attached
     asset, drive = '<asset><model name="m" file="link.xml"/></asset>', '<actuator><motor joint="pa"/></actuator>'
     whole.write_text(file('<attach model="m" body="link" prefix="p"/>', asset + drive))
@@ -478,11 +473,10 @@ def test_files_that_mujoco_refuses(text: str, line: int | None, message: str, tm
     path = tmp_path / "broken.xml"
     path.write_text(text)
     for source, name in ((path, str(path)), (text, "<string>")):
-        with pytest.raises(LoadError, match=message) as caught:
-            kt.load(source)
-        assert caught.value.file == name
+        caught = refused(message, kt.load, source, error=LoadError)
+        assert caught.file == name
         if line is not None:
-            assert caught.value.line == line
+            assert caught.line == line
 
 
 @pytest.mark.parametrize(
@@ -497,9 +491,8 @@ def test_files_that_mujoco_refuses(text: str, line: int | None, message: str, tm
     ],
 )
 def test_too_many_copies_are_refused(inside: str) -> None:
-    with pytest.raises(LoadError, match="copies included, to .*, more than 4000.*from_mujoco") as caught:
-        kt.load(file(inside))
-    assert caught.value.line == (inside.count("\n") + 1 if "sep" not in inside else 2)
+    caught = refused("copies included, to .*, more than 4000.*from_mujoco", kt.load, file(inside), error=LoadError)
+    assert caught.line == (inside.count("\n") + 1 if "sep" not in inside else 2)
 
 
 @pytest.mark.parametrize("count", ["", "two", "1.5", "-3", "1 2", "9999999999"])
@@ -557,6 +550,5 @@ def test_includes_are_read_beside_the_file(tmp_path: Path) -> None:
 
 def test_without_mujoco_the_way_to_install_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mujoco", None)
-    with pytest.raises(LoadError, match=r"not installed.*pip install") as caught:
-        kt.load("<mujoco/>")
-    assert loader.INSTALL in str(caught.value)
+    caught = refused(r"not installed.*pip install", kt.load, "<mujoco/>", error=LoadError)
+    assert loader.INSTALL in str(caught)

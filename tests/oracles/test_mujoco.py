@@ -13,8 +13,8 @@ import kinetree as kt
 from benchmarks.mjcf import mjcf
 from tests.laws.cases import rotation
 from tests.oracle import oracle
-from tests.tolerance import assert_close, bound, condition
-from tests.trees import Array, Link, Mechanism, mixed, random_mechanism
+from tests.tolerance import Array, assert_close, bound, condition, peak
+from tests.trees import Link, Mechanism, mixed, random_mechanism
 
 mujoco = oracle("mujoco")
 
@@ -166,5 +166,5 @@ def test_accelerometers(pair: Pair, state: tuple[Array, Array, Array], reference
         R = pair.robot.pose(q, name)[:3, :3] if local else np.eye(3)
         measured = pair.robot.acceleration(q, v, a, name, reference, classical=True)
         measured[3:] -= R.T @ pair.robot.gravity
-        speed = float(np.abs(pair.robot.velocity(q, v, name)).max())
-        assert_close(measured, expected, bound(pair.robot.nv), max(float(np.abs(expected).max()), speed**2))
+        speed = peak(pair.robot.velocity(q, v, name))
+        assert_close(measured, expected, bound(pair.robot.nv), max(peak(expected), speed**2))

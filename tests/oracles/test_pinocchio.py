@@ -1,4 +1,8 @@
-"""Every function against Pinocchio, on random trees of every joint kind and on real robots."""
+"""Every function and derivative against Pinocchio, on random trees of every joint kind and on real robots.
+
+Pinocchio's formulas take joint maps as constant in body coordinates, which its universal joint's is not: its
+derivatives of trees with such joints are wrong. The oracle for them are complex steps, in `tests/laws`.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,8 @@ import pytest
 
 import kinetree as kt
 from tests.oracles.pinocchio_twin import REFERENCES, Twin, mirrored, pin, robots, upright
-from tests.tolerance import assert_close, bound, condition
-from tests.trees import KINDS, Array, mixed, random_mechanism
+from tests.tolerance import Array, assert_close, bound, condition, peak
+from tests.trees import KINDS, mixed, random_mechanism
 
 SAMPLES = 3
 
@@ -94,10 +98,6 @@ def make(name: str) -> Pair:
 @pytest.fixture(params=list(PAIRS))
 def pair(request: pytest.FixtureRequest) -> Pair:
     return make(request.param)
-
-
-def peak(*arrays: Array) -> float:
-    return max(float(np.max(np.abs(array), initial=0.0)) for array in arrays)
 
 
 def test_inverse_dynamics(pair: Pair) -> None:
@@ -285,3 +285,72 @@ def test_jacobian_rates(pair: Pair, reference: str) -> None:
         speed = peak(pair.robot.velocity(q, v, reference=reference))
         actual = pair.robot.jacobian_dot_v(q, v, frame, reference=reference)
         assert_close(actual, expected, pair.tolerance, max(peak(expected), speed**2))
+
+
+#: How exact derivatives are on real robots, whatever the condition of the mass matrix.
+EXACT = 1e-9
+
+CONSTANT = tuple(kind for kind in KINDS if kind != "universal")
+DIFFERENTIATED: dict[str, Callable[[], Pair]] = {
+    "mixed": lambda: random_pair(mixed(12, 20, *CONSTANT), 20),
+    "mixed, armature": lambda: random_pair(mixed(10, 23, *CONSTANT), 23, armature=1.0),
+    "forest": lambda: random_pair(mixed(15, 24, *CONSTANT), 24, roots=3),
+    "long": lambda: make("long"),
+    **{name: lambda name=name: make(name) for name in robots.NAMES},
+}
+
+
+@pytest.fixture(params=list(DIFFERENTIATED), scope="module")
+def smooth(request: pytest.FixtureRequest) -> Pair:
+    return DIFFERENTIATED[request.param]()
+
+
+def wrenches(smooth: Pair) -> dict[str, np.ndarray]:
+    """On a few frames, another one in each sample."""
+    rng = np.random.default_rng(4)
+    return {
+        frame: rng.uniform(-20.0, 20.0, (SAMPLES, 6)) for frame in smooth.frames[:: max(1, len(smooth.frames) // 3)]
+    }
+
+
+def theirs(smooth: Pair, kind: str, forces: dict[str, np.ndarray]) -> np.ndarray:
+    """Pinocchio's three matrices of each sample."""
+    compute = pin.computeRNEADerivatives if kind == "a" else pin.computeABADerivatives
+
+    def each(i: int) -> np.ndarray:
+        more = [smooth.twin.forces({frame: wrench[i] for frame, wrench in forces.items()})] if forces else []
+        results = compute(smooth.twin.model, smooth.data, smooth.q[i], smooth.v[i], smooth.x[i], *more)
+        return np.stack([smooth.twin.order.from_matrix(np.array(part)) for part in results])
+
+    return np.moveaxis(smooth.each(each), 1, 0)
+
+
+def tolerance_of(smooth: Pair, kind: str) -> float:
+    return min(smooth.tolerance if kind == "a" else smooth.solving_tolerance, EXACT)
+
+
+@pytest.mark.parametrize("kind", ["a", "tau"])
+def test_matrices(smooth: Pair, kind: str) -> None:
+    q, v, x = smooth.states
+    for part, expected in zip(smooth.robot.linearize(q, v, **{kind: x}), theirs(smooth, kind, {}), strict=True):
+        assert_close(part, expected, tolerance_of(smooth, kind))
+
+
+@pytest.mark.parametrize("kind", ["a", "tau"])
+@pytest.mark.parametrize("name", robots.NAMES)
+def test_with_wrenches(name: str, kind: str) -> None:
+    """The matrices, and in O(n) the first column and the first row of each."""
+    smooth = make(name)
+    forces, tolerance = wrenches(smooth), tolerance_of(smooth, kind)
+    matrices = theirs(smooth, kind, forces)
+    q, v, x = smooth.states
+    for part, expected in zip(smooth.robot.linearize(q, v, **{kind: x}, f_ext=forces), matrices, strict=True):
+        assert_close(part, expected, tolerance)
+    function = smooth.robot.inverse_dynamics if kind == "a" else smooth.robot.forward_dynamics
+    unit = np.eye(smooth.robot.nv)[0]
+    gradients = function.vjp(q, v, x, unit, f_ext=forces)
+    for place, expected in enumerate(matrices):
+        step = [unit if place == i else 0.0 * unit for i in range(3)]
+        scale = float(np.max(np.abs(expected)))
+        assert_close(function.jvp(q, v, x, *step, f_ext=forces), expected[..., 0], tolerance, scale)
+        assert_close(gradients[place], expected[..., 0, :], tolerance, scale)

@@ -13,8 +13,8 @@ import pytest
 import kinetree as kt
 from kinetree import simulation
 from tests.oracle import oracle
-from tests.oracles.porting_tables import Cases, Row
-from tests.tolerance import assert_close
+from tests.oracles.test_porting_numbers import Cases, Row
+from tests.tolerance import Array, assert_close
 
 mujoco = oracle("mujoco")
 rollout = oracle("mujoco.rollout")
@@ -22,7 +22,7 @@ rollout = oracle("mujoco.rollout")
 row = Cases("simulation.md", "## Coming from MuJoCo")
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not model:kinetree.errors.ModelWarning")
 
-Array = np.ndarray[Any, np.dtype[Any]]
+
 DT = 1e-3
 #: The names of methods that have a counterpart.
 METHODS = {"semi_implicit_euler": "Euler", "rk4": "RK4"}

@@ -15,7 +15,7 @@ import pytest
 import kinetree as kt
 from kinetree import control
 from tests.oracles.pinocchio_twin import mirrored, pin, robots
-from tests.oracles.porting_tables import Cases, Row
+from tests.oracles.test_porting_numbers import Cases, Row
 from tests.tolerance import assert_close
 
 row = Cases("control.md", "## Coming from Pinocchio")

@@ -1,4 +1,7 @@
-"""Every URDF of example-robot-data, loaded by Kinetree and by Pinocchio, fixed and floating: the same robot."""
+"""Every URDF of example-robot-data, loaded by Kinetree and by Pinocchio, fixed and floating: the same robot.
+
+Those with mimic joints are coupled, against Pinocchio's open tree, projected, and against its own mimic joints.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,7 @@ import pytest
 import kinetree as kt
 from kinetree.errors import ModelWarning, SingularMechanismError
 from tests.oracles.pinocchio_twin import mirrored, pin, robots
-from tests.tolerance import bound, condition
-from tests.trees import Array
+from tests.tolerance import Array, assert_close, bound, condition, refused
 
 ROBOTS = robots.share()
 FILES = sorted(path.relative_to(ROBOTS).as_posix() for path in ROBOTS.rglob("*.urdf"))
@@ -89,8 +91,7 @@ def test_the_same_robot(file: str, floating: bool) -> None:
     if file in NOT_IN_PINOCCHIO:
         with pytest.warns(ModelWarning, match="there are no links"):
             assert kt.load(ROBOTS / file, floating_base=floating).nv == 0
-        with pytest.raises(ValueError, match="valid URDF"):
-            pin.buildModelFromUrdf(str(ROBOTS / file))
+        refused("valid URDF", pin.buildModelFromUrdf, str(ROBOTS / file), error=ValueError)
         return
     pair = make(file, floating)
     assert pair.robot.nv == pair.model.nv
@@ -101,10 +102,8 @@ def test_the_same_robot(file: str, floating: bool) -> None:
         close(M[i], pair.other.from_matrix(mirrored(pin.crba(pair.model, pair.data, their_q[i]))))
         close(tau[i], pair.other.from_tau(pin.rnea(pair.model, pair.data, their_q[i], their_v[i], their_x[i])))
     if file in SINGULAR:
-        with pytest.raises(SingularMechanismError, match=SINGULAR[file]):
-            pair.robot.forward_dynamics(q, v, x)
-        with pytest.raises(SingularMechanismError, match=SINGULAR[file]):
-            pair.robot.mass_matrix_inverse(q)
+        refused(SINGULAR[file], pair.robot.forward_dynamics, q, v, x, error=SingularMechanismError)
+        refused(SINGULAR[file], pair.robot.mass_matrix_inverse, q, error=SingularMechanismError)
         return
     tolerance = bound(pair.robot.nv, condition(M)) if file in ILL_CONDITIONED else TOLERANCE
     a, M_inverse = pair.robot.forward_dynamics(q, v, x), pair.robot.mass_matrix_inverse(q)
@@ -157,3 +156,122 @@ def test_the_same_frames(file: str, floating: bool) -> None:
         theirs = [pin.getFrameJacobian(pair.model, pair.data, number, pin.ReferenceFrame.LOCAL) for number in numbers]
         ours = [pair.robot.jacobian(q[i], link) for link in links]
         close(np.array(ours), np.array([pair.other.from_jacobian(jacobian) for jacobian in theirs]))
+
+
+MIMICKING = sorted(
+    path.relative_to(ROBOTS).as_posix() for path in ROBOTS.rglob("*.urdf") if "<mimic" in path.read_text("utf-8")
+)
+
+#: Files in which every mimic joint is fixed, or mimics a fixed joint.
+NOTHING_TO_COUPLE = {
+    "alex_description/urdf/alex_psyonic_hands.urdf",
+    "talos_data/robots/talos_left_arm.urdf",
+    "talos_data/robots/talos_reduced.urdf",
+    "talos_data/robots/talos_reduced_box.urdf",
+    "talos_data/robots/talos_reduced_corrected.urdf",
+}
+COUPLED = [file for file in MIMICKING if file not in NOTHING_TO_COUPLE]
+
+#: Files that Pinocchio refuses to load with mimic joints, because a leader comes after its follower.
+LEADERS_LATER = {
+    "romeo_description/urdf/romeo.urdf",
+    "talos_data/robots/talos_full_v2.urdf",
+    "talos_data/robots/talos_full_v2_box.urdf",
+}
+
+#: Files whose mass matrix has no inverse, with the link that makes it so.
+SINGULAR_IF_COUPLED = {"romeo_description/urdf/romeo.urdf": "RFinger11Link"}
+
+
+def loaded(file: str, **options: Any) -> kt.Model:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ModelWarning)
+        return kt.load(ROBOTS / file, **options)
+
+
+def rule_of(tree: kt.Model, robot: kt.Model) -> tuple[Any, Any]:
+    """G and the offset of the tree's coordinates, from the file's own words as Kinetree keeps them."""
+    slopes = {joint.name: {joint.name: 1.0} for joint in robot.joints if joint.nv}
+    offsets = dict.fromkeys(slopes, 0.0)
+    pending = list(robot.couplings)
+    while pending:
+        coupling = pending.pop(0)
+        follower, leader = coupling.joints
+        if leader not in slopes:
+            pending.append(coupling)
+            continue
+        ratio = -coupling.coefficients[1]
+        slopes[follower] = {name: ratio * slope for name, slope in slopes[leader].items()}
+        offsets[follower] = ratio * offsets[leader] + coupling.offset
+    G, offset = np.zeros((tree.nv, robot.nv)), np.zeros(tree.nv)
+    for joint in tree.joints:
+        if joint.name in slopes:
+            for name, slope in slopes[joint.name].items():
+                own = robot.joint(name)
+                G[joint.v_slice, own.v_slice] = slope * np.eye(own.nv)
+            offset[joint.v_slice] = offsets[joint.name]
+    return G, offset
+
+
+@pytest.mark.parametrize("file", sorted(NOTHING_TO_COUPLE))
+def test_mimics_of_fixed_joints_leave_nothing_to_couple(file: str) -> None:
+    robot = loaded(file)
+    assert not robot.couplings
+    assert robot.nv == pin.buildModelFromUrdf(str(ROBOTS / file)).nv
+
+
+@pytest.mark.parametrize("file", COUPLED)
+def test_coupled_robots_agree_with_the_projected_tree(file: str) -> None:
+    robot, tree = loaded(file), loaded(file, mimic="independent")
+    model = pin.buildModelFromUrdf(str(ROBOTS / file))
+    data, other = model.createData(), kt.interop.pinocchio(tree, model)
+    G, offset = rule_of(tree, robot)
+    assert robot.nv < tree.nv == robot.nv + len(robot.couplings)
+    rng = np.random.default_rng(7)
+    q, (v, a) = robot.random_configuration(rng), rng.normal(size=(2, robot.nv))
+    q_t = tree.q_from_dict(robot.q_to_dict(q))
+    assert_close(q_t, G @ q + offset, 1e-14)
+    tau_t = other.from_tau(pin.rnea(model, data, other.to_q(q_t), other.to_v(G @ v), other.to_a(G @ a)))
+    tau = robot.inverse_dynamics(q, v, a)
+    assert_close(tau, G.T @ tau_t, 1e-12)
+    whole = kt.interop.pinocchio(robot, model)  # of the robot itself, all of whose joints Pinocchio has
+    state = whole.to_q(q), whole.to_v(v, q), whole.to_a(a, v, q)
+    for mine, theirs in zip(state, (other.to_q(q_t), other.to_v(G @ v), other.to_a(G @ a)), strict=True):
+        assert_close(mine, theirs, 1e-14)
+    assert_close(whole.from_tau(pin.rnea(model, data, *state), q), tau, 1e-12)
+    assert_close(robot.difference(whole.from_q(state[0]), q), np.zeros(robot.nv), 1e-13, 1.0)
+    M = pin.crba(model, data, other.to_q(q_t))
+    M_t = other.from_matrix(np.triu(M) + np.triu(M, 1).T)
+    assert_close(robot.mass_matrix(q), G.T @ M_t @ G, 1e-12)
+    frame = robot.bodies[-1].name
+    assert_close(robot.pose(q, frame), tree.pose(q_t, frame), 1e-13)
+    if file in SINGULAR_IF_COUPLED:
+        refused(SINGULAR_IF_COUPLED[file], robot.forward_dynamics, q, v, tau, error=SingularMechanismError)
+        return
+    back = robot.forward_dynamics(q, v, tau)
+    assert_close(robot.inverse_dynamics(q, v, back), tau, 1e-9)
+
+
+@pytest.mark.parametrize("file", COUPLED)
+def test_coupled_robots_agree_with_mimic_joints_of_pinocchio(file: str) -> None:
+    robot = loaded(file)
+    if file in LEADERS_LATER:
+        refused("not in the kinematic tree", pin.buildModelFromUrdf, str(ROBOTS / file), mimic=True, error=ValueError)
+        return
+    model = pin.buildModelFromUrdf(str(ROBOTS / file), mimic=True)
+    data = model.createData()
+    rng = np.random.default_rng(8)
+    q, (v, a) = robot.random_configuration(rng), rng.normal(size=(2, robot.nv))
+    own = [joint for joint in robot.joints if joint.nv]
+    theirs = [model.joints[model.getJointId(joint.name)] for joint in own]
+    order = np.array([joint.idx_v for joint in theirs])
+    assert sorted(order) == list(range(model.nv))
+    q_p = np.zeros(model.nq)
+    for mine, joint in zip(q, theirs, strict=True):
+        q_p[joint.idx_q : joint.idx_q + joint.nq] = (np.cos(mine), np.sin(mine)) if joint.nq == 2 else mine
+    v_p, a_p = np.zeros((2, model.nv))
+    v_p[order], a_p[order] = v, a
+    M = pin.crba(model, data, q_p)
+    M = np.triu(M) + np.triu(M, 1).T
+    assert_close(robot.mass_matrix(q), M[np.ix_(order, order)], 1e-12)
+    assert_close(robot.inverse_dynamics(q, v, a), pin.rnea(model, data, q_p, v_p, a_p)[order], 1e-12)

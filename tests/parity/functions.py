@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 import kinetree as kt
+from tests.tolerance import Array
 from tests.trees import mixed, random_mechanism
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)

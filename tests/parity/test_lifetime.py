@@ -1,8 +1,14 @@
-"""Threads, processes and long lives: the same bits, and nothing left behind."""
+"""Threads, processes and long lives: the same bits, and nothing left behind.
+
+First calls from many threads at once, and from children of processes that are compiling; functions that travel to other
+processes and copy as what they are, attributes of a frozen model; processes that find all their code in the cache.
+"""
 
 from __future__ import annotations
 
+import copy
 import gc
+import multiprocessing
 import os
 import pickle
 import signal
@@ -12,14 +18,20 @@ import threading
 import warnings
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
+from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import pytest
 
 import kinetree as kt
+import tests
 from kinetree.errors import InputError
+from kinetree.runtime import kernels
+from kinetree.runtime.function import Function as ModelFunction
 from tests.parity.functions import FEW, FUNCTIONS, Function, assert_same_bits, robot, states
+from tests.tolerance import refused
 
 
 @pytest.mark.parametrize("function", FEW, ids=str)
@@ -257,3 +269,199 @@ def test_large_batches_go_on_after_interrupts() -> None:
     """Whatever the main thread is doing when Ctrl-C comes, the threads take further batches."""
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["mass_matrix", "mass_matrix_inverse"])
+def test_a_new_robot_called_by_four_threads_at_once(name: str) -> None:
+    """One sample of 400 bodies runs without the interpreter's lock, on what another thread may be binding again."""
+    expected = getattr(kt.zoo.chain(400, seed=0), name)
+    q = np.random.default_rng(0).uniform(-1.0, 1.0, 400)
+    right = expected(q)
+    for _ in range(5):
+        function, results = getattr(kt.zoo.chain(400, seed=0), name), {}
+        together = threading.Barrier(4)
+
+        def call(number: int, function=function, results=results, together=together) -> None:
+            together.wait()
+            results[number] = [function(q) for _ in range(3)]
+
+        threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(results) == 4
+        for result in (one for several in results.values() for one in several):
+            np.testing.assert_array_equal(result, right)
+
+
+def test_a_function_is_bound_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    robot, counted = kt.zoo.chain(5), []
+    bind = kernels.bind
+
+    def slow(*args, **kwargs):
+        counted.append(args)
+        sleeping.wait(0.2)
+        return bind(*args, **kwargs)
+
+    sleeping = threading.Event()
+    monkeypatch.setattr("kinetree.runtime.function.bind", slow)
+    together = threading.Barrier(8)
+
+    def call() -> None:
+        together.wait()
+        robot.gravity_forces(np.zeros(5))
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(counted) == 1
+
+
+_FORKING = """
+import os, sys, threading, time, warnings
+import kinetree as kt
+
+warnings.simplefilter("ignore")
+robot, other = kt.zoo.humanoid24(), kt.zoo.double_pendulum()
+thread = threading.Thread(target=robot.compile, args=(["mass_matrix_inverse", "forward_dynamics", "energy"],))
+thread.start()
+children = []
+while thread.is_alive() and len(children) < 6:
+    child = os.fork()
+    if child == 0:
+        robot.mass_matrix_inverse(robot.neutral())  # what the other thread is compiling
+        other.gravity_forces(other.neutral())
+        os._exit(0)
+    children.append(child)
+    time.sleep(0.05)
+thread.join()
+deadline = time.monotonic() + 60
+while children:
+    child, status = os.waitpid(children[0], os.WNOHANG)
+    if child:
+        assert status == 0, status
+        del children[0]
+    elif time.monotonic() > deadline:
+        for child in children:
+            os.kill(child, 9)
+        sys.exit("a child hangs")
+    else:
+        time.sleep(0.02)
+print("done")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_child_forked_while_another_thread_compiles() -> None:
+    environment = {**os.environ, "KINETREE_CACHE_DIR": "off"}
+    done = subprocess.run(
+        [sys.executable, "-c", _FORKING], env=environment, capture_output=True, text=True, check=False, timeout=200
+    )
+    assert done.stdout.strip() == "done", done.stderr
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=str)
+def test_functions_pickle_by_model_and_name(function: Function) -> None:
+    model = robot()
+    original = attrgetter(function.name)(model)
+    for engine in ("native", "reference"):
+        found = pickle.loads(pickle.dumps(original.engine(engine)))
+        assert repr(found) == repr(original.engine(engine))
+        assert found is not original
+    found = pickle.loads(pickle.dumps(original))
+    arrays = states(model, ())
+    result = found(*function.arrays(*arrays), *function.rest(model), **dict(function.options))
+    assert_same_bits(result if isinstance(result, tuple) else (result,), function(model, *arrays))
+
+
+@pytest.mark.parametrize("path", ["gravity_forces", "jacobian", "forward_dynamics.jvp"])
+def test_pickles_are_hardly_larger_than_the_models(path: str) -> None:
+    model = robot()
+    function = attrgetter(path)(model)
+    function.compile()
+    assert len(pickle.dumps(function)) < len(pickle.dumps(model)) + 300
+
+
+def test_functions_of_one_model_still_share_it() -> None:
+    model = kt.zoo.double_pendulum()
+    mass, forces, again = pickle.loads(pickle.dumps((model.mass_matrix, model.forward_dynamics.jvp, model)))
+    assert again.mass_matrix is mass
+    assert again.forward_dynamics.jvp is forces
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_pool_maps_them(method: str) -> None:
+    model = kt.zoo.humanoid24()
+    q = model.random_configuration(0, 6)
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        mapped = pool.map(model.gravity_forces, list(q))
+    np.testing.assert_array_equal(mapped, model.gravity_forces(q))
+
+
+def test_copies_are_the_functions_themselves() -> None:
+    model = kt.zoo.double_pendulum()
+    for function in (model.mass_matrix, model.jacobian, model.inverse_dynamics.vjp, model.pose.engine("reference")):
+        assert copy.copy(function) is function
+        assert copy.deepcopy(function) is function
+
+
+def test_a_function_without_a_model_says_so() -> None:
+    model = kt.zoo.double_pendulum()
+    alone = ModelFunction("mass_matrix", model.mechanism, model.mass_matrix.algorithm)
+    refused("mass_matrix belongs to no model and cannot be pickled", pickle.dumps, alone, error=TypeError)
+
+
+RUN = """
+import sys
+import numpy as np
+import kinetree as kt
+from kinetree.compiler import programs
+from tests.parity.functions import FUNCTIONS, states
+
+if sys.argv[1] == "warm":
+    def trace(*_, **__):
+        raise AssertionError("traced")
+    programs.trace = trace
+
+robot = (
+    kt.Builder("small")
+    .add_body("base", joint="spherical", mass=2.0, com=(0.1, 0.0, 0.2), inertia=np.eye(3))
+    .add_body("arm", parent="base", axis=(0, 1, 0), mass=1.0, com=(0.0, 0.1, 0.3), inertia=np.eye(3))
+    .build()
+)
+q, v, x = states(robot, ())
+calls = {str(f): lambda f=f: f(robot, q, v, x) for f in FUNCTIONS}
+for method in ("midpoint", "semi_implicit_euler", "rk4"):
+    calls["discretize " + method] = lambda method=method: robot.discretize(q, v, x, 0.1, method=method)
+hand = robot.tasks(["arm"])
+for name in ("inverse_inertia", "inertia", "jacobian", "dynamics", "rank"):
+    calls["tasks " + name] = lambda name=name: getattr(hand, name)(q)
+calls["tasks bias"] = lambda: hand.bias(q, v)
+feet = [kt.simulation.Points("arm", np.eye(3))]
+calls["rollout"] = lambda: kt.simulation.Simulator(robot, friction=0.1).rollout(q, v, x, steps=3)
+calls["contacts"] = lambda: kt.simulation.Simulator(robot, contacts=feet).rollout(q, v, x, steps=3)
+for name, call in calls.items():
+    try:
+        found = call()
+    except Exception as error:
+        raise AssertionError(name) from error
+    found = found if isinstance(found, tuple) else (found,)
+    print(name, *(np.asarray(part).tobytes().hex() for part in found))
+"""
+
+
+def test_warm_processes_do_not_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KINETREE_CACHE_DIR", str(tmp_path))
+    root = Path(tests.__file__).parents[1]
+    found = []
+    for how in ("cold", "warm"):
+        done = subprocess.run(
+            [sys.executable, "-c", RUN, how], cwd=root, capture_output=True, text=True, check=False, timeout=600
+        )
+        assert done.returncode == 0, done.stderr
+        found.append(done.stdout.splitlines())
+    assert len(found[0]) > 50
+    assert found[0] == found[1]

@@ -30,8 +30,7 @@ from kinetree.runtime import threads
 from tests.mechanisms import gripper
 from tests.parity.functions import FEW, FUNCTIONS, Function, assert_same_bits, states
 from tests.parity.test_c99 import COMPILERS, STRICT, checked
-from tests.parity.test_engines import SOLVING
-from tests.parity.test_interpreter import agree, task_sites
+from tests.parity.test_engines import SOLVING, agree, task_sites
 from tests.tolerance import assert_close, bound, condition
 from tests.trees import KINDS, random_mechanism
 

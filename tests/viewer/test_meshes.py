@@ -14,6 +14,7 @@ from kinetree.errors import LoadError
 from kinetree.viewer import mesh_formats, meshes
 from kinetree.viewer.mesh_formats import Mesh
 from kinetree.viewer.meshes import Roots
+from tests.tolerance import assert_near, refused
 
 TRIANGLE = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
 
@@ -125,7 +126,7 @@ def test_nodes_and_units_of_a_collada_file_place_its_polygons(tmp_path: Path) ->
     expected = 0.01 * (
         2.0 * np.add(TRIANGLE, [1.0, 0.0, 0.0]) @ np.array([[0, 1, 0], [-1, 0, 0], [0, 0, 1]]) + [0, 0, 5.0]
     )
-    np.testing.assert_allclose(corners([part])[0], expected, rtol=0, atol=1e-15)
+    assert_near(corners([part])[0], expected, 1e-15)
     assert part.color == (1.0, 0.5, 0.0, 1.0)
 
 
@@ -222,8 +223,7 @@ def test_the_package_root_is_guessed_in_the_message_but_not_used(tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["http://example.org/a.stl", "https://example.org/a.stl", "ftp://example.org/a.stl"])
 def test_nothing_is_fetched(tmp_path: Path, name: str) -> None:
-    with pytest.raises(LoadError, match="is not followed: nothing is fetched"):
-        meshes.load(name, Roots([tmp_path]))
+    refused("is not followed: nothing is fetched", meshes.load, name, Roots([tmp_path]), error=LoadError)
 
 
 @pytest.mark.parametrize("name", ["", ".", "nul\0l.stl", "x" * 5000 + ".stl", "package://", "package://arm"])
@@ -291,9 +291,8 @@ GARBAGE = bytes(range(256)) * 8
 )
 def test_broken_meshes_are_refused(tmp_path: Path, name: str, data: bytes, message: str) -> None:
     start = time.process_time()
-    with pytest.raises(LoadError, match=message) as caught:
-        load(tmp_path, name, data)
-    assert caught.value.file == name
+    caught = refused(message, load, tmp_path, name, data, error=LoadError)
+    assert caught.file == name
     assert time.process_time() - start < 5.0  # of hours
 
 
@@ -301,8 +300,7 @@ def test_nodes_that_copy_each_other_end(tmp_path: Path) -> None:
     """Each node shows the next one twice: two to the sixtieth triangles, if nobody counts."""
     nodes = "".join(f'<node id="n{i}">' + f'<instance_node url="#n{i + 1}"/>' * 2 + "</node>" for i in range(60))
     scene = nodes + '<node id="n60"><instance_geometry url="#g"/></node>'
-    with pytest.raises(LoadError, match="has more than 5000 parts"):
-        load(tmp_path, "a.dae", dae(scene=scene))
+    refused("has more than 5000 parts", load, tmp_path, "a.dae", dae(scene=scene), error=LoadError)
 
 
 def test_large_meshes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

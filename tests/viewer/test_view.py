@@ -27,6 +27,7 @@ from kinetree.errors import (
 from kinetree.viewer import View, film
 from kinetree.viewer import view as server
 from tests.oracle import oracle
+from tests.tolerance import assert_near, refused
 
 oracle("viser")
 
@@ -57,11 +58,9 @@ def test_bodies_are_where_the_robot_is(view: View, robot: kt.Model) -> None:
     for name in ("left_elbow_link", "right_wrist_link"):
         pose = robot.pose(q)[robot.frames.index(name)]
         node = view._scene._nodes[name]
-        np.testing.assert_allclose(node.position, pose[:3, 3], rtol=0, atol=1e-6)
+        assert_near(node.position, pose[:3, 3], 1e-6)
         w, x, y, z = node.wxyz
-        np.testing.assert_allclose(
-            [1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)], pose[:3, 0], rtol=0, atol=1e-6
-        )
+        assert_near([1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)], pose[:3, 0], 1e-6)
 
 
 def test_ellipsoids_show_the_inertia_felt(view: View, robot: kt.Model) -> None:
@@ -74,7 +73,7 @@ def test_ellipsoids_show_the_inertia_felt(view: View, robot: kt.Model) -> None:
     longest = 0.5 * view._scene.size
     expected = np.minimum(0.05 * view._scene.size * np.sqrt(masses), longest)
     np.testing.assert_allclose(radii, expected, rtol=1e-6)
-    np.testing.assert_allclose(view._overlays._center[0].position, robot.center_of_mass(q), rtol=0, atol=1e-6)
+    assert_near(view._overlays._center[0].position, robot.center_of_mass(q), 1e-6)
     view.show(ellipsoids=[], center_of_mass=False)
     assert not handle.visible
     assert not view._overlays._center[0].visible
@@ -87,8 +86,8 @@ def test_arrows_show_forces_in_the_axes_of_their_frame(robot: kt.Model) -> None:
         pose = dict(zip(robot.frames, robot.pose(q)))
         force, moment = view._overlays._arrows["left_hand"]
         start, end = force.points[0]
-        np.testing.assert_allclose(start, pose["left_hand"][:3, 3], rtol=0, atol=1e-6)
-        np.testing.assert_allclose(end - start, 0.01 * pose["left_hand"][:3, :3] @ [1.0, 2.0, 3.0], rtol=0, atol=1e-6)
+        assert_near(start, pose["left_hand"][:3, 3], 1e-6)
+        assert_near(end - start, 0.01 * pose["left_hand"][:3, :3] @ [1.0, 2.0, 3.0], 1e-6)
         assert force.visible
         assert not moment.visible
         force, moment = view._overlays._arrows["right_hand"]
@@ -127,7 +126,7 @@ def test_many_threads_may_show(view: View, robot: kt.Model) -> None:
         thread.join()
     assert any((view.q == motion[-1]).all() for motion in motions)
     pose = robot.pose(view.q, "left_wrist_link")
-    np.testing.assert_allclose(view._scene._nodes["left_wrist_link"].position, pose[:3, 3], rtol=0, atol=1e-4)
+    assert_near(view._scene._nodes["left_wrist_link"].position, pose[:3, 3], 1e-4)
 
 
 def test_sliders_follow_and_stop_at_their_ends(view: View, robot: kt.Model) -> None:
@@ -198,8 +197,7 @@ def test_a_world_without_bodies_is_drawn() -> None:
         robot = kt.load("<robot name='nothing'/>")
     with View(robot, port=0) as view:
         view.show(np.zeros(0))
-        with pytest.raises(SingularMechanismError, match="no centre of mass"):
-            view.show(center_of_mass=True)
+        refused("no centre of mass", view.show, center_of_mass=True, error=SingularMechanismError)
         view.show(np.zeros(0))
 
 
@@ -208,7 +206,7 @@ def test_a_floating_robot_stands_on_the_floor() -> None:
       <visual><origin xyz="0 0 -0.3"/><geometry><box size="1 1 1"/></geometry></visual></link></robot>"""
     robot = kt.load(text, floating_base=True)
     with View(robot, visuals=text, port=0) as view:
-        np.testing.assert_allclose(view.q, [0.0, 0.0, 0.8, 1.0, 0.0, 0.0, 0.0], rtol=0, atol=1e-12)
+        assert_near(view.q, [0.0, 0.0, 0.8, 1.0, 0.0, 0.0, 0.0], 1e-12)
 
 
 def test_missing_meshes_are_told_and_replaced_by_capsules(tmp_path: Path) -> None:
@@ -228,8 +226,7 @@ def test_missing_meshes_are_told_and_replaced_by_capsules(tmp_path: Path) -> Non
 
 def test_a_broken_file_of_visuals_starts_nothing(robot: kt.Model, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "start", lambda *_: pytest.fail("started"))
-    with pytest.raises(LoadError, match="broken XML"):
-        View(robot, visuals="<robot")
+    refused("broken XML", View, robot, visuals="<robot", error=LoadError)
 
 
 # -- who can reach it --------------------------------------------------------------------------------------------------
@@ -240,16 +237,14 @@ def test_a_port_in_use_is_an_error(robot: kt.Model) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(ViewerError, match=rf"port {port} of 127\.0\.0\.1 is in use"):
-            View(robot, port=port)
+        refused(rf"port {port} of 127\.0\.0\.1 is in use", View, robot, port=port, error=ViewerError)
         with socket.socket() as next_one:  # nothing listens on the port that viser took instead
             assert next_one.connect_ex(("127.0.0.1", port + 1)) != 0
 
 
 @pytest.mark.parametrize("port", [-1, 65536, 99999, True, 80.0, "8080"])
 def test_ports_that_do_not_exist(robot: kt.Model, port: Any) -> None:
-    with pytest.raises(InputError, match=rf"port={port!r} is no port: choose a number from 1 to 65535, or 0"):
-        View(robot, port=port)
+    refused(rf"port={port!r} is no port: choose a number from 1 to 65535, or 0", View, robot, port=port)
 
 
 def test_robots_that_are_files() -> None:
@@ -388,8 +383,7 @@ def test_a_viser_that_cannot_be_guarded_is_not_started(robot: kt.Model, monkeypa
     from contextlib import nullcontext
 
     monkeypatch.setattr(server, "_guarded", lambda: nullcontext([]))
-    with pytest.raises(ViewerError, match=r"viser .* could not be refused; install viser 1.1"):
-        View(robot, port=0)
+    refused(r"viser .* could not be refused; install viser 1.1", View, robot, port=0, error=ViewerError)
 
 
 def test_nothing_is_shared(view: View) -> None:

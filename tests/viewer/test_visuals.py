@@ -15,7 +15,7 @@ from kinetree.viewer import files, mesh_formats, meshes
 from kinetree.viewer.mesh_formats import Visual
 from kinetree.viewer.view import configuration_of, coordinates, values_of
 from tests.oracle import oracle
-from tests.tolerance import assert_close, bound
+from tests.tolerance import assert_close, assert_near, bound, refused
 from tests.viewer.test_meshes import TRIANGLE, binary_stl
 
 ROBOT = """<robot name="r">
@@ -45,9 +45,7 @@ def test_shapes_and_colours_of_a_urdf() -> None:
     box, cylinder, sphere = found
     assert {visual.body for visual in found} == {"base"}
     assert (box.color, cylinder.color, sphere.color) == ((0.0, 0.0, 1.0, 0.5), None, (1.0, 0.0, 0.0, 1.0))
-    np.testing.assert_allclose(
-        box.placement, [[0, -1, 0, 1], [1, 0, 0, 2], [0, 0, 1, 3], [0, 0, 0, 1]], rtol=0, atol=1e-15
-    )
+    assert_near(box.placement, [[0, -1, 0, 1], [1, 0, 0, 2], [0, 0, 1, 3], [0, 0, 0, 1]], 1e-15)
     for visual, extent in ((box, (1, 2, 3)), (cylinder, (0.2, 0.2, 2.0)), (sphere, (1.0, 1.0, 1.0))):
         np.testing.assert_allclose(np.ptp(visual.mesh.vertices, axis=0), extent, rtol=1e-12)
 
@@ -113,8 +111,7 @@ def test_the_total_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_other_files_are_refused() -> None:
-    with pytest.raises(LoadError, match="visuals are read from URDF and MJCF, not from <sdf>"):
-        files.read("<sdf/>")
+    refused("visuals are read from URDF and MJCF, not from <sdf>", files.read, "<sdf/>", error=LoadError)
     with pytest.raises(InputError, match="package_roots='/tmp' is one directory; pass a list of them"):
         files.read(ROBOT, "/tmp")  # type: ignore[arg-type]
 
@@ -189,7 +186,7 @@ def test_a_free_object_is_the_box_of_its_inertia() -> None:
     box = kt.zoo.box((0.3, 0.36, 0.2), 4.0)
     (mesh,) = files.capsules(kt.zoo.humanoid24().attach("world", box), 1.6)["box"]
     np.testing.assert_allclose(np.ptp(mesh.vertices, axis=0), [0.3, 0.36, 0.2], rtol=1e-12)
-    np.testing.assert_allclose(mesh.vertices.mean(axis=0), 0.0, rtol=0.0, atol=1e-15)
+    assert_near(mesh.vertices.mean(axis=0), 0.0, 1e-15)
     assert files.inertia_block(kt.Body("b", "world", "j", 0.0, np.zeros(3), np.zeros((3, 3)))) is None
 
 

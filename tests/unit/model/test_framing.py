@@ -25,7 +25,7 @@ from kinetree.spatial.axial import ANY, AxialTransform, Form
 from kinetree.spatial.inertia import CoriolisInertia, RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.transform import Transform
-from tests.laws.test_framing import turn
+from tests.laws.test_coordinates import turn
 from tests.trees import serial
 
 Array = np.ndarray[Any, np.dtype[np.float64]]

@@ -1,4 +1,8 @@
-"""Whole-body control: dynamics, contacts, friction cones, torque and joint limits; what cannot be kept is named."""
+"""Controllers that solve quadratic programs: whole-body control and differential inverse kinematics.
+
+Dynamics, contacts, friction cones, torque and joint limits are kept, and what cannot be kept is named; without limits
+both are least squares.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,13 @@ import pytest
 import kinetree as kt
 from kinetree import control
 from kinetree.errors import InfeasibleError, InputError, UnknownNameError
-from tests.laws.cases import model
+from tests.laws.cases import LWA, model
 from tests.oracle import oracle
+from tests.tolerance import Array, assert_close, assert_near, bound, peak, refused
 
 oracle("daqp")
 
-Array = np.ndarray[Any, np.dtype[Any]]
 
-LWA = "local_world_aligned"
 FEET = ("left_foot", "right_foot")
 SIZE, FRICTION = (0.2, 0.1), 0.6
 GOALS = [control.Goal(kt.CenterOfMassTask(), weight=10.0), control.Goal(kt.Task("right_hand", "position"))]
@@ -77,20 +80,20 @@ def test_the_command_is_a_motion_within_all_limits(seed: int) -> None:
     k, at, rate = 15.0, q[7:], v[6:]
     most = k * k * (robot.upper_limits[7:] - at) - 2.0 * k * rate
     least = k * k * (robot.lower_limits[7:] - at) - 2.0 * k * rate
-    close = 1e-6 * float(np.abs(command.acceleration).max())
+    close = 1e-6 * peak(command.acceleration)
     assert (command.acceleration[6:] <= most + close).all()
     assert (command.acceleration[6:] >= least - close).all()
     J, axes = points(robot, q)
     forces = np.concatenate([command.contact_forces[foot] @ R.T for foot, R in zip(FEET, axes, strict=True)]).ravel()
     # the equation of motion, with forces at the corners; nothing drives the base
     full = robot.inverse_dynamics(q, v, command.acceleration)
-    scale = float(np.abs(full).max())
-    np.testing.assert_allclose(command.tau + J.T @ forces, full, rtol=0.0, atol=1e-9 * scale)
+    scale = peak(full)
+    assert_near(command.tau + J.T @ forces, full, 1e-9 * scale)
     np.testing.assert_array_equal(command.tau[:6], 0.0)
     # contacts come to rest
     feet = robot.tasks(list(FEET), reference=LWA)
     moved = feet.jacobian(q) @ command.acceleration + feet.jacobian_dot_v(q, v)
-    np.testing.assert_allclose(moved, -20.0 * feet.jacobian(q) @ v, rtol=0.0, atol=1e-8)
+    assert_near(moved, -20.0 * feet.jacobian(q) @ v, 1e-8)
     # friction
     for foot in FEET:
         tangential, normal = command.contact_forces[foot][:, :2], command.contact_forces[foot][:, 2]
@@ -100,7 +103,7 @@ def test_the_command_is_a_motion_within_all_limits(seed: int) -> None:
     com = robot.tasks([kt.CenterOfMassTask()], reference=LWA)
     wanted = 100.0 * (targets["center_of_mass"] - robot.center_of_mass(q)) - 20.0 * com.jacobian(q) @ v
     got = com.jacobian(q) @ command.acceleration + com.jacobian_dot_v(q, v)
-    np.testing.assert_allclose(command.errors["center_of_mass"], wanted - got, rtol=0.0, atol=1e-8)
+    assert_near(command.errors["center_of_mass"], wanted - got, 1e-8)
     assert command.slack == 0.0
 
 
@@ -116,7 +119,7 @@ def test_without_inequalities_it_is_least_squares() -> None:
     lacking = found.errors["left_hand"] + J @ found.acceleration
     a0 = 25.0 * robot.difference(q, robot.neutral()) - 10.0 * v
     a = np.linalg.solve(3.0 * J.T @ J + 0.5 * np.eye(robot.nv), 3.0 * J.T @ lacking + 0.5 * a0)
-    np.testing.assert_allclose(found.acceleration, a, rtol=0.0, atol=1e-9 * float(np.abs(a).max()))
+    assert_near(found.acceleration, a, 1e-9 * peak(a))
     np.testing.assert_allclose(found.tau, robot.inverse_dynamics(q, v, a), rtol=1e-9, atol=1e-7)
 
 
@@ -173,8 +176,7 @@ def test_what_is_impossible_is_named() -> None:
     again = pickle.loads(pickle.dumps(caught.value))
     assert again.rows == caught.value.rows
     assert str(again) == str(caught.value)
-    with pytest.raises(InfeasibleError, match="no motion keeps all limits in sample 0"):
-        stiff("raise")(np.stack([q, q]), v)
+    refused("no motion keeps all limits in sample 0", stiff("raise"), np.stack([q, q]), v, error=InfeasibleError)
 
 
 def test_what_is_impossible_may_give_way() -> None:
@@ -183,11 +185,11 @@ def test_what_is_impossible_may_give_way() -> None:
     command = stiff("relax")(q, v)
     assert float(command.slack) > 1.0
     feet = robot.tasks(list(FEET), reference=LWA)
-    np.testing.assert_allclose(feet.jacobian(q) @ command.acceleration, 0.0, rtol=0.0, atol=1e-8)
+    assert_near(feet.jacobian(q) @ command.acceleration, 0.0, 1e-8)
     J, axes = points(robot, q)
     forces = np.concatenate([command.contact_forces[foot] @ R.T for foot, R in zip(FEET, axes, strict=True)]).ravel()
     full = robot.inverse_dynamics(q, v, command.acceleration)
-    np.testing.assert_allclose(command.tau + J.T @ forces, full, rtol=0.0, atol=1e-7 * float(np.abs(full).max()))
+    assert_near(command.tau + J.T @ forces, full, 1e-7 * peak(full))
 
 
 def test_a_point_foot_may_turn() -> None:
@@ -201,7 +203,7 @@ def test_a_point_foot_may_turn() -> None:
     assert command.contact_forces["left_hand"].shape == (1, 3)
     point = robot.tasks([kt.Task("left_foot", "position")], reference=LWA)
     moved = point.jacobian(q) @ command.acceleration + point.jacobian_dot_v(q, v)
-    np.testing.assert_allclose(moved, -20.0 * point.jacobian(q) @ v, rtol=0.0, atol=1e-8)
+    assert_near(moved, -20.0 * point.jacobian(q) @ v, 1e-8)
 
 
 @pytest.mark.parametrize(
@@ -226,8 +228,7 @@ def test_a_point_foot_may_turn() -> None:
     ],
 )
 def test_refused(make: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        make()
+    refused(message, make)
 
 
 def whole(goals: Any = GOALS, **options: Any) -> control.WholeBody:
@@ -235,8 +236,163 @@ def whole(goals: Any = GOALS, **options: Any) -> control.WholeBody:
 
 
 def test_unknown_fallback_and_missing_solver(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnknownNameError, match="no fallback is called 'slack'"):
-        whole(fallback="slack")
+    refused("no fallback is called 'slack'", whole, fallback="slack", error=UnknownNameError)
     monkeypatch.setitem(sys.modules, "daqp", None)
-    with pytest.raises(ImportError, match=r'WholeBody needs daqp: pip install "kinetree\[qp\]"'):
-        whole()
+    refused(r'WholeBody needs daqp: pip install "kinetree\[qp\]"', whole, error=ImportError)
+
+
+oracle("daqp")
+
+
+HANDS = ("left_hand", "right_hand")
+
+
+@cache
+def hands(**options: Any) -> control.DifferentialIK:
+    robot = model("humanoid24")
+    goals = [control.Goal("left_hand", weight=4.0), control.Goal("right_hand")]
+    return control.DifferentialIK(robot, goals, posture=robot.neutral(), **options)
+
+
+def near_targets(seed: int, shape: tuple[int, ...] = ()) -> tuple[Array, dict[str, Array]]:
+    """A configuration, and targets a few centimetres away."""
+    robot, rng = model("humanoid24"), np.random.default_rng(seed)
+    low, high = robot.lower_limits, robot.upper_limits
+    q = low + rng.uniform(0.1, 0.9, (*shape, robot.nq)) * (high - low)
+    near = robot.pose(robot.integrate(q, 0.05 * rng.normal(size=q.shape)), list(HANDS))
+    return q, {name: near[..., i, :, :] for i, name in enumerate(HANDS)}
+
+
+def parts(q: Array, targets: dict[str, Array]) -> tuple[Array, Array, Array, Array]:
+    """J, e, the weights of rows, and the way to the posture."""
+    robot = model("humanoid24")
+    J = robot.tasks(list(HANDS), reference=LWA).jacobian(q)
+    e = np.concatenate([control.pose_error(robot.pose(q, name), targets[name]) for name in HANDS])
+    return J, e, np.repeat([4.0, 1.0], 6), robot.difference(q, robot.neutral())
+
+
+@pytest.mark.parametrize("engine", ["native", "reference"])
+def test_the_program_has_the_terms_of_the_least_squares(engine: str) -> None:
+    q, targets = near_targets(2)
+    J, e, w, way = parts(q, targets)
+    recursions = model("humanoid24").tasks(list(HANDS), reference=LWA).core.recursions
+    H, g = recursions.differential_program.engine(engine)(J, e, way, w, np.array([0.7, 0.01, 0.011]))
+    assert_close(H, (J.T * w) @ J + 0.011 * np.eye(len(q)), bound(len(q)))
+    assert_close(g, -(J.T * w) @ (0.7 * e) - 0.01 * way, bound(len(q)))
+
+
+def test_without_limits_it_is_least_squares() -> None:
+    q, targets = near_targets(1)
+    J, e, w, way = parts(q, targets)
+    ik = hands(limits=False, posture_weight=0.1, damping=1e-3, gain=0.7)
+    H = (J.T * w) @ J + (0.1**2 + 1e-3) * np.eye(len(q))
+    step = np.linalg.solve(H, (J.T * w) @ (0.7 * e) + 0.1**2 * way)
+    assert_near(ik(q, targets, dt=0.05), step / 0.05, 1e-10 * peak(step) / 0.05)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_within_limits_it_is_the_quadratic_program(seed: int) -> None:
+    """The conditions of optimality: at a bound the slope points outwards, elsewhere it vanishes."""
+    robot, dt = model("humanoid24"), 2e-3
+    q, targets = near_targets(seed)
+    q[robot.joint("waist_pitch").q_start] = robot.joint("waist_pitch").limits.upper[0] - 1e-4
+    J, e, w, way = parts(q, targets)
+    step = hands()(q, targets, dt=dt) * dt
+    fast = robot.velocity_limits * dt
+    low, high = np.maximum(-fast, 0.5 * (robot.lower_limits - q)), np.minimum(fast, 0.5 * (robot.upper_limits - q))
+    assert (step >= low * (1.0 + 1e-12)).all()
+    assert (step <= high * (1.0 + 1e-12)).all()
+    slope = (J.T * w) @ (J @ step - e) + 1e-6 * (step - way) + 1e-6 * step
+    at_low, at_high = np.isclose(step, low, rtol=1e-9), np.isclose(step, high, rtol=1e-9)
+    assert (at_low | at_high).any()
+    scale = peak(slope)
+    assert_near(slope[~at_low & ~at_high], 0.0, 1e-8 * scale)
+    assert (slope[at_low] >= -1e-8 * scale).all()
+    assert (slope[at_high] <= 1e-8 * scale).all()
+
+
+def test_it_converges() -> None:
+    robot = model("humanoid24")
+    q, targets = near_targets(9)
+    for _ in range(150):
+        q = robot.integrate(q, hands()(q, targets, dt=0.02), 0.02)
+    for name in HANDS:
+        assert_near(robot.pose(q, name), targets[name], 1e-4)
+    assert (q >= robot.lower_limits).all()
+    assert (q <= robot.upper_limits).all()
+
+
+def test_bits_of_differential_ik_do_not_depend_on_the_batch() -> None:
+    q, targets = near_targets(5, (2, 2))
+    q[0, 1, 3] = np.nan
+    for dt in (1e-3, 1.0):
+        together = hands()(q, targets, dt=dt)
+        assert together.shape == q.shape
+        assert np.isnan(together[0, 1]).any()
+        for i in ((0, 0), (1, 0), (1, 1)):
+            alone = hands()(q[i], {name: target[i] for name, target in targets.items()}, dt=dt)
+            np.testing.assert_array_equal(alone, together[i])
+
+
+def test_other_goals_and_free_bases() -> None:
+    """The centre of mass, relative frames, positions alone, on a robot that floats."""
+    robot = model("asimo35")
+    q = robot.random_configuration(3)
+    goals = [kt.CenterOfMassTask(), kt.RelativeTask("left_foot", "right_foot"), kt.Task("right_hand", "position")]
+    ik = control.DifferentialIK(robot, goals, posture=q)
+    target = {"right_hand": robot.pose(q, "right_hand")[:3, 3] + [0.02, 0.0, 0.01]}
+    com, feet = robot.center_of_mass(q), robot.pose(q, ["left_foot", "right_foot"])
+    for _ in range(20):
+        q = robot.integrate(q, ik(q, target, dt=0.1), 0.1)
+    assert_near(robot.pose(q, "right_hand")[:3, 3], target["right_hand"], 1e-4)
+    assert_near(robot.center_of_mass(q), com, 1e-4)
+    after = robot.pose(q, ["left_foot", "right_foot"])
+    relative = [control.inverse(pair[0]) @ pair[1] for pair in (feet, after)]
+    assert_near(relative[1], relative[0], 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: hands(gain=1.5), "are shares, above zero and at most one"),
+        (lambda: hands(posture_weight=0.0, damping=0.0), "the remaining motion is undetermined"),
+        (lambda: hands()(model("humanoid24").neutral(), dt=0.0), "dt=0.0 is not a positive time step"),
+        (lambda: hands()(np.zeros(3)), r"control: q has shape \(3,\)"),
+        (lambda: hands()(model("humanoid24").neutral(), {"left_hand": np.ones((4, 4))}), "is no rotation"),
+        (lambda: control.DifferentialIK(model("humanoid24"), [control.Force("left_hand")]), "follows motions"),
+    ],
+)
+def test_differential_ik_refuses(make: Any, message: str) -> None:
+    refused(message, make)
+    with pytest.raises(UnknownNameError, match="no goal is called 'hand'"):
+        hands()(model("humanoid24").neutral(), {"hand": np.eye(4)})
+
+
+def test_the_screw_error_is_that_of_pinocchio() -> None:
+    """error="log6": log(T⁻¹ T_d) with its exact rate, as pink has it; small and large rotations."""
+    pin = oracle("pinocchio")
+    robot = model("humanoid24")
+    order = np.r_[3:6, 0:3]  # Pinocchio has linear components first
+    ik = hands(limits=False, posture_weight=0.1, damping=1e-3, gain=0.7, error="log6")
+    q, near = near_targets(3)
+    far = {name: control.interpolate(T, robot.pose(q, HANDS[1 - i]), 0.9) for i, (name, T) in enumerate(near.items())}
+    still = {name: robot.pose(q, name) for name in HANDS}
+    for targets in (near, far, still):
+        J, e = np.empty((12, robot.nv)), np.empty(12)
+        for i, name in enumerate(HANDS):
+            T, target = pin.SE3(robot.pose(q, name)), pin.SE3(targets[name])
+            at = slice(6 * i, 6 * i + 6)
+            rate = pin.Jlog6(target.actInv(T))[np.ix_(order, order)]
+            J[at], e[at] = rate @ robot.jacobian(q, name, "local"), pin.log6(T.actInv(target)).vector[order]
+        w, way = np.repeat([4.0, 1.0], 6), robot.difference(q, robot.neutral())
+        H = (J.T * w) @ J + (0.1**2 + 1e-3) * np.eye(len(q))
+        step = np.linalg.solve(H, (J.T * w) @ (0.7 * e) + 0.1**2 * way)
+        assert_near(ik(q, targets, dt=0.05), step / 0.05, 1e-9 * peak(step) / 0.05)
+
+
+def test_errors_that_are_not_defined_are_named() -> None:
+    robot = model("humanoid24")
+    refused("no error between poses is called 'log'", lambda: hands(error="log"), error=UnknownNameError)
+    message = "goal 'left_hand' has 3 rows, and the error \"log6\" is that of a whole pose"
+    with pytest.raises(InputError, match=message):
+        control.DifferentialIK(robot, [control.Goal(kt.Task("left_hand", "position"))], error="log6")

@@ -1,6 +1,9 @@
 """Identities of operational space: J J̄ = 1, N² = N, J M⁻¹ Nᵀ = 0, Λ ẍ + bias = F, and those with contacts.
 
-All compare with the definition, J M⁻¹ Jᵀ with the dense M⁻¹ of `mass_matrix_inverse`, which is tested elsewhere.
+All compare with the definition, J M⁻¹ Jᵀ with the dense M⁻¹ of `mass_matrix_inverse`, which is tested elsewhere. Λ,
+J̄ and N out of one kernel are those of dense matrices; random tasks and contacts, singular or not, are those of
+their dense definition (`tests/fuzz/tasks.py` hunts further); the order of tasks changes the order of results and
+nothing else.
 """
 
 from __future__ import annotations
@@ -12,11 +15,13 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from tests.laws.cases import Array, model
-from tests.laws.test_dynamics import H, peak
-from tests.tolerance import EPS, assert_close, bound, condition
+from kinetree.errors import SingularTaskError, UnknownNameError
+from kinetree.language.setup import Rows
+from tests.fuzz.tasks import Problem, check, problems
+from tests.laws.cases import REFERENCES, H, model, times, transposed
+from tests.tolerance import EPS, Array, assert_close, bound, condition, peak, refused
+from tests.trees import random_mechanism
 
-REFERENCES = ("local", "world", "local_world_aligned")
 SHAPES: tuple[tuple[int, ...], ...] = ((), (3, 3))
 
 #: Tasks of each mechanism that it can follow, as far as random configurations go. Mechanisms with many kinds of joints
@@ -42,14 +47,6 @@ TASKS: dict[str, tuple[Any, ...]] = {
 
 #: Few, because each reference is compiled; 10 km away, that of the world mixes kilometres with metres.
 SEEN_FROM_ALL_REFERENCES = ("one", "legged", "humanoid24", "asimo35")
-
-
-def transposed(matrix: Array) -> Array:
-    return np.swapaxes(matrix, -1, -2)
-
-
-def times(matrix: Array, vector: Array) -> Array:
-    return (matrix @ vector[..., None])[..., 0]
 
 
 class Scene:
@@ -283,3 +280,252 @@ def test_a_task_that_contacts_hold_has_rank_zero() -> None:
     space = robot.tasks(["left_foot"], contacts=["left_foot"], singular="truncated").at(q)
     assert np.all(space.rank == 0)
     assert np.all(space.inertia == 0.0)
+
+
+#: Rows of frames only, so that one kernel has it all.
+FRAMES: dict[str, tuple[Any, ...]] = {
+    **{name: tuple(task for task in tasks if isinstance(task, (str, kt.Task))) for name, tasks in TASKS.items()},
+    "forest": (kt.Task("link7", "position"), kt.Task("link3", (1, 5)), "link14"),
+    "10 km away": (kt.Task("link2", (1, 5)), kt.Task("link7", "position"), "link9"),
+    "legged": ("link7", kt.Task("link12", "orientation"), kt.Task("link5", (3, 0))),
+    "humanoid24": ("right_hand", "left_hand", kt.Task("left_foot", "position"), kt.Task("waist_yaw_link", (4, 2))),
+    "asimo35": ("right_foot", "left_hand", kt.Task("head", (1,)), "left_foot"),
+}
+QUANTITIES = ("inertia", "dynamically_consistent_inverse", "nullspace")
+
+
+def frames_of(name: str, shape: tuple[int, ...] = ()) -> Scene:
+    return Scene(name, shape, FRAMES[name])
+
+
+def dense(s: Scene) -> tuple[Any, Any, Any]:
+    """Λ as another recursion and another order of pivots give it; J̄ and N from it by their definitions."""
+    inertia, J = s.space.inertia, s.space.jacobian
+    consistent = s.Minv @ transposed(J) @ inertia
+    return inertia, consistent, np.eye(s.robot.nv) - consistent @ J
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", FRAMES)
+def test_same_as_dense_matrices(name: str, shape: tuple[int, ...]) -> None:
+    s = frames_of(name, shape)
+    results = s.robot.tasks(s.tasks).dynamics(s.q)
+    assert results._fields == QUANTITIES
+    for result, expected in zip(results, dense(s), strict=True):
+        assert_close(result, expected, s.solving)
+    assert np.all(results.inertia == transposed(results.inertia))
+    assert_close(s.robot.tasks(s.tasks).inertia(s.q), s.space.inertia, s.solving)
+
+
+@pytest.mark.parametrize("name", ["every kind", "humanoid24"])
+def test_engines_and_lanes_agree(name: str) -> None:
+    s = frames_of(name, (19,))
+    for function in (s.robot.tasks(s.tasks).dynamics, s.robot.tasks(s.tasks).inertia):
+        whole = function(s.q)
+        whole = whole if isinstance(whole, tuple) else (whole,)
+        for i in (0, 18):
+            one, interpreted = function(s.q[i]), function.engine("reference")(s.q[i])
+            for a, b, c in zip(*(x if isinstance(x, tuple) else (x,) for x in (one, interpreted)), whole, strict=True):
+                assert np.array_equal(a, c[i])  # the same bits, alone or in a batch
+                assert_close(b, a, s.solving)
+
+
+@pytest.mark.parametrize("method", kt.tasks.METHODS)
+def test_inertia_by_every_method(method: str) -> None:
+    s = frames_of("every kind")
+    assert_close(s.robot.tasks(s.tasks, method=method).inertia(s.q), s.space.inertia, s.solving)
+
+
+@pytest.mark.parametrize("name", ["humanoid24", "legged"])
+def test_relative_tasks_and_the_center_of_mass(name: str) -> None:
+    s = scene(name, (3, 3))
+    results = s.robot.tasks(s.tasks).dynamics(s.q)
+    homes = tuple(np.empty_like(result) for result in results)
+    given = s.robot.tasks(s.tasks).dynamics(s.q, out=homes)
+    for home, result, expected in zip(given, results, dense(s), strict=True):
+        assert_close(result, expected, s.solving)
+        assert np.array_equal(home, result)
+
+
+def test_results_go_where_they_are_wanted() -> None:
+    s = frames_of("humanoid24", (5,))
+    function = s.robot.tasks(s.tasks).dynamics
+    expected = function(s.q)
+    homes = tuple(np.empty((5, *result.shape[1:][::-1])).swapaxes(-1, -2) for result in expected)
+    given = function(s.q, out=homes)
+    for home, result, wanted in zip(homes, given, expected, strict=True):
+        assert result is home
+        assert np.array_equal(home, wanted)
+    refused(r"dynamics: out \(dynamically_consistent_inverse\)", function, s.q, out=(homes[0], homes[0], homes[2]))
+
+
+def singular_batch() -> tuple[kt.Model, Any, list[Any]]:
+    """The third of five samples stretches a leg, the last is not a number."""
+    robot = kt.zoo.humanoid24()
+    q = robot.random_configuration(0, (5,))
+    q[2], q[4] = robot.neutral(), np.nan
+    return robot, q, ["left_foot", "left_hand"]
+
+
+@pytest.mark.parametrize("policy", ["damped", "truncated"])
+def test_singular_samples_keep_to_themselves(policy: str) -> None:
+    robot, q, tasks = singular_batch()
+    space = robot.tasks(tasks, singular=policy).at(q)
+    assert space.rank[2] < 12
+    solving = bound(robot.nv, condition(robot.mass_matrix(q[:2]))) * np.max(np.linalg.cond(space.inverse_inertia[:2]))
+    function = robot.tasks(tasks, singular=policy).dynamics
+    results = function(q)
+    for result, quantity in zip(results, QUANTITIES, strict=True):
+        expected = getattr(space, quantity)
+        assert np.array_equal(result[2], expected[2])
+        assert np.all(np.isnan(result[4]))
+        assert np.all(np.isfinite(result[:4]))
+        assert_close(result[:2], expected[:2], solving)
+    alone = robot.tasks(tasks, singular=policy).at(q[2])
+    for result, quantity in zip(function(q[2]), QUANTITIES, strict=True):
+        assert np.array_equal(result, getattr(alone, quantity))
+    assert np.array_equal(robot.tasks(tasks, singular=policy).inertia(q)[2], space.inertia[2])
+
+
+def test_refused_samples_are_named() -> None:
+    robot, q, tasks = singular_batch()
+    for function in (robot.tasks(tasks, singular="raise").dynamics, robot.tasks(tasks, singular="raise").inertia):
+        raised = refused(r"samples \(2,\)", function, q, error=SingularTaskError)
+        assert raised.samples == ((2,),)
+        function(q[:2])
+
+
+def test_compiled_and_counted() -> None:
+    s = frames_of("humanoid24")
+    for function in (s.robot.tasks(s.tasks).dynamics, s.robot.tasks(s.tasks).inertia):
+        function.compile()
+        assert (
+            function.count().multiplications
+            > s.robot.tasks(s.tasks, method="pv_osim").inverse_inertia.count().additions
+        )
+    refused("engine", s.robot.tasks(s.tasks).inertia.engine, "none", error=UnknownNameError)
+    refused("policy", s.robot.tasks, s.tasks, singular="ignored", error=UnknownNameError)
+
+
+ROBOT = random_mechanism("tree", ["floating", *["revolute"] * 13], 0, branching=0.5).kinetree()
+TOPOLOGY = ROBOT.mechanism.topology
+BODIES = {ROBOT.site(body.name).node: body.name for body in ROBOT.bodies}
+
+
+def outward(backwards: bool) -> list[int]:
+    """Nodes, each before those that it carries, with siblings in order or backwards."""
+    ordered: list[int] = []
+    waiting = [k for k in range(len(TOPOLOGY)) if ROBOT.mechanism.parents[k] < 0]
+    while waiting:
+        k = waiting.pop(0)
+        ordered.append(k)
+        children = list(TOPOLOGY.children[k])
+        waiting = (children[::-1] if backwards else children) + waiting
+    return ordered
+
+
+def tasks_in(nodes: list[int]) -> list[Any]:
+    """A task on every second node, two on every sixth, with six rows or three."""
+    tasks: list[Any] = []
+    for k in nodes:
+        if k % 2 == 0:
+            tasks.append(kt.Task(BODIES[k], "all" if k % 4 else "position"))
+        if k % 6 == 0:
+            tasks.append(kt.Task(BODIES[k], "orientation", (0.1, 0.2, 0.3)))
+    return tasks
+
+
+ORDERS = {
+    "as numbered": tasks_in(outward(False)),
+    "siblings backwards": tasks_in(outward(True)),
+    "tips first": tasks_in(outward(False)[::-1]),
+    "mixed": [tasks_in(outward(False))[i] for i in np.random.default_rng(0).permutation(len(tasks_in(outward(False))))],
+}
+
+
+def sites(tasks: list[Any]) -> tuple[Any, ...]:
+    return ROBOT.tasks(tasks).core.recursions.sites
+
+
+def places(tasks: list[Any]) -> list[int]:
+    """Where the rows of tasks are among those of the first order."""
+    first = ORDERS["as numbered"]
+    starts = np.cumsum([0, *(len(task.rows) for task in first)])
+    return [starts[first.index(task)] + i for task in tasks for i in range(len(task.rows))]
+
+
+def test_which_orders_are_kept() -> None:
+    assert any(len(children) > 1 for children in TOPOLOGY.children)
+    kept = {name: Rows(ROBOT.mechanism, sites(tasks)).in_order for name, tasks in ORDERS.items()}
+    assert kept == {"as numbered": True, "siblings backwards": True, "tips first": False, "mixed": False}
+    assert ORDERS["siblings backwards"] != ORDERS["as numbered"]
+
+
+@cache
+def by_definition() -> tuple[Any, Any, float]:
+    """Configurations, Λ⁻¹ of the mixed order at the first one, and how far from it a right result may be."""
+    q = ROBOT.random_configuration(1, (9,))
+    expected = ROBOT.tasks(ORDERS["mixed"], method="definition").inverse_inertia.engine("reference")(q[0])
+    return q, expected, bound(ROBOT.nv, condition(ROBOT.mass_matrix(q)))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("method", kt.tasks.METHODS)
+def test_inverse_inertia(method: str, order: str) -> None:
+    q, expected, tolerance = by_definition()
+    back = np.argsort(places(ORDERS["mixed"]))
+    rows = back[places(ORDERS[order])]
+    function = ROBOT.tasks(ORDERS[order], method=method).inverse_inertia
+    result = function(q)
+    assert_close(result[0], expected[np.ix_(rows, rows)], tolerance)
+    assert np.array_equal(function(q[0]), result[0])
+    assert_close(function.engine("reference")(q[8]), result[8], tolerance)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_other_quantities(order: str) -> None:
+    tasks = [task for task in ORDERS[order] if task.frame in (BODIES[4], BODIES[8], BODIES[10])]
+    same = [task for task in ORDERS["mixed"] if task in tasks]
+    q, v = ROBOT.random_configuration(2), np.random.default_rng(2).uniform(-1, 1, ROBOT.nv)
+    space, other = ROBOT.tasks(tasks).at(q, v), ROBOT.tasks(same).at(q, v)
+    starts = dict(zip(same, np.cumsum([0, *(len(task.rows) for task in same)]), strict=False))
+    rows = [starts[task] + i for task in tasks for i in range(len(task.rows))]
+    assert space.rank == len(rows)
+    tolerance = bound(ROBOT.nv, condition(ROBOT.mass_matrix(q))) * float(np.linalg.cond(space.inverse_inertia))
+    assert_close(space.jacobian, other.jacobian[rows], bound(ROBOT.nv))
+    assert_close(space.jacobian_dot_v, other.jacobian_dot_v[rows], bound(ROBOT.nv))
+    assert_close(space.inertia, other.inertia[np.ix_(rows, rows)], tolerance)
+    assert_close(space.dynamically_consistent_inverse, other.dynamically_consistent_inverse[:, rows], tolerance)
+    assert_close(space.nullspace, other.nullspace, tolerance)
+
+
+@pytest.mark.parametrize("method", kt.tasks.METHODS)
+def test_the_centre_of_mass_may_come_last(method: str) -> None:
+    frames = [task for task in ORDERS["as numbered"] if task.frame in (BODIES[4], BODIES[10])]
+    q = ROBOT.random_configuration(3)
+    first = ROBOT.tasks([kt.CenterOfMassTask(), *frames], method="definition").inverse_inertia.engine("reference")(q)
+    last = ROBOT.tasks([*frames, kt.CenterOfMassTask()], method=method).inverse_inertia(q)
+    assert_close(np.roll(last, 3, (0, 1)), first, bound(ROBOT.nv, condition(ROBOT.mass_matrix(q))))
+
+
+def found(seed: int) -> Problem:
+    return next(problems(seed))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 4, 8, 14, 16])
+def test_tasks_and_contacts_are_those_of_the_definition(seed: int) -> None:
+    counts, wrong = check(found(seed), 60)
+    assert not wrong, wrong[:3]
+    assert counts["cases"] == 60
+    assert counts["ambiguous"] <= 6
+
+
+def test_contacts_that_are_dependent_and_nearly_so_at_once() -> None:
+    """Four rows of contacts, of rank three, whose third direction has an eigenvalue of 3e-8.
+
+    Taken from J M⁻¹ Jᵀ alone, its eigenvector would be mixed with the direction that nothing moves by eps/3e-8.
+    """
+    counts, wrong = check(found(1012), 5000, only=[513, 4509])
+    assert not wrong
+    assert counts["redundant contacts"] == 2
+    assert counts["worst contact_inertia"] < 50_000, "more than a twentieth of the tolerance"
