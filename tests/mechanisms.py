@@ -129,3 +129,15 @@ def whip() -> kt.Model:
     builder.add_flexible("rod", kt.Beam(length=1.0, EI=50.0, rhoA=0.8, modes=1, planes="yz"), parent="hub")
     builder.add_body("tool", parent="rod/tip", mass=0.3, inertia=0.01 * np.eye(3), com=(0.1, 0.02, 0), axis=(0, 1, 0))
     return builder.build()
+
+
+@cache
+def hopper() -> kt.Model:
+    """A body on a vertical leg whose slide has stops and friction."""
+    builder = kt.Builder("hopper")
+    builder.add_body("body", joint="floating", mass=3.0, inertia=0.02 * np.eye(3))
+    builder.add_body(
+        "foot", parent="body", joint="prismatic", axis=(0, 0, 1), placement=(np.eye(3), (0, 0, -0.3)), mass=1.0,
+        inertia=0.01 * np.eye(3), limits=kt.Limits(lower=-0.1, upper=0.1),
+    )  # fmt: skip
+    return builder.build()

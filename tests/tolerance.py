@@ -41,6 +41,12 @@ def condition(mass_matrix: Any) -> float:
         return float(np.max(sizes.max(axis=-1) / sizes.min(axis=-1)))
 
 
+def solving_bound(robot: Any, q: Any, J: Any) -> float:
+    """The same where both M and J M⁻¹ Jᵀ are inverted."""
+    M = robot.mass_matrix(q)
+    return bound(robot.nv, condition(M) + condition(J @ np.linalg.solve(M, np.swapaxes(J, -1, -2))))
+
+
 def peak(*arrays: Any) -> float:
     """The largest entry of all."""
     return max(float(np.max(np.abs(array), initial=0.0)) for array in arrays)

@@ -8,19 +8,13 @@ process. A mesh that it died of is in the directory of --keep, as `last`, with i
 
 from __future__ import annotations
 
-import argparse
 import random
-import resource
 import struct
 import sys
-import tempfile
-import time
-from collections import Counter
-from pathlib import Path
 
 import numpy as np
 
-from tests.fuzz.run import MEMORY, fault_of
+from tests.fuzz.run import Draw, run
 
 CORNERS = [(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (1.0, 1.0, 0.9)]
 FACES = [(0, 2, 1), (0, 1, 3), (0, 3, 2), (1, 2, 4), (1, 4, 3), (2, 3, 4)]
@@ -111,51 +105,12 @@ def model(rng: random.Random, suffix: str, data: bytes) -> str:
     )
 
 
-def main() -> int:
-    """Run, and tell how many files did what."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--count", type=int, default=100_000, help="files (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the first file (default: %(default)s)")
-    parser.add_argument("--keep", type=Path, default=Path("fuzz-failures"), help="where failures go")
-    arguments = parser.parse_args()
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    arguments.keep.mkdir(parents=True, exist_ok=True)
-    outcomes, failures, slowest = Counter[str](), 0, 0.0
-
-    def told(number: int) -> None:
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(
-            f"seeds {arguments.seed} to {number}: {dict(sorted(outcomes.items()))}; {failures} failures; "
-            f"slowest {slowest:.2f} s; {memory:.0f} MB at most",
-            flush=True,
-        )
-
-    with tempfile.TemporaryDirectory() as directory:
-        for seed in range(arguments.seed, arguments.seed + arguments.count):
-            rng = random.Random(seed)
-            suffix = rng.choice(list(FORMATS))
-            data = spoilt(rng, suffix)
-            text = model(rng, suffix, data).encode()
-            if suffix:
-                Path(directory, f"mesh{suffix}").write_bytes(data)
-            (arguments.keep / f"last{suffix}").write_bytes(data)
-            (arguments.keep / "last.xml").write_bytes(text)
-            start = time.process_time()
-            outcome, wrong = fault_of(text, {}, Path(directory, "robot.xml"))
-            slowest = max(slowest, time.process_time() - start)
-            outcomes[f"{suffix or 'inline'} {outcome}"] += 1
-            if wrong is not None:
-                failures += 1
-                (arguments.keep / f"{seed}{suffix}").write_bytes(data)
-                (arguments.keep / f"{seed}.xml").write_bytes(text)
-                print(f"seed {seed}: {wrong}", flush=True)
-            if seed % 5000 == 4999:
-                told(seed)
-    for left in (*FORMATS, ".xml"):
-        (arguments.keep / f"last{left}").unlink(missing_ok=True)
-    told(arguments.seed + arguments.count - 1)
-    return 1 if failures else 0
+def draw(rng: random.Random) -> Draw:
+    """A file, and the mesh that it names."""
+    suffix = rng.choice(list(FORMATS))
+    data = spoilt(rng, suffix)
+    return Draw(model(rng, suffix, data).encode(), {}, (suffix, data), suffix or "inline")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(__doc__ or "", lambda _: draw, ".xml"))

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import random
 import sys
-from pathlib import Path
 from typing import Any
 
 from tests.fuzz.mutations import NUMBERS, Dialect
-from tests.fuzz.run import run
+from tests.fuzz.run import run, spoilt_files
 
 #: Small models with everything that is read, and much of what is not.
 ARM = """<mujoco model="arm">
@@ -118,12 +117,5 @@ def options_of(rng: random.Random) -> dict[str, Any]:
     return {"gravity": rng.choice((None, (0.0, 0.0, -1.0)))}
 
 
-def seeds(folder: Path | None) -> tuple[str, ...]:
-    """The built-in models, and the MJCF files below a folder that are not too long to spoil many times."""
-    files = sorted(folder.rglob("*.xml")) if folder is not None else []
-    texts = (file.read_text(encoding="utf-8") for file in files)
-    return (ARM, ARM, MESHES, *(text for text in texts if len(text) < 20_000))
-
-
 if __name__ == "__main__":
-    sys.exit(run(__doc__ or "", seeds, MJCF, ".xml", options_of))
+    sys.exit(run(__doc__ or "", spoilt_files((ARM, ARM, MESHES), MJCF, ".xml", options_of), ".xml"))

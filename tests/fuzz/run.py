@@ -15,7 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -70,17 +70,38 @@ def fault_of(data: bytes, options: dict[str, Any], path: Path | None = None) -> 
     return outcome, wrong
 
 
-def run(
-    doc: str, seeds: Callable[[Path | None], tuple[str, ...]], dialect: Dialect, suffix: str, options_of: Options
-) -> int:
+class Draw(NamedTuple):
+    """One spoilt file: its bytes, arguments of `load`, and the suffix and bytes of a mesh beside it, if it has one."""
+
+    data: bytes
+    options: dict[str, Any]
+    mesh: tuple[str, bytes] | None = None
+    kind: str = ""
+
+
+def texts_below(folder: Path | None, suffix: str) -> list[str]:
+    """Files of a folder that are not too long to spoil many times."""
+    files = sorted(folder.rglob(f"*{suffix}")) if folder is not None else []
+    return [text for text in (file.read_text(encoding="utf-8") for file in files) if len(text) < 20_000]
+
+
+def spoilt_files(seeds: tuple[str, ...], dialect: Dialect, suffix: str, options_of: Options) -> Callable[..., Any]:
+    """Built-in texts, some of them twice, and those of a folder, as `run` draws from them."""
+
+    def start(folder: Path | None) -> Callable[[random.Random], Draw]:
+        texts = (*seeds, *texts_below(folder, suffix))
+        return lambda rng: Draw(mutated(rng, texts, dialect), options_of(rng))
+
+    return start
+
+
+def run(doc: str, start: Callable[[Path | None], Callable[[random.Random], Draw]], suffix: str) -> int:
     """Run, and tell how many files did what.
 
     Args:
         doc: What the command says of itself.
-        seeds: Texts to spoil: those that are built in, and those of a folder, if one is given.
-        dialect: Their format.
+        start: Given a folder of files to spoil besides the built-in ones, or None: what draws a file.
         suffix: Of their names.
-        options_of: Arguments of `load`.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=100_000, help="files (default: %(default)s)")
@@ -91,11 +112,13 @@ def run(
     )
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    texts = seeds(arguments.robots)
-    outcomes: Counter[str] = Counter()
+    draw, outcomes, failures, slowest = start(arguments.robots), Counter[str](), 0, 0.0
     arguments.keep.mkdir(parents=True, exist_ok=True)
-    last = arguments.keep / f"last{suffix}"  # what a crash of the process was about
-    failures, slowest = 0, 0.0
+
+    def keep(name: object, drawn: Draw) -> None:
+        (arguments.keep / f"{name}{suffix}").write_bytes(drawn.data)
+        if drawn.mesh is not None:
+            (arguments.keep / f"{name}{drawn.mesh[0]}").write_bytes(drawn.mesh[1])
 
     def counts() -> str:
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -109,19 +132,23 @@ def run(
         task = progress.add_task("0 failures", total=arguments.count)
         for seed in range(arguments.seed, arguments.seed + arguments.count):
             rng = random.Random(seed)
-            data, options = mutated(rng, texts, dialect), options_of(rng)
-            last.write_bytes(data)
-            start = time.process_time()
-            outcome, wrong = fault_of(data, options, Path(directory, f"robot{suffix}") if rng.random() < 0.2 else None)
-            slowest = max(slowest, time.process_time() - start)
-            outcomes[outcome] += 1
+            drawn = draw(rng)
+            keep("last", drawn)  # what a crash of the process was about
+            if drawn.mesh is not None:
+                Path(directory, f"mesh{drawn.mesh[0]}").write_bytes(drawn.mesh[1])
+            path = Path(directory, f"robot{suffix}") if drawn.mesh is not None or rng.random() < 0.2 else None
+            started = time.process_time()
+            outcome, wrong = fault_of(drawn.data, drawn.options, path)
+            slowest = max(slowest, time.process_time() - started)
+            outcomes[f"{drawn.kind} {outcome}".strip()] += 1
             if wrong is not None:
                 failures += 1
-                (arguments.keep / f"{seed}{suffix}").write_bytes(data)
-                progress.console.print(f"seed {seed}, {options}: {wrong}", markup=False)
+                keep(seed, drawn)
+                progress.console.print(f"seed {seed}, {drawn.options}: {wrong}", markup=False)
             progress.update(task, advance=1, description=f"{failures} failures")
             if outcomes.total() % 5000 == 0:
                 progress.console.print(f"seeds {arguments.seed} to {seed}: {counts()}")
-    last.unlink(missing_ok=True)
+    for left in arguments.keep.glob("last*"):
+        left.unlink()
     print(counts())
     return 1 if failures else 0

@@ -12,12 +12,32 @@ import kinetree as kt
 from kinetree import simulation
 from kinetree.errors import ConvergenceWarning, ModelWarning
 from tests.laws.cases import model
-from tests.mechanisms import gripper
+from tests.mechanisms import gripper, hopper
 from tests.tolerance import Array, assert_close, assert_near, bound, condition, peak, refused
 
 SIZE, MU, DT = (0.2, 0.2, 0.1), 0.5, 1e-3
 CORNERS = [(x, y, -0.05) for x in (-0.1, 0.1) for y in (-0.1, 0.1)]
 START = np.array([0.0, 0.0, 0.05, 1.0, 0.0, 0.0, 0.0])
+
+
+class OwnPlane(simulation.Shape):
+    """A floor that only Python code can measure."""
+
+    def __init__(self, friction: Any = 1) -> None:
+        self.friction = friction
+
+    def gap(self, points: Any) -> tuple[Array, Array]:
+        return points[..., 2], np.broadcast_to([0.0, 0.0, 1.0], points.shape)
+
+
+def heavy(mass: float) -> tuple[kt.Model, Array]:
+    """A heavy body on a light foot, and where it stands on the ground."""
+    builder = kt.Builder("heavy").add_body("body", joint="floating", mass=mass, inertia=0.02 * mass * np.eye(3))
+    ankle = np.eye(3), (0.0, 0.0, -0.3)
+    builder.add_body("foot", parent="body", joint="spherical", placement=ankle, mass=1.0, inertia=0.01 * np.eye(3))
+    q = builder.build().neutral()
+    q[2] = 0.35
+    return builder.build(), q
 
 
 def world(slope: float = 0.0, **options: Any) -> simulation.Simulator:
@@ -173,15 +193,8 @@ def test_impulses_obey_the_laws_of_contact() -> None:
 @pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
 def test_a_light_foot_under_a_heavy_body() -> None:
     """Sweeps converge slowly, which the residual tells; rounds of ADMM do not mind. Bits, and far more rounds."""
-    builder = kt.Builder("heavy")
-    builder.add_body("body", joint="floating", mass=1000.0, inertia=20.0 * np.eye(3))
-    builder.add_body(
-        "foot", parent="body", joint="spherical", placement=(np.eye(3), (0, 0, -0.3)), mass=1.0,
-        inertia=0.01 * np.eye(3),
-    )  # fmt: skip
-    robot = builder.build()
-    q, v = robot.neutral(), np.zeros(robot.nv)
-    q[2] = 0.35
+    robot, q = heavy(1000.0)
+    v = np.zeros(robot.nv)
     carried, residual = {}, {}
     for solver, rounds in (("pgs", 50), ("admm", 50), ("admm", 400)):
         contacts = [simulation.Points("foot", CORNERS)]
@@ -229,15 +242,8 @@ def test_height_fields() -> None:
 @pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
 def test_shapes_of_ones_own() -> None:
     """A shape that is only known to Python: the same motion as on the plane that it is."""
-
-    class Floor(simulation.Shape):
-        friction = MU
-
-        def gap(self, points: Any) -> tuple[Array, Array]:
-            return points[..., 2], np.broadcast_to([0.0, 0.0, 1.0], points.shape)
-
     v = np.array([0.1, 0.2, 0.3, 1.0, 0.0, 0.0])
-    own = world(ground=Floor()).rollout(START, v, steps=50)
+    own = world(ground=OwnPlane(MU)).rollout(START, v, steps=50)
     assert_near(own.q, world().rollout(START, v, steps=50).q, 1e-12)
     refused(r"Shape has no gap\(points\); define it", simulation.Shape().gap, np.zeros(3))
 
@@ -466,35 +472,13 @@ def test_impulses_of_a_humanoid_obey_their_laws() -> None:
     assert_near(np.where(stops > 0.0, slowest, fastest)[stopped], after[stopped], 1e-6)
 
 
-@cache
-def hopper() -> kt.Model:
-    """A body on a vertical leg whose slide has stops and friction."""
-    builder = kt.Builder("hopper")
-    builder.add_body("body", joint="floating", mass=3.0, inertia=0.02 * np.eye(3))
-    builder.add_body(
-        "foot", parent="body", joint="prismatic", axis=(0, 0, 1), placement=(np.eye(3), (0, 0, -0.3)), mass=1.0,
-        inertia=0.01 * np.eye(3), limits=kt.Limits(lower=-0.1, upper=0.1),
-    )  # fmt: skip
-    return builder.build()
-
-
-SOLE = [(x, y, -0.05) for x in (-0.1, 0.1) for y in (-0.1, 0.1)]
-
-
 @pytest.mark.parametrize("shape", ["plane", "own"])
 def test_a_leg_at_its_stop_carries_the_body(shape: str) -> None:
     """The floor carries both, the stop the body alone; on one of two planes, and on a shape that Python measures."""
-
-    class Floor(simulation.Shape):
-        friction = 0.5
-
-        def gap(self, points: Any) -> tuple[Array, Array]:
-            return points[..., 2], np.broadcast_to([0.0, 0.0, 1.0], points.shape)
-
     ground: list[simulation.Shape] = [simulation.Plane(friction=0.5), simulation.Plane(offset=-9.0)]
     world = simulation.Simulator(
-        hopper(), dt=DT, contacts=[simulation.Points("foot", SOLE)], limits=True, sweeps=300, warm_start=True,
-        ground=[Floor()] if shape == "own" else ground,
+        hopper(), dt=DT, contacts=[simulation.Points("foot", CORNERS)], limits=True, sweeps=300, warm_start=True,
+        ground=[OwnPlane(0.5)] if shape == "own" else ground,
     )  # fmt: skip
     q = np.array([0.0, 0.0, 0.25, 1.0, 0.0, 0.0, 0.0, 0.1])
     info = None
@@ -512,14 +496,9 @@ def test_a_leg_at_its_stop_carries_the_body(shape: str) -> None:
 @pytest.mark.parametrize("warm", [False, True])
 def test_rollouts_and_batches_change_no_bit(warm: bool) -> None:
     world = simulation.Simulator(
-        hopper(),
-        dt=DT,
-        contacts=[simulation.Points("foot", SOLE)],
-        limits=True,
-        friction=0.3,
-        sweeps=5,
+        hopper(), dt=DT, contacts=[simulation.Points("foot", CORNERS)], limits=True, friction=0.3, sweeps=5,
         warm_start=warm,
-    )
+    )  # fmt: skip
     rng = np.random.default_rng(1)
     q = np.tile([0.0, 0.0, 0.28, 1.0, 0.0, 0.0, 0.0, 0.05], (5, 1))
     v = 0.2 * rng.normal(size=(5, 7))

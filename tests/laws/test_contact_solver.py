@@ -16,11 +16,11 @@ from kinetree.kernels import contact_problem, contact_solvers, joint_rows
 from kinetree.simulation.contacts import of_bodies
 from kinetree.simulation.step_results import CONVERGED
 from tests.fuzz import contacts as fuzz
+from tests.laws.test_contact import CORNERS, START, OwnPlane, heavy
 from tests.tolerance import assert_near, bound, condition, peak, refused
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-CORNERS = [(x, y, -0.05) for x in (-0.1, 0.1) for y in (-0.1, 0.1)]
 SOLVERS = [("pgs", 1), ("pgs", 2), ("pgs", 50), ("admm", 5), ("admm", 50)]
 
 
@@ -165,14 +165,8 @@ def test_a_body_in_the_air_feels_nothing(solver: str, friction: float) -> None:
 
 def crates(rng: np.random.Generator, count: int) -> tuple[kt.Model, Array, Array]:
     """A heavy box on a light foot, at the ground."""
-    builder = kt.Builder("heavy")
-    builder.add_body("body", joint="floating", mass=100.0, inertia=2.0 * np.eye(3))
-    ankle = np.eye(3), (0.0, 0.0, -0.3)
-    builder.add_body("foot", parent="body", joint="spherical", placement=ankle, mass=1.0, inertia=0.01 * np.eye(3))
-    robot = builder.build()
-    q = np.tile(robot.neutral(), (count, 1))
-    q[:, 2] = 0.35
-    return robot, q, 0.3 * rng.standard_normal((count, robot.nv))
+    robot, q = heavy(100.0)
+    return robot, np.tile(q, (count, 1)), 0.3 * rng.standard_normal((count, robot.nv))
 
 
 @pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
@@ -206,18 +200,6 @@ def floor(**options: Any) -> simulation.Simulator:
     box = kt.zoo.box((0.2, 0.2, 0.1), 1.0)
     given = {"contacts": [simulation.Points("box", CORNERS)], "ground": simulation.Plane(friction=0.5), **options}
     return simulation.Simulator(box, **given)
-
-
-START = np.array([0.0, 0.0, 0.05, 1.0, 0.0, 0.0, 0.0])
-
-
-class OwnPlane(simulation.Shape):
-    """A floor that only Python code can measure."""
-
-    friction = 1
-
-    def gap(self, points: Any) -> tuple[Array, Array]:
-        return points[..., 2], np.broadcast_to([0.0, 0.0, 1.0], points.shape)
 
 
 @pytest.mark.parametrize("ground", [simulation.Plane(friction=0.5), OwnPlane()])
@@ -499,11 +481,7 @@ def test_friction_of_ones_own_shapes_is_converted() -> None:
         floor(ground=one).rollout(START, v, steps=50).q for one in (OwnPlane(), simulation.Plane(friction=1.0))
     )
     assert_near(own, plane, 1e-12)
-
-    class Wrong(OwnPlane):
-        friction = "rough"  # type: ignore[assignment]
-
-    refused("friction='rough' is not a finite number", floor, ground=Wrong())
+    refused("friction='rough' is not a finite number", floor, ground=OwnPlane("rough"))
 
 
 @pytest.mark.parametrize(

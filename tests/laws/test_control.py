@@ -14,11 +14,9 @@ import kinetree as kt
 from kinetree import control
 from kinetree.control import hierarchy
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.runtime.operands import Operand
-from kinetree.runtime.texts import executed
-from tests.laws.cases import model, transposed
+from tests.laws.cases import model
 from tests.oracle import oracle
-from tests.tolerance import assert_close, assert_near, bound, condition, peak
+from tests.tolerance import assert_close, assert_near, bound, condition, peak, solving_bound
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -47,16 +45,15 @@ def scene() -> tuple[kt.Model, Array]:
 
 
 @cache
-def two_hands() -> control.OperationalSpace:
-    return control.OperationalSpace(model("humanoid24"), HANDS, posture=control.Posture(standing()))
+def two_hands(kp: float = 25.0, **options: Any) -> control.OperationalSpace:
+    return control.OperationalSpace(model("humanoid24"), HANDS, posture=control.Posture(standing(), kp=kp), **options)
 
 
 @cache
-def with_box(**options: Any) -> control.OperationalSpace:
+def with_box(squeeze: float = 30.0, **options: Any) -> control.OperationalSpace:
     robot, q = scene()
-    return control.OperationalSpace(
-        robot, [control.Goal("box")], posture=control.Posture(q), constraints=HELD, squeeze={"box": 30.0}, **options
-    )
+    given = {"posture": control.Posture(q), "constraints": HELD, "squeeze": {"box": squeeze}, **options}
+    return control.OperationalSpace(robot, [control.Goal("box")], **given)
 
 
 def state(robot: kt.Model, q: Array, seed: int, shape: tuple[int, ...] = ()) -> tuple[Array, Array]:
@@ -67,11 +64,6 @@ def state(robot: kt.Model, q: Array, seed: int, shape: tuple[int, ...] = ()) -> 
 def luh(T: Array, target: Array) -> Array:
     E = target[:3, :3] @ T[:3, :3].T
     return np.array([E[2, 1] - E[1, 2], E[0, 2] - E[2, 0], E[1, 0] - E[0, 1], *(2.0 * (target - T)[:3, 3])]) / 2.0
-
-
-def tolerance(robot: kt.Model, q: Array, J: Array) -> float:
-    M = robot.mass_matrix(q)
-    return bound(robot.nv, condition(M) + condition(J @ np.linalg.solve(M, J.T)))
 
 
 def test_it_is_khatibs_law() -> None:
@@ -91,7 +83,7 @@ def test_it_is_khatibs_law() -> None:
     expected = space.jacobian.T @ (space.inertia @ b + space.bias) + space.nullspace.T @ (
         robot.mass_matrix(q) @ a0 + robot.bias_forces(q, v)
     )
-    close = tolerance(robot, q, space.jacobian)
+    close = solving_bound(robot, q, space.jacobian)
     assert_close(command.tau, expected, close)
     assert_close(space.jacobian @ command.acceleration + space.jacobian_dot_v, b, close, scale=peak(a0))
     assert_close(robot.forward_dynamics(q, v, command.tau), command.acceleration, close)
@@ -196,7 +188,7 @@ def test_commanded_is_felt() -> None:
         q, v, {"box": control.Target(q[24:27] + np.array([0.01, 0.02, -0.03]), acceleration=rng.normal(size=6))}
     )
     a, forces = robot.constrained_dynamics(q, v, command.tau, HELD)
-    close = tolerance(robot, q, held.jacobian(q))
+    close = solving_bound(robot, q, held.jacobian(q))
     assert_close(a, command.acceleration, close)
     for name, force in held.split(forces).items():
         assert_close(command.constraint_forces[name], force, close * 10.0)
@@ -217,10 +209,7 @@ def test_a_squeeze_presses_on_the_object() -> None:
 
 def test_squeezing_moves_nothing() -> None:
     robot, q = scene()
-    firm = control.OperationalSpace(
-        robot, [control.Goal("box")], posture=control.Posture(q), constraints=HELD, squeeze={"box": 100.0}
-    )
-    loose, tight = with_box()(q, np.zeros(robot.nv)), firm(q, np.zeros(robot.nv))
+    loose, tight = (with_box(squeeze)(q, np.zeros(robot.nv)) for squeeze in (30.0, 100.0))
     assert peak(tight.tau - loose.tau) > 5.0
     assert_close(tight.acceleration, loose.acceleration, 1e-12)
 
@@ -237,7 +226,7 @@ def test_the_augmented_object_is_what_elimination_leaves(foot: list[str]) -> Non
     )
     eliminated = robot.tasks(["box"], contacts=[each if isinstance(each, str) else each.task for each in held],
                              reference=LWA).at(q, v)  # fmt: skip
-    close = tolerance(robot, q, robot.constraints(held).jacobian(q))
+    close = solving_bound(robot, q, robot.constraints(held).jacobian(q))
     assert_close(object_.inertia, eliminated.inertia, close)
     assert_close(object_.bias, eliminated.bias, close)
     assert object_.grasp_map.shape == (12, 6)
@@ -254,7 +243,7 @@ def test_a_floating_base_is_carried_by_its_feet() -> None:
     v = robot.constraints(feet, at=q).project_velocity(q, 0.1 * np.random.default_rng(7).normal(size=robot.nv))
     command = stand(q, v, {"center_of_mass": robot.center_of_mass(q) + np.array([0.0, 0.01, -0.02])})
     a, forces = robot.constrained_dynamics(q, v, command.tau, feet)
-    close = tolerance(robot, q, robot.constraints(feet).jacobian(q)) * 10.0
+    close = solving_bound(robot, q, robot.constraints(feet).jacobian(q)) * 10.0
     np.testing.assert_array_equal(command.tau[:6], np.zeros(6))
     assert_close(a, command.acceleration, close)
     space = robot.tasks([kt.CenterOfMassTask()]).at(q, v)
@@ -367,9 +356,7 @@ def test_bits_do_not_depend_on_the_batch(case: str) -> None:
     else:
         robot, start = model("humanoid24"), standing()
         bounds = control.Bounds(position=15.0 if "limits" in case else None, torque="torque" in case)
-        controller = control.OperationalSpace(
-            robot, HANDS, posture=control.Posture(standing(), kp=400.0), bounds=bounds
-        )
+        controller = two_hands(400.0, bounds=bounds)
     q, v = state(robot, start, 9, (5,))
     q[2] = np.nan
     together = controller(q, v)
@@ -423,7 +410,7 @@ def test_engines_and_counts() -> None:
     plain = two_hands().engine("reference")
     assert two_hands().engine("native") is two_hands()
     J = robot.jacobian(q, HANDS, LWA).reshape(12, -1)
-    assert_close(plain(q, v).tau, two_hands()(q, v).tau, tolerance(robot, q, J))
+    assert_close(plain(q, v).tau, two_hands()(q, v).tau, solving_bound(robot, q, J))
     assert two_hands().count().multiplications > 1000
     two_hands().compile()
 
@@ -433,8 +420,7 @@ def test_controllers_are_pickled_as_they_were_made() -> None:
     oracle("daqp")
     robot, q, v = model("humanoid24"), standing(), np.zeros(24)
     posture = control.Posture(q)
-    limited = control.OperationalSpace(robot, HANDS, posture=posture, bounds=control.Bounds(position=15.0))
-    for made in (limited, control.WholeBody(robot, HANDS, posture=posture)):
+    for made in (two_hands(bounds=control.Bounds(position=15.0)), control.WholeBody(robot, HANDS, posture=posture)):
         before = pickle.loads(pickle.dumps(made))
         command = made(q, v)
         np.testing.assert_array_equal(pickle.loads(pickle.dumps(made))(q, v).tau, command.tau)
@@ -445,91 +431,10 @@ def test_controllers_are_pickled_as_they_were_made() -> None:
     assert pickle.loads(pickle.dumps(two_hands().engine("reference")))._engine == "reference"
 
 
-def shared(controller: control.OperationalSpace, q: Array, full: Array) -> tuple[Array, Array]:
-    """How motors and constraints share joint forces: by kernels, and by pseudo-inverses where they lack a direction."""
-
-    def text(run: Any, q: Any, full: Any) -> list[Any]:
-        tau, forces, lacking = controller._sharing.share(run, q, full)
-        return [tau, forces, *lacking]
-
-    robot = controller.robot
-    inputs = [Operand("q", (robot.nq,)), Operand("full", (robot.nv,))]
-    tau, forces, *lacking = executed(inputs, text, "native")(q, full)
-    lacking = [x.item() for x in lacking] if q.ndim == 1 else lacking
-    return controller._sharing.settled(q, full, tau, forces, lacking)
-
-
-def test_the_kernel_shares_loads_as_pseudo_inverses_do() -> None:
-    """Grasps and supports, with and without a base: the compiled recursion against the dense formulas."""
-    walker = model("asimo35")
-    feet = [kt.Weld("left_foot"), kt.Weld("right_foot")]
-    bent = {f"{side}_leg_{i}_joint": a for side in ("left", "right") for i, a in ((3, -0.3), (4, 0.6), (5, -0.3))}
-    standing_up = control.OperationalSpace(
-        walker, [kt.CenterOfMassTask()], posture=control.Posture(walker.q_from_dict(bent)), constraints=feet
-    )
-    # hands that hold each other: a support between two frames of the robot
-    folded = control.OperationalSpace(
-        model("humanoid24"), [kt.CenterOfMassTask()], posture=control.Posture(standing()),
-        constraints=[kt.Weld("left_hand", "right_hand"), kt.Weld("left_foot")],
-    )  # fmt: skip
-    for controller in (with_box(), standing_up, folded):
-        sharing = controller._sharing
-        q, _ = state(controller.robot, controller._start, 3, (4,))
-        full = np.random.default_rng(4).normal(size=(4, controller.robot.nv))
-        tau, forces = shared(controller, q, full)
-        dense_tau, dense_forces = sharing.dense(q, full)
-        assert controller.constraints is not None
-        J = controller.constraints.jacobian(q)
-        limit = bound(controller.robot.nv, max(condition(j @ j.T) for j in J))
-        assert_close(forces, dense_forces, limit)
-        assert_close(tau, dense_tau, limit)
-        found = tau + (transposed(J) @ forces[..., None])[..., 0]
-        undriven = ~controller.driven
-        assert_close(found[:, undriven], full[:, undriven], limit)
-
-
-def test_a_stretched_leg_shares_loads_by_pseudo_inverses() -> None:
-    """A straight knee takes a direction from the motors of a support: what remains is still least."""
-    robot, start = scene()
-    q = start.copy()
-    q[[robot.joint(f"left_{name}").q_start for name in ("knee", "hip_pitch", "ankle_pitch")]] = 0.0
-    sharing = with_box()._sharing
-    full = np.random.default_rng(8).normal(size=robot.nv)
-    one, other = shared(with_box(), q, full), sharing.dense(q, full)
-    assert np.isfinite(one[0]).all()
-    assert_near(one[0], other[0], 1e-6 * peak(other[0]))
-    # each of the measures decides, sample by sample
-    assert sharing.measures == 3
-    for worst in range(3):
-        lacking = np.where(np.arange(3) == worst, 1e20, 0.0)
-        for found, dense in zip(sharing.settled(q, full, *one, lacking.tolist()), other, strict=True):
-            np.testing.assert_array_equal(found, dense)
-        tau, forces = (np.stack([x, x]) for x in one)
-        several = np.stack([np.zeros(3), lacking], axis=1)
-        found = sharing.settled(np.stack([q, q]), np.stack([full, full]), tau, forces, list(several))
-        np.testing.assert_array_equal(found[0], [one[0], other[0]])
-        np.testing.assert_array_equal(found[1], [one[1], other[1]])
-
-
-def test_the_order_of_constraints_is_that_of_their_forces() -> None:
-    """Supports before grasps and after them: the same forces, by name."""
-    robot, q = scene()
-    one, other = (
-        control.OperationalSpace(robot, [control.Goal("box")], posture=control.Posture(q), constraints=held)(
-            q, np.zeros(robot.nv)
-        ).constraint_forces
-        for held in (HELD, HELD[::-1])
-    )
-    size = max(peak(force) for force in one.values())
-    for name, force in one.items():
-        assert_near(other[name], force, 1e-8 * size)
-
-
 def test_a_warm_start_changes_no_bit() -> None:
     """The state of a command, and any other choice of joints, lead to the same command; a single one and batches."""
     robot, start = model("humanoid24"), standing()
-    bounds = control.Bounds(position=15.0, velocity=15.0)
-    arm = control.OperationalSpace(robot, HANDS, posture=control.Posture(start, kp=400.0), bounds=bounds)
+    arm = two_hands(400.0, bounds=control.Bounds(position=15.0, velocity=15.0))
     q, v = state(robot, start, 9, (6,))
     cold = arm(q, v)
     assert cold.limited.any()
@@ -544,28 +449,6 @@ def test_a_warm_start_changes_no_bit() -> None:
         np.testing.assert_array_equal(alone.tau, cold.tau[3])
     with pytest.raises(InputError, match="active has shape .* pass the state of a command of this controller"):
         arm(q, v, state=control.ControllerState({}, np.zeros(3)))
-
-
-def test_objects_held_together_are_carried_by_the_hands_of_each_other() -> None:
-    """A box in both hands with another one fastened on top: grasps carry both, motors the rest."""
-    robot, q = model("humanoid24"), standing()
-    center = robot.pose(q, HANDS)[:, :3, 3].mean(axis=0)
-    robot = robot.attach("world", kt.zoo.box((0.3, 0.36, 0.3), 4.0))
-    robot = robot.attach("world", kt.zoo.box((0.2, 0.2, 0.2), 2.0), prefix="top_")
-    top = center + np.array([0.0, 0.0, 0.25])
-    q = np.concatenate([q, center, [1, 0, 0, 0], top, [1, 0, 0, 0]])
-    held = [*HELD, kt.Weld("top_box", "box")]
-    command = control.OperationalSpace(robot, [control.Goal("box")], posture=control.Posture(q), constraints=held)(
-        q, np.zeros(robot.nv)
-    )
-    J = robot.constraints(held, at=q).jacobian(q)
-    forces = np.concatenate(
-        [command.constraint_forces[name] for name in ("left_hand", "right_hand", "left_foot", "top_box")]
-    )
-    full = robot.inverse_dynamics(q, np.zeros(robot.nv), command.acceleration)
-    np.testing.assert_array_equal(command.tau[24:], 0.0)
-    assert_close(command.tau + J.T @ forces, full, tolerance(robot, q, J))
-    assert command.constraint_forces["top_box"][5] == pytest.approx(2.0 * 9.81, rel=1e-3)
 
 
 def test_one_compiled_function_is_the_law_step_by_step() -> None:
@@ -591,9 +474,7 @@ def test_one_compiled_function_is_the_law_step_by_step() -> None:
 def test_samples_of_a_batch_near_a_singularity_leave_the_others_alone() -> None:
     """A stretched elbow, NaN and ordinary samples, some at limits: each as if it were alone; and no sample at all."""
     robot, start = model("humanoid24"), standing()
-    arm = control.OperationalSpace(
-        robot, HANDS, posture=control.Posture(start, kp=400.0), bounds=control.Bounds(position=15.0), cut=1e-3
-    )
+    arm = two_hands(400.0, bounds=control.Bounds(position=15.0), cut=1e-3)
     q, v = state(robot, start, 9, (5,))
     q[1, [robot.joint(f"{side}_elbow").q_start for side in ("left", "right")]] = 0.0
     v[3, 0] = np.nan
@@ -617,8 +498,7 @@ def test_samples_of_a_batch_near_a_singularity_leave_the_others_alone() -> None:
 def test_errors_between_poses(name: str) -> None:
     """Accelerations of the hands are kp e − kd ẋ, with limits too; at almost half a turn as well."""
     robot, start = model("humanoid24"), standing()
-    options: dict[str, Any] = {"posture": control.Posture(start), "cut": 1e-6, "error": name}
-    arms = control.OperationalSpace(robot, HANDS, **options)
+    arms = two_hands(cut=1e-6, error=name)
     q, v = state(robot, start, 12)
     poses = robot.pose(q, HANDS)
     turned = control.exp(np.array([[0.02, 0.3, -0.1, 0.05, 0.02, 0.1], [3.1, 0.2, -0.1, 0.1, -0.2, 0.05]]))
@@ -633,6 +513,6 @@ def test_errors_between_poses(name: str) -> None:
             e[i, 3:] = poses[i, :3, :3] @ control.pose_error(poses[i], targets[hand], "local")[3:]
     assert float(np.linalg.norm(e[1, :3])) > 3.0
     found = J @ command.acceleration + rows.jacobian_dot_v(q, v)
-    assert_close(found, 100.0 * e.reshape(-1) - 20.0 * (J @ v), tolerance(robot, q, J))
+    assert_close(found, 100.0 * e.reshape(-1) - 20.0 * (J @ v), solving_bound(robot, q, J))
     with pytest.raises(UnknownNameError, match="no error between poses is called 'log3'; did you mean 'log6'"):
         control.OperationalSpace(robot, HANDS, posture=control.Posture(start), error="log3")

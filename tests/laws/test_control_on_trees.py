@@ -18,9 +18,10 @@ from kinetree.control import hierarchy
 from kinetree.errors import InputError
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.texts import executed
-from tests.laws.cases import LWA, model
-from tests.laws.test_control import luh
-from tests.tolerance import Array, assert_close, assert_near, bound, condition, peak
+from tests.laws.cases import LWA, model, transposed
+from tests.laws.test_control import HANDS, HELD, luh, scene, standing, with_box
+from tests.laws.test_control import state as near_state
+from tests.tolerance import Array, assert_close, assert_near, bound, condition, peak, solving_bound
 from tests.trees import random_rotation
 
 NAMES = ("every kind", "every kind, armature", "forest", "many tips", "some armature", "legged")
@@ -351,3 +352,105 @@ def test_grasps_share_a_load_by_the_definition(flexible: bool, engine: str) -> N
     assert_close(force, expected, tolerance, peak(expected))
     assert_close(rest, np.where(owned, 0.0, full - J.T @ expected), tolerance, peak(expected) + 1.0)
     assert_close(weak, np.diag(K) @ np.diag(np.linalg.inv(K)), tolerance)
+
+
+def shared(controller: control.OperationalSpace, q: Array, full: Array) -> tuple[Array, Array]:
+    """How motors and constraints share joint forces: by kernels, and by pseudo-inverses where they lack a direction."""
+
+    def text(run: Any, q: Any, full: Any) -> list[Any]:
+        tau, forces, lacking = controller._sharing.share(run, q, full)
+        return [tau, forces, *lacking]
+
+    robot = controller.robot
+    inputs = [Operand("q", (robot.nq,)), Operand("full", (robot.nv,))]
+    tau, forces, *lacking = executed(inputs, text, "native")(q, full)
+    lacking = [x.item() for x in lacking] if q.ndim == 1 else lacking
+    return controller._sharing.settled(q, full, tau, forces, lacking)
+
+
+def test_the_kernel_shares_loads_as_pseudo_inverses_do() -> None:
+    """Grasps and supports, with and without a base: the compiled recursion against the dense formulas."""
+    walker = model("asimo35")
+    feet = [kt.Weld("left_foot"), kt.Weld("right_foot")]
+    bent = {f"{side}_leg_{i}_joint": a for side in ("left", "right") for i, a in ((3, -0.3), (4, 0.6), (5, -0.3))}
+    standing_up = control.OperationalSpace(
+        walker, [kt.CenterOfMassTask()], posture=control.Posture(walker.q_from_dict(bent)), constraints=feet
+    )
+    # hands that hold each other: a support between two frames of the robot
+    folded = control.OperationalSpace(
+        model("humanoid24"), [kt.CenterOfMassTask()], posture=control.Posture(standing()),
+        constraints=[kt.Weld("left_hand", "right_hand"), kt.Weld("left_foot")],
+    )  # fmt: skip
+    for controller in (with_box(), standing_up, folded):
+        sharing = controller._sharing
+        q, _ = near_state(controller.robot, controller._start, 3, (4,))
+        full = np.random.default_rng(4).normal(size=(4, controller.robot.nv))
+        tau, forces = shared(controller, q, full)
+        dense_tau, dense_forces = sharing.dense(q, full)
+        assert controller.constraints is not None
+        J = controller.constraints.jacobian(q)
+        limit = bound(controller.robot.nv, max(condition(j @ j.T) for j in J))
+        assert_close(forces, dense_forces, limit)
+        assert_close(tau, dense_tau, limit)
+        found = tau + (transposed(J) @ forces[..., None])[..., 0]
+        undriven = ~controller.driven
+        assert_close(found[:, undriven], full[:, undriven], limit)
+
+
+def test_a_stretched_leg_shares_loads_by_pseudo_inverses() -> None:
+    """A straight knee takes a direction from the motors of a support: what remains is still least."""
+    robot, start = scene()
+    q = start.copy()
+    q[[robot.joint(f"left_{name}").q_start for name in ("knee", "hip_pitch", "ankle_pitch")]] = 0.0
+    sharing = with_box()._sharing
+    full = np.random.default_rng(8).normal(size=robot.nv)
+    one, other = shared(with_box(), q, full), sharing.dense(q, full)
+    assert np.isfinite(one[0]).all()
+    assert_near(one[0], other[0], 1e-6 * peak(other[0]))
+    # each of the measures decides, sample by sample
+    assert sharing.measures == 3
+    for worst in range(3):
+        lacking = np.where(np.arange(3) == worst, 1e20, 0.0)
+        for found, dense in zip(sharing.settled(q, full, *one, lacking.tolist()), other, strict=True):
+            np.testing.assert_array_equal(found, dense)
+        tau, forces = (np.stack([x, x]) for x in one)
+        several = np.stack([np.zeros(3), lacking], axis=1)
+        found = sharing.settled(np.stack([q, q]), np.stack([full, full]), tau, forces, list(several))
+        np.testing.assert_array_equal(found[0], [one[0], other[0]])
+        np.testing.assert_array_equal(found[1], [one[1], other[1]])
+
+
+def test_the_order_of_constraints_is_that_of_their_forces() -> None:
+    """Supports before grasps and after them: the same forces, by name."""
+    robot, q = scene()
+    one, other = (
+        control.OperationalSpace(robot, [control.Goal("box")], posture=control.Posture(q), constraints=held)(
+            q, np.zeros(robot.nv)
+        ).constraint_forces
+        for held in (HELD, HELD[::-1])
+    )
+    size = max(peak(force) for force in one.values())
+    for name, force in one.items():
+        assert_near(other[name], force, 1e-8 * size)
+
+
+def test_objects_held_together_are_carried_by_the_hands_of_each_other() -> None:
+    """A box in both hands with another one fastened on top: grasps carry both, motors the rest."""
+    robot, q = model("humanoid24"), standing()
+    center = robot.pose(q, HANDS)[:, :3, 3].mean(axis=0)
+    robot = robot.attach("world", kt.zoo.box((0.3, 0.36, 0.3), 4.0))
+    robot = robot.attach("world", kt.zoo.box((0.2, 0.2, 0.2), 2.0), prefix="top_")
+    top = center + np.array([0.0, 0.0, 0.25])
+    q = np.concatenate([q, center, [1, 0, 0, 0], top, [1, 0, 0, 0]])
+    held = [*HELD, kt.Weld("top_box", "box")]
+    command = control.OperationalSpace(robot, [control.Goal("box")], posture=control.Posture(q), constraints=held)(
+        q, np.zeros(robot.nv)
+    )
+    J = robot.constraints(held, at=q).jacobian(q)
+    forces = np.concatenate(
+        [command.constraint_forces[name] for name in ("left_hand", "right_hand", "left_foot", "top_box")]
+    )
+    full = robot.inverse_dynamics(q, np.zeros(robot.nv), command.acceleration)
+    np.testing.assert_array_equal(command.tau[24:], 0.0)
+    assert_close(command.tau + J.T @ forces, full, solving_bound(robot, q, J))
+    assert command.constraint_forces["top_box"][5] == pytest.approx(2.0 * 9.81, rel=1e-3)

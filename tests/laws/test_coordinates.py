@@ -300,7 +300,9 @@ def test_columns_that_travel_change_by_weights_only(engine: str) -> None:
                 S[k, c] = X @ -S[parent, c]
             tau[k] = np.zeros(len(k.armature))
 
-    with pytest.raises(ContractError, match=r"test_views\.py:\d+: an entry of tree\.travelling changes by the node's"):
+    with pytest.raises(
+        ContractError, match=r"test_coordinates\.py:\d+: an entry of tree\.travelling changes by the node's"
+    ):
         RUNS[engine](in_common_frame(turned_around))
 
 

@@ -19,18 +19,11 @@ from tests.trees import mixed, random_mechanism
 
 
 @pytest.mark.parametrize("case", [*cases(), *SPECIALIZED], ids=str)
-def test_inverse_of_forward_is_identity(case: Case) -> None:
-    q, v, tau = case.state
-    a = case.on("forward_dynamics", q, v, tau)
-    scale = peak(tau, case.on("bias_forces", q, v))
-    assert_close(case.on("inverse_dynamics", q, v, a), tau, case.solving_tolerance, scale)
-
-
-@pytest.mark.parametrize("case", cases(), ids=str)
-def test_forward_of_inverse_is_identity(case: Case) -> None:
-    q, v, a = case.state
-    tau = case.on("inverse_dynamics", q, v, a)
-    assert_close(case.on("forward_dynamics", q, v, tau), a, case.solving_tolerance)
+def test_forward_and_inverse_dynamics_undo_each_other(case: Case) -> None:
+    q, v, x = case.state
+    a, tau = (case.on(function, q, v, x) for function in ("forward_dynamics", "inverse_dynamics"))
+    assert_close(case.on("inverse_dynamics", q, v, a), x, case.solving_tolerance, peak(x, case.on("bias_forces", q, v)))
+    assert_close(case.on("forward_dynamics", q, v, tau), x, case.solving_tolerance)
 
 
 @pytest.mark.parametrize("case", [*cases(), *SPECIALIZED], ids=str)
@@ -65,13 +58,8 @@ def test_external_forces_do_virtual_work(case: Case) -> None:
     pushed = case.on("inverse_dynamics", q, v, a, f_ext=wrenches)
     assert_close(pushed, free - work, case.tolerance, peak(free, work))
     assert_close(case.on("forward_dynamics", q, v, pushed, f_ext=wrenches), a, case.solving_tolerance)
-
-
-@pytest.mark.parametrize("case", cases(), ids=str)
-def test_one_wrench_serves_a_whole_batch(case: Case) -> None:
-    q, v, a = case.state
-    wrench = np.arange(1.0, 7.0)
-    frame = case.frames[-1]
+    # one wrench serves a whole batch
+    frame, wrench = case.frames[-1], np.arange(1.0, 7.0)
     alone = case.on("inverse_dynamics", q, v, a, f_ext={frame: wrench})
     each = case.on("inverse_dynamics", q, v, a, f_ext={frame: np.broadcast_to(wrench, (*case.shape, 6))})
     np.testing.assert_array_equal(alone, each)
@@ -160,10 +148,19 @@ def test_columns_are_inverse_dynamics_of_unit_accelerations(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)
-def test_inverse(case: Case) -> None:
-    q, _, _ = case.state
-    product = case.on("mass_matrix", q) @ case.on("mass_matrix_inverse", q)
-    assert_close(product, np.broadcast_to(np.eye(case.robot.nv), product.shape), case.solving_tolerance)
+def test_inverse_and_solve(case: Case) -> None:
+    """M (M⁻¹ x) = x, with M⁻¹ and without forming it; both matrices are symmetric bit for bit."""
+    q, _, x = case.state
+    M, inverse, solution = (
+        case.on("mass_matrix", q),
+        case.on("mass_matrix_inverse", q),
+        case.on("mass_matrix_solve", q, x),
+    )
+    assert_close(M @ inverse, np.broadcast_to(np.eye(case.robot.nv), M.shape), case.solving_tolerance)
+    assert_close(times(M, solution), x, case.solving_tolerance)
+    assert_close(solution, times(inverse, x), case.solving_tolerance, peak(inverse))
+    for matrix in (M, inverse):
+        np.testing.assert_array_equal(matrix, transposed(matrix))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -174,26 +171,6 @@ def test_inverse_of_deep_trees(seed: int, engine: str) -> None:
     q = robot.random_configuration(seed)
     M, inverse = (getattr(robot, name).engine(engine)(q) for name in ("mass_matrix", "mass_matrix_inverse"))
     assert_close(M @ inverse, np.eye(robot.nv), bound(robot.nv, condition(M)))
-
-
-@pytest.mark.parametrize("case", cases(), ids=str)
-def test_symmetric_bit_for_bit(case: Case) -> None:
-    q, _, _ = case.state
-    for name in ("mass_matrix", "mass_matrix_inverse"):
-        matrix = case.on(name, q)
-        np.testing.assert_array_equal(matrix, transposed(matrix))
-
-
-@pytest.mark.parametrize("case", cases(), ids=str)
-def test_solve(case: Case) -> None:
-    """M (M⁻¹ x) = x, without M⁻¹ being formed."""
-    q, _, x = case.state
-    solution = case.on("mass_matrix_solve", q, x)
-    M = case.on("mass_matrix", q)
-    assert_close(times(M, solution), x, case.solving_tolerance)
-    inverse = case.on("mass_matrix_inverse", q)
-    expected = times(inverse, x)
-    assert_close(solution, expected, case.solving_tolerance, peak(np.abs(inverse)))
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)
@@ -299,12 +276,16 @@ def bodies(case: Case, q: Array, v: Array) -> list[tuple[float, Array, Array, Ar
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)
-def test_centre_of_mass_is_the_weighted_mean(case: Case) -> None:
+def test_centre_of_mass(case: Case) -> None:
+    """The weighted mean of centres; linear momentum is that of all mass there, and so is potential energy."""
     q, v, _ = case.state
-    parts = bodies(case, q, v)
+    parts, centre, gravity = bodies(case, q, v), case.on("center_of_mass", q), case.robot.mechanism.gravity
     total = sum(mass for mass, *_ in parts)
-    expected = sum(mass * centre for mass, centre, *_ in parts) / total
-    assert_close(case.on("center_of_mass", q), expected, case.tolerance)
+    assert_close(centre, sum(mass * center for mass, center, *_ in parts) / total, case.tolerance)
+    A, J = case.on("centroidal_momentum_matrix", q), case.on("center_of_mass_jacobian", q)
+    assert_close(A[..., 3:, :], total * J, case.tolerance)
+    _, potential = case.on("energy", q, v)
+    assert_close(potential, -total * (centre @ gravity), case.tolerance, peak(total * np.abs(centre) * np.abs(gravity)))
 
 
 @pytest.mark.parametrize("case", cases(long=False, complex_step=True), ids=str)
@@ -335,14 +316,6 @@ def test_centroidal_momentum(case: Case) -> None:
     assert_close(times(A, v), expected, case.tolerance, scale)
 
 
-@pytest.mark.parametrize("case", cases(), ids=str)
-def test_linear_momentum_is_mass_times_velocity_of_the_centre(case: Case) -> None:
-    q, _, _ = case.state
-    total = sum(body.mass for body in case.robot.bodies)
-    A, J = case.on("centroidal_momentum_matrix", q), case.on("center_of_mass_jacobian", q)
-    assert_close(A[..., 3:, :], total * J, case.tolerance)
-
-
 @pytest.mark.parametrize("case", cases(complex_step=True, names=("legged",)), ids=str)
 def test_a_free_robot_keeps_its_angular_momentum(case: Case) -> None:
     """No joint torque changes the momentum about the centre of mass; gravity alone changes the linear one."""
@@ -356,16 +329,6 @@ def test_a_free_robot_keeps_its_angular_momentum(case: Case) -> None:
     expected = np.concatenate([np.zeros((*case.shape, 3)), np.broadcast_to(weight, (*case.shape, 3))], axis=-1)
     scale = peak(expected, times(np.abs(moving.real), np.abs(a)))
     assert_close(rate, expected, case.solving_tolerance, scale)
-
-
-@pytest.mark.parametrize("case", cases(), ids=str)
-def test_potential_energy_is_weight_at_the_centre_of_mass(case: Case) -> None:
-    q, v, _ = case.state
-    total = sum(body.mass for body in case.robot.bodies)
-    _, potential = case.on("energy", q, v)
-    centre, gravity = case.on("center_of_mass", q), case.robot.mechanism.gravity
-    expected = -total * (centre @ gravity)
-    assert_close(potential, expected, case.tolerance, peak(total * np.abs(centre) * np.abs(gravity)))
 
 
 LINEAR = ("one", "every kind", "every kind, armature", "forest", "10 km away", "humanoid24")

@@ -26,6 +26,7 @@ from kinetree.errors import (
 )
 from kinetree.simulation import steps
 from tests.laws.cases import model
+from tests.mechanisms import hopper
 from tests.tolerance import Array, assert_close, assert_near, bound, condition, peak, refused
 
 ORDERS = {"semi_implicit_euler": 1, "midpoint": 2, "implicit_midpoint": 2, "rk4": 4}
@@ -132,9 +133,7 @@ def test_without_projection_a_loop_drifts() -> None:
 
 
 def test_constraint_forces_carry_the_weight() -> None:
-    builder = kt.Builder("mass")
-    builder.add_body("box", joint="floating", mass=2.0, inertia=np.eye(3))
-    robot = builder.build()
+    robot = kt.Builder("mass").add_body("box", joint="floating", mass=2.0, inertia=np.eye(3)).build()
     world = simulation.Simulator(robot, constraints=["box"], at=robot.neutral())
     q, v, info = world.step(robot.neutral(), np.zeros(6))
     assert_near(info.constraint_forces["box"], [0, 0, 0, 0, 0, 2.0 * 9.81], 1e-10)
@@ -472,13 +471,7 @@ def test_parameters_and_states_broadcast() -> None:
 )
 def test_populations_are_simulated(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sample moves as its own robot; in rollouts as in steps, in batches as alone."""
-    builder = kt.Builder("hopper")
-    builder.add_body("body", joint="floating", mass=3.0, inertia=0.02 * np.eye(3))
-    builder.add_body(
-        "foot", parent="body", joint="prismatic", axis=(0, 0, 1), placement=(np.eye(3), (0, 0, -0.3)), mass=1.0,
-        inertia=0.01 * np.eye(3), limits=kt.Limits(lower=-0.1, upper=0.1),
-    )  # fmt: skip
-    robot = builder.build()
+    robot = hopper()
     if "contacts" in options:
         sole = [(x, y, -0.05) for x in (-0.1, 0.1) for y in (-0.1, 0.1)]
         options = {**options, "contacts": [simulation.Points("foot", sole)], "sweeps": 100}

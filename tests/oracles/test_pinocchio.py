@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
+from tests.laws.cases import times
 from tests.oracles.pinocchio_twin import REFERENCES, Twin, mirrored, pin, robots, upright
 from tests.tolerance import Array, assert_close, bound, condition, peak
 from tests.trees import KINDS, mixed, random_mechanism
@@ -52,6 +53,14 @@ class Pair:
     @cached_property
     def x(self) -> Array:
         return self.twin.order.to_v(self.states[2])
+
+    @property
+    def order(self) -> kt.interop.PinocchioCounterpart:
+        return self.twin.order
+
+    def at(self, i: int, inputs: str) -> tuple[Any, ...]:
+        """Arguments of Pinocchio's functions: model, data, and some of q, v and x of one sample."""
+        return self.twin.model, self.data, *(getattr(self, letter)[i] for letter in inputs)
 
     def each(self, function: Callable[[int], Array]) -> Array:
         """Results of the oracle, sample by sample."""
@@ -100,16 +109,57 @@ def pair(request: pytest.FixtureRequest) -> Pair:
     return make(request.param)
 
 
-def test_inverse_dynamics(pair: Pair) -> None:
-    expected = pair.each(lambda i: pin.rnea(pair.twin.model, pair.data, pair.q[i], pair.v[i], pair.x[i]))
-    actual = pair.robot.inverse_dynamics(*pair.states)
-    assert_close(actual, pair.twin.order.from_v(expected), pair.tolerance)
+def _minverse(p: Pair, i: int) -> Array:
+    return p.order.from_matrix(mirrored(pin.computeMinverse(*p.at(i, "q"))))
 
 
-def test_forward_dynamics(pair: Pair) -> None:
-    expected = pair.each(lambda i: pin.aba(pair.twin.model, pair.data, pair.q[i], pair.v[i], pair.x[i]))
-    actual = pair.robot.forward_dynamics(*pair.states)
-    assert_close(actual, pair.twin.order.from_v(expected), pair.solving_tolerance)
+def _log_determinant(p: Pair, i: int) -> Array:
+    pin.crba(*p.at(i, "q"))
+    pin.cholesky.decompose(p.twin.model, p.data)
+    return np.sum(np.log(p.data.D))
+
+
+def _kinetic(p: Pair, i: int) -> Array:
+    """Pinocchio's kinetic energy forgets the rotors of some joint kinds; its mass matrix does not."""
+    if np.any(p.twin.model.armature):
+        return p.v[i] @ mirrored(pin.crba(*p.at(i, "q"))) @ p.v[i] / 2
+    return pin.computeKineticEnergy(*p.at(i, "qv"))
+
+
+def _momentum_matrix(p: Pair, i: int) -> Array:
+    pin.computeCentroidalMap(*p.at(i, "q"))
+    return p.order.from_jacobian(p.data.Ag)
+
+
+def _poses(p: Pair, i: int) -> Array:
+    pin.framesForwardKinematics(*p.at(i, "q"))
+    return np.stack([p.data.oMf[number].homogeneous for number in p.twin.frames.values()])
+
+
+#: Functions of arrays, and Pinocchio's of one sample, in Kinetree's order.
+FUNCTIONS: dict[str, tuple[str, Callable[[Pair, int], Array]]] = {
+    "inverse_dynamics": ("qvx", lambda p, i: p.order.from_v(pin.rnea(*p.at(i, "qvx")))),
+    "forward_dynamics": ("qvx", lambda p, i: p.order.from_v(pin.aba(*p.at(i, "qvx")))),
+    "mass_matrix": ("q", lambda p, i: p.order.from_matrix(mirrored(pin.crba(*p.at(i, "q"))))),
+    "mass_matrix_inverse": ("q", _minverse),
+    "mass_matrix_solve": ("qx", lambda p, i: _minverse(p, i) @ p.states[2][i]),
+    "mass_matrix_log_determinant": ("q", _log_determinant),
+    "bias_forces": ("qv", lambda p, i: p.order.from_v(pin.nonLinearEffects(*p.at(i, "qv")))),
+    "gravity_forces": ("q", lambda p, i: p.order.from_v(pin.computeGeneralizedGravity(*p.at(i, "q")))),
+    "center_of_mass": ("q", lambda p, i: pin.centerOfMass(*p.at(i, "q"))),
+    "center_of_mass_jacobian": ("q", lambda p, i: p.order.from_v(pin.jacobianCenterOfMass(*p.at(i, "q")))),
+    "centroidal_momentum_matrix": ("q", _momentum_matrix),
+}
+SOLVING = ("forward_dynamics", "mass_matrix_inverse", "mass_matrix_solve", "mass_matrix_log_determinant")
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(pair: Pair, name: str) -> None:
+    inputs, theirs = FUNCTIONS[name]
+    expected = pair.each(lambda i: theirs(pair, i))
+    found = getattr(pair.robot, name)(*(dict(zip("qvx", pair.states))[letter] for letter in inputs))
+    scale = peak(pair.each(lambda i: _minverse(pair, i))) if name == "mass_matrix_solve" else None
+    assert_close(found, expected, pair.solving_tolerance if name in SOLVING else pair.tolerance, scale)
 
 
 def test_external_forces(pair: Pair) -> None:
@@ -126,108 +176,48 @@ def test_external_forces(pair: Pair) -> None:
     )
 
 
-def test_mass_matrix(pair: Pair) -> None:
-    expected = pair.each(
-        lambda i: pair.twin.order.from_matrix(mirrored(pin.crba(pair.twin.model, pair.data, pair.q[i])))
-    )
-    assert_close(pair.robot.mass_matrix(pair.states[0]), expected, pair.tolerance)
-
-
-def test_mass_matrix_inverse(pair: Pair) -> None:
-    expected = pair.each(
-        lambda i: pair.twin.order.from_matrix(mirrored(pin.computeMinverse(pair.twin.model, pair.data, pair.q[i])))
-    )
-    assert_close(pair.robot.mass_matrix_inverse(pair.states[0]), expected, pair.solving_tolerance)
-    actual = pair.robot.mass_matrix_solve(pair.states[0], pair.states[2])
-    assert_close(
-        actual, np.einsum("...ij,...j->...i", expected, pair.states[2]), pair.solving_tolerance, peak(expected)
-    )
-
-
-def test_log_determinant(pair: Pair) -> None:
-    def log_determinant(i: int) -> Array:
-        pin.crba(pair.twin.model, pair.data, pair.q[i])
-        pin.cholesky.decompose(pair.twin.model, pair.data)
-        return np.sum(np.log(pair.data.D))
-
-    actual = pair.robot.mass_matrix_log_determinant(pair.states[0])
-    assert_close(actual, pair.each(log_determinant), pair.solving_tolerance)
-
-
-def test_bias_and_gravity(pair: Pair) -> None:
-    q, v, _ = pair.states
-    model, order = pair.twin.model, pair.twin.order
-    bias = pair.each(lambda i: pin.nonLinearEffects(model, pair.data, pair.q[i], pair.v[i]))
-    gravity = pair.each(lambda i: pin.computeGeneralizedGravity(model, pair.data, pair.q[i]))
-    assert_close(pair.robot.bias_forces(q, v), order.from_v(bias), pair.tolerance)
-    assert_close(pair.robot.gravity_forces(q), order.from_v(gravity), pair.tolerance)
-
-
 def test_coriolis_forces(pair: Pair) -> None:
     """C v is what velocity adds to the bias; Pinocchio's own C misses a term where joints turn their axes."""
     q, v, _ = pair.states
-    model, data = pair.twin.model, pair.data
-    bias = pair.each(lambda i: pin.nonLinearEffects(model, data, pair.q[i], pair.v[i]))
-    gravity = pair.each(lambda i: pin.computeGeneralizedGravity(model, data, pair.q[i]))
+    bias, gravity = (
+        pair.each(lambda i, f=name: FUNCTIONS[f][1](pair, i)) for name in ("bias_forces", "gravity_forces")
+    )
     C = pair.robot.coriolis_matrix(q, v)
-    scale = peak(bias, gravity, np.einsum("...ij,...j->...i", np.abs(C), np.abs(v)))
-    actual = np.einsum("...ij,...j->...i", C, v)
-    assert_close(actual, pair.twin.order.from_v(bias - gravity), pair.tolerance, scale)
+    scale = peak(bias, gravity, times(np.abs(C), np.abs(v)))
+    assert_close(times(C, v), bias - gravity, pair.tolerance, scale)
 
 
 def test_energy(pair: Pair) -> None:
-    """Pinocchio's kinetic energy forgets the rotors of some joint kinds; its mass matrix does not."""
     kinetic, potential = pair.robot.energy(*pair.states[:2])
-    model = pair.twin.model
-    if np.any(model.armature):
-        halves = pair.each(lambda i: pair.v[i] @ mirrored(pin.crba(model, pair.data, pair.q[i])) @ pair.v[i] / 2)
-    else:
-        halves = pair.each(lambda i: pin.computeKineticEnergy(model, pair.data, pair.q[i], pair.v[i]))
-    assert_close(kinetic, halves, pair.tolerance)
-    expected = pair.each(lambda i: pin.computePotentialEnergy(model, pair.data, pair.q[i]))
+    assert_close(kinetic, pair.each(lambda i: _kinetic(pair, i)), pair.tolerance)
+    expected = pair.each(lambda i: pin.computePotentialEnergy(*pair.at(i, "q")))
     weights = sum(body.mass for body in pair.robot.bodies) * 10 * peak(pair.robot.center_of_mass(pair.states[0]))
     assert_close(potential, expected, pair.tolerance, max(peak(expected), weights))
 
 
-def test_centre_of_mass(pair: Pair) -> None:
-    q = pair.states[0]
-    model, data, order = pair.twin.model, pair.data, pair.twin.order
-    centre = pair.each(lambda i: pin.centerOfMass(model, data, pair.q[i]))
-    assert_close(pair.robot.center_of_mass(q), centre, pair.tolerance)
-    jacobian = pair.each(lambda i: order.from_v(pin.jacobianCenterOfMass(model, data, pair.q[i])))
-    assert_close(pair.robot.center_of_mass_jacobian(q), jacobian, pair.tolerance)
-
-
-def test_centroidal_momentum_matrix(pair: Pair) -> None:
-    def matrix(i: int) -> Array:
-        pin.computeCentroidalMap(pair.twin.model, pair.data, pair.q[i])
-        return pair.twin.order.from_jacobian(pair.data.Ag)
-
-    assert_close(pair.robot.centroidal_momentum_matrix(pair.states[0]), pair.each(matrix), pair.tolerance)
-
-
 def test_poses(pair: Pair) -> None:
-    def poses(i: int) -> Array:
-        pin.framesForwardKinematics(pair.twin.model, pair.data, pair.q[i])
-        return np.stack([pair.data.oMf[number].homogeneous for number in pair.twin.frames.values()])
+    found = pair.robot.pose(pair.states[0], pair.frames)
+    assert_close(found, pair.each(lambda i: _poses(pair, i)), pair.tolerance)
 
-    assert_close(pair.robot.pose(pair.states[0], pair.frames), pair.each(poses), pair.tolerance)
+
+def seen(pair: Pair, get: Any, frames: list[str], reference: str, accelerations: Array) -> Array:
+    """Twists or accelerations of frames by Pinocchio, angular part first."""
+
+    def each(i: int) -> Array:
+        pin.forwardKinematics(*pair.at(i, "qv"), accelerations[i])
+        pin.updateFramePlacements(pair.twin.model, pair.data)
+        numbers = [pair.twin.frames[frame] for frame in frames]
+        found = [get(pair.twin.model, pair.data, number, REFERENCES[reference]) for number in numbers]
+        return np.stack([np.concatenate([one.angular, one.linear]) for one in found])
+
+    return pair.each(each)
 
 
 @pytest.mark.parametrize("reference", list(REFERENCES))
 def test_velocities(pair: Pair, reference: str) -> None:
-    def velocities(i: int) -> Array:
-        pin.forwardKinematics(pair.twin.model, pair.data, pair.q[i], pair.v[i])
-        pin.updateFramePlacements(pair.twin.model, pair.data)
-        found = [
-            pin.getFrameVelocity(pair.twin.model, pair.data, number, REFERENCES[reference])
-            for number in pair.twin.frames.values()
-        ]
-        return np.stack([np.concatenate([twist.angular, twist.linear]) for twist in found])
-
     q, v, _ = pair.states
     actual = pair.robot.velocity(q, v, pair.frames, reference=reference)
-    assert_close(actual, pair.each(velocities), pair.tolerance)
+    assert_close(actual, seen(pair, pin.getFrameVelocity, pair.frames, reference, pair.x), pair.tolerance)
 
 
 @pytest.mark.parametrize("reference", list(REFERENCES))
@@ -235,9 +225,9 @@ def test_jacobians(pair: Pair, reference: str) -> None:
     for frame in (pair.frames[0], pair.frames[len(pair.frames) // 2], pair.frames[-1]):
 
         def jacobian(i: int, number: int = pair.twin.frames[frame]) -> Array:
-            pin.computeJointJacobians(pair.twin.model, pair.data, pair.q[i])
+            pin.computeJointJacobians(*pair.at(i, "q"))
             pin.updateFramePlacements(pair.twin.model, pair.data)
-            return pair.twin.order.from_jacobian(
+            return pair.order.from_jacobian(
                 pin.getFrameJacobian(pair.twin.model, pair.data, number, REFERENCES[reference])
             )
 
@@ -246,45 +236,21 @@ def test_jacobians(pair: Pair, reference: str) -> None:
 
 
 @pytest.mark.parametrize("reference", list(REFERENCES))
-def test_classical_accelerations(pair: Pair, reference: str) -> None:
-    q, v, a = pair.states
-    model, data = pair.twin.model, pair.data
-    for frame in (pair.frames[0], pair.frames[-1]):
-
-        def acceleration(i: int, number: int = pair.twin.frames[frame]) -> Array:
-            pin.forwardKinematics(model, data, pair.q[i], pair.v[i], pair.x[i])
-            pin.updateFramePlacements(model, data)
-            found = pin.getFrameClassicalAcceleration(model, data, number, REFERENCES[reference])
-            return np.concatenate([found.angular, found.linear])
-
-        expected = pair.each(acceleration)
-        speed = peak(pair.robot.velocity(q, v, reference=reference))
-        actual = pair.robot.acceleration(q, v, a, frame, reference, classical=True)
-        assert_close(actual, expected, pair.tolerance, max(peak(expected), speed**2))
-
-
-@pytest.mark.parametrize("reference", list(REFERENCES))
-def test_jacobian_rates(pair: Pair, reference: str) -> None:
-    """J̇v is the frame's acceleration at rest of the joints: spatial, or classical if only the axes are the world's.
+def test_accelerations(pair: Pair, reference: str) -> None:
+    """Classical ones; and J̇v, the acceleration at rest of the joints: classical if only the axes are the world's.
 
     Pinocchio's own J̇ misses a term where joints turn their axes; its accelerations do not.
     """
-    q, v, _ = pair.states
-    model, data = pair.twin.model, pair.data
-    classical = reference == "local_world_aligned"
-    acceleration = pin.getFrameClassicalAcceleration if classical else pin.getFrameAcceleration
+    (q, v, a), still = pair.states, np.zeros_like(pair.v)
+    speed = peak(pair.robot.velocity(q, v, reference=reference))
+    drift = pin.getFrameClassicalAcceleration if reference == "local_world_aligned" else pin.getFrameAcceleration
     for frame in (pair.frames[0], pair.frames[-1]):
-
-        def product(i: int, number: int = pair.twin.frames[frame]) -> Array:
-            pin.forwardKinematics(model, data, pair.q[i], pair.v[i], np.zeros(model.nv))
-            pin.updateFramePlacements(model, data)
-            found = acceleration(model, data, number, REFERENCES[reference])
-            return np.concatenate([found.angular, found.linear])
-
-        expected = pair.each(product)
-        speed = peak(pair.robot.velocity(q, v, reference=reference))
-        actual = pair.robot.jacobian_dot_v(q, v, frame, reference=reference)
-        assert_close(actual, expected, pair.tolerance, max(peak(expected), speed**2))
+        for actual, get, push in (
+            (pair.robot.acceleration(q, v, a, frame, reference, True), pin.getFrameClassicalAcceleration, pair.x),
+            (pair.robot.jacobian_dot_v(q, v, frame, reference=reference), drift, still),
+        ):
+            expected = seen(pair, get, [frame], reference, push)[:, 0]
+            assert_close(actual, expected, pair.tolerance, max(peak(expected), speed**2))
 
 
 #: How exact derivatives are on real robots, whatever the condition of the mass matrix.

@@ -32,7 +32,6 @@ from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS, poses
 from kinetree.algorithms.methods import inertia, inverse_inertia
 from kinetree.algorithms.tasks.task_space import TaskKinds
 from kinetree.compiler import interpreter, machine
-from kinetree.compiler.llvm import machine_code
 from kinetree.compiler.llvm.phis import emit
 from kinetree.compiler.programs import is_own, lowered
 from kinetree.compiler.trace import trace
@@ -43,11 +42,10 @@ from kinetree.language.algorithm import Algorithm
 from kinetree.language.common_frame import in_common_frame
 from kinetree.language.mechanism import Sizes
 from kinetree.language.setup import Variants
-from kinetree.runtime import fastcall, threads
+from kinetree.runtime import fastcall
 from kinetree.runtime.kernels import bind
 from tests.laws.cases import model
-from tests.parity.functions import FEW, FUNCTIONS, Function, assert_same_bits, robot, states
-from tests.parity.test_bits import LAYOUTS, one_by_one
+from tests.parity.functions import FUNCTIONS, Function, assert_same_bits, robot, states
 from tests.parity.test_c99 import STRICT, checked
 from tests.tolerance import Array, assert_close, bound, condition, refused
 from tests.trees import mixed, random_mechanism
@@ -99,10 +97,6 @@ def test_reference_agrees_with_itself_in_longdouble(function: Function) -> None:
 
 
 SINGLE = np.float32
-#: Every remainder of every lane width.
-SIZES = (*range(1, 34), 47, 49)
-
-
 #: Functions that are also tried on a badly conditioned robot.
 OFTEN_USED = ("inverse_dynamics", "inverse_dynamics_derivatives", "mass_matrix", *SOLVING)
 
@@ -137,56 +131,6 @@ def test_steps_and_their_derivatives(name: str, method: str) -> None:
         for one, other in zip(found, exact, strict=True):
             assert one.dtype == SINGLE
             assert_close(one, other, bound(double.nv, kappa, SINGLE))
-
-
-@pytest.mark.parametrize("function", FUNCTIONS, ids=str)
-def test_bits_of_a_sample(function: Function) -> None:
-    """Alone, in batches of every size, in every memory layout, with `out=`, and next to samples that are not finite."""
-    single = robot("float32")
-    q, v, x = states(single, (max(SIZES),))
-    alone = one_by_one(function, single, q, v, x)
-    for size in SIZES:
-        assert_same_bits(function(single, q[:size], v[:size], x[:size]), tuple(part[:size] for part in alone))
-    for change in LAYOUTS.values():
-        assert_same_bits(function(single, *map(change, (q, v, x))), alone)
-        assert_same_bits(function(single, *(change(a[:2])[0] for a in (q, v, x))), tuple(part[0] for part in alone))
-    homes = tuple(np.full((*part.shape, 2), np.nan, SINGLE)[..., 0] for part in alone)
-    function(single, q, v, x, out=homes if len(homes) > 1 else homes[0])
-    assert_same_bits(homes, alone)
-    with np.errstate(all="raise"):
-        spoilt = {name: np.where(np.arange(len(q))[:, None] == 7, np.nan, a) for name, a in zip("qvx", (q, v, x))}
-        others = np.arange(len(q)) != 7
-        found = function(single, **spoilt)
-    assert_same_bits(tuple(part[others] for part in found), tuple(part[others] for part in alone))
-
-
-@pytest.mark.parametrize("function", FEW, ids=str)
-def test_numbers_of_lanes_and_threads(function: Function) -> None:
-    single = robot("float32")
-    arrays = states(single, (10_007,))
-    expected = function(single, *arrays)
-    try:
-        for count in (1, 2, 3):
-            threads.set_threads(count)
-            assert_same_bits(function(single, *arrays), expected)
-    finally:
-        threads.set_threads(None)
-    for width in machine_code.WIDTHS:
-        if width <= machine_code.host().width:
-            with machine_code.use(machine_code.host().with_width(width)):
-                other = pickle.loads(pickle.dumps(single))
-                assert_same_bits(function(other, *(a[:37] for a in arrays)), tuple(part[:37] for part in expected))
-
-
-def test_other_processors() -> None:
-    single = robot("float32")
-    arrays = states(single, (19,))
-    expected = single.forward_dynamics(*arrays)
-    for cpu in ("x86-64", "haswell", "skylake-avx512"):
-        if machine_code.host().is_x86 and machine_code.named(cpu).width <= machine_code.host().width:
-            with machine_code.use(machine_code.named(cpu)):
-                other = pickle.loads(pickle.dumps(single))
-                assert_same_bits((other.forward_dynamics(*arrays),), (expected,))
 
 
 def test_twice_as_many_lanes() -> None:
