@@ -162,26 +162,14 @@ def random_mechanism(
     joints: list[str],
     seed: int,
     *,
-    armature: float = 0.0,
-    branching: float = 0.4,
-    roots: int = 1,
-    base: tuple[float, float, float] = (0.0, 0.0, 0.0),
-    reach: float = 0.4,
-    tips: int = 2,
+    armature: float = 0.0,  # share of the joints that have it
+    branching: float = 0.4,  # probability that a link hangs on an earlier one than the link before it
+    roots: int = 1,  # trees in the forest
+    base: tuple[float, float, float] = (0.0, 0.0, 0.0),  # where they stand [m]
+    reach: float = 0.4,  # largest offset of a joint in its parent link [m]
+    tips: int = 2,  # extra frames
 ) -> Mechanism:
-    """Links behind the given joints, in depth-first order.
-
-    Args:
-        name: Name of the mechanism.
-        joints: Kind of each joint, in depth-first order.
-        seed: Of all random numbers.
-        armature: Share of the joints that have armature.
-        branching: Probability that a link hangs on an earlier one than the link before it.
-        roots: Number of trees in the forest.
-        base: Where the trees stand [m].
-        reach: Largest offset of a joint in its parent link [m].
-        tips: Number of extra frames.
-    """
+    """Links behind joints of the given kinds, in depth-first order."""
     rng = np.random.default_rng(seed)
     starts = set(np.linspace(0, len(joints), roots, endpoint=False).astype(int).tolist())
     links: list[Link] = []

@@ -65,15 +65,9 @@ def robot(rng: np.random.Generator, bodies: int) -> kt.Model:
 
 
 def checked(rng: np.random.Generator, states: int, **options: Any) -> dict[str, Any]:
-    """Steps of one random robot.
+    """Steps of one random robot, with options of the `Simulator`.
 
-    Args:
-        rng: Draws everything.
-        states: How many.
-        options: Of the `Simulator`.
-
-    Returns:
-        By name, what was counted; with the largest residual called converged, and the largest relative gain of energy.
+    Returns what was counted, with the largest residual called converged, and the largest relative gain of energy.
     """
     model = robot(rng, int(rng.integers(1, 5)))
     count = int(rng.integers(1, 9))

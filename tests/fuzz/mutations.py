@@ -85,25 +85,15 @@ _NUMERIC = re.compile(r'(?<=["\s])-?\d[\d.e-]*(?=["\s])')
 
 @dataclass(frozen=True)
 class Dialect:
-    """A format.
+    """A format."""
 
-    Attributes:
-        tags: Names of elements, of this format and of none.
-        types: Values of `type=`.
-        numbers: Values that are no number, or too great a one.
-        values: Other values that matter.
-        elements: Names of elements that are moved about as a whole.
-        root: How the root element starts.
-        inside: How an element starts in front of which others can stand.
-    """
-
-    tags: tuple[str, ...]
-    types: tuple[str, ...]
-    elements: tuple[str, ...]
-    root: str
-    inside: str
-    numbers: tuple[str, ...] = NUMBERS
-    values: tuple[str, ...] = ("world", "base", "")
+    tags: tuple[str, ...]  # names of elements, of this format and of none
+    types: tuple[str, ...]  # values of `type=`
+    elements: tuple[str, ...]  # names of elements that are moved about as a whole
+    root: str  # how the root element starts
+    inside: str  # how an element starts in front of which others can stand
+    numbers: tuple[str, ...] = NUMBERS  # values that are no number, or too great a one
+    values: tuple[str, ...] = ("world", "base", "")  # others that matter
 
 
 URDF = Dialect(

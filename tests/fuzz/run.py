@@ -33,16 +33,7 @@ Options = Callable[[random.Random], dict[str, Any]]
 
 
 def fault_of(data: bytes, options: dict[str, Any], path: Path | None = None) -> tuple[str, str | None]:
-    """Load some bytes.
-
-    Args:
-        data: Of the file.
-        options: Of `load`.
-        path: Where to write them first; else `load` gets the bytes.
-
-    Returns:
-        The kind of outcome, and what is wrong with it, if anything.
-    """
+    """Load some bytes, from a file if a path is given: the kind of outcome, and what is wrong with it, if anything."""
     source: Any = data
     if path is not None:
         path.write_bytes(data)
@@ -96,13 +87,7 @@ def spoilt_files(seeds: tuple[str, ...], dialect: Dialect, suffix: str, options_
 
 
 def run(doc: str, start: Callable[[Path | None], Callable[[random.Random], Draw]], suffix: str) -> int:
-    """Run, and tell how many files did what.
-
-    Args:
-        doc: What the command says of itself.
-        start: Given a folder of files to spoil besides the built-in ones, or None: what draws a file.
-        suffix: Of their names.
-    """
+    """Run, and tell how many files did what; `start` is given a folder of more files to spoil, or None."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=100_000, help="files (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the first file (default: %(default)s)")

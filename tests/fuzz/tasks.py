@@ -120,13 +120,7 @@ def configurations(robot: kt.Model, rng: np.random.Generator, count: int) -> Arr
 
 
 def check(problem: Problem, count: int, only: Sequence[int] | None = None) -> tuple[Counter[str], list[str]]:
-    """Compare some cases; what came of them, and what is wrong with those that disagree.
-
-    Args:
-        problem: The tasks.
-        count: How many configurations to draw.
-        only: Which of them to compare; all if not given.
-    """
+    """Compare some or all of so many random cases: what came of them, and what is wrong with those that disagree."""
     tasks, seed = problem
     robot = tasks._robot.model
     rng = np.random.default_rng([seed, 1])

@@ -214,12 +214,9 @@ def _quaternion_rate(quaternion: Array, angular: Array) -> Array:
 
 
 def cases(*, long: bool = True, complex_step: bool = False, names: tuple[str, ...] | None = None) -> list[Case]:
-    """All combinations that can be afforded.
+    """All combinations that can be afforded, with the chain of 2,000 bodies on the native engine alone.
 
-    Args:
-        long: Include the chain of 2,000 bodies, one sample, native engine.
-        complex_step: The law also calls the reference engine with complex numbers, whatever engine is examined.
-        names: Mechanisms to include; all if not given.
+    With `complex_step`, the law also calls the reference engine with complex numbers, whatever engine is examined.
     """
     found = []
     for name in names or MODELS:

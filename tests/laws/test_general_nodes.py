@@ -175,25 +175,15 @@ def robot(name: str) -> kt.Model:
 
 
 class State(NamedTuple):
-    """A state that moves in all degrees of freedom.
-
-    Attributes:
-        q: Configuration.
-        v: Joint velocities.
-        a: Joint accelerations.
-        tau: Joint forces.
-        f_ext: Wrenches on frames before and behind the nodes.
-        d: Directions of q, v and a third argument, (3, nv).
-        w: Weights, (nv,).
-    """
+    """A state that moves in all degrees of freedom."""
 
     q: Array
     v: Array
     a: Array
     tau: Array
-    f_ext: dict[str, Array]
-    d: Array
-    w: Array
+    f_ext: dict[str, Array]  # on frames before and behind the nodes
+    d: Array  # directions of q, v and a third argument, (3, nv)
+    w: Array  # weights, (nv,)
 
 
 @cache

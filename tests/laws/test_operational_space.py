@@ -20,7 +20,7 @@ from kinetree.language.mechanism import Site
 from kinetree.runtime import reference
 from kinetree.runtime.kernels import bind
 from kinetree.tasks.recursions import Recursions
-from tests.composition import Composition
+from tests.definition import Composition
 from tests.laws import cases
 from tests.laws.cases import model, transposed
 from tests.tolerance import Array, assert_close, bound, condition, peak

@@ -22,6 +22,7 @@ from kinetree.algorithms.tasks.control_law import control_law
 from kinetree.language.mechanism import Site
 from kinetree.runtime import reference
 from kinetree.runtime.kernels import bind
+from tests.definition import khatib
 from tests.laws.cases import transposed
 from tests.laws.test_control import luh
 from tests.laws.test_control_on_trees import KD, KD0, KP, KP0, independent_tasks, state
@@ -59,13 +60,7 @@ def tolerance(robot: kt.Model, q: Array) -> float:
 
 
 def delassus(model: Any, q: Array, tasks: Sequence[tuple[int, bool]]) -> Array:
-    """Pinocchio's matrix of contacts at frames, with angular rows first.
-
-    Args:
-        model: Pinocchio's.
-        q: In its coordinates.
-        tasks: Number of a frame, and whether only its position is meant.
-    """
+    """Pinocchio's matrix of contacts, angular rows first, at frames by number, of some only the position."""
     contacts = pin.StdVec_RigidConstraintModel()
     for number, position in tasks:
         frame = model.frames[number]
@@ -263,8 +258,7 @@ def _at(model: Any, order: Any, q: Array, v: Array, frames: tuple[int, ...], ref
     """J, M⁻¹, J̇v and C + g, in Kinetree's order."""
     data, view = model.createData(), REFERENCES[reference]
     theirs, rates = order.to_q(q), order.to_v(v)
-    inverse = np.triu(pin.computeMinverse(model, data, theirs))
-    inverse = inverse + np.triu(inverse, 1).T
+    inverse = mirrored(pin.computeMinverse(model, data, theirs))
     pin.computeJointJacobians(model, data, theirs)
     J = [order.from_jacobian(pin.getFrameJacobian(model, data, frame, view)) for frame in frames]
     bias = order.from_tau(pin.rnea(model, data, theirs, rates, np.zeros(model.nv)))
@@ -328,26 +322,17 @@ def test_textbook(name: str) -> None:
     data, q_, v_ = model.createData(), order.to_q(q), order.to_v(v)
     pin.computeAllTerms(model, data, q_, v_)
     pin.updateFramePlacements(model, data)
-    M = np.triu(data.M) + np.triu(data.M, 1).T
+    M = mirrored(data.M)
     aligned = pin.LOCAL_WORLD_ALIGNED
     angular_first = [3, 4, 5, 0, 1, 2]
     J = pin.getFrameJacobian(model, data, number, aligned)[angular_first]
     pin.forwardKinematics(model, data, q_, v_, np.zeros(model.nv))
     drift = np.array(pin.getFrameClassicalAcceleration(model, data, number, aligned))[angular_first]
     T = data.oMf[number]
-    E = pose[:3, :3] @ T.rotation.T
-    error = np.array([E[2, 1] - E[1, 2], E[0, 2] - E[2, 0], E[1, 0] - E[0, 1]]) / 2.0
-    error = np.concatenate([error, pose[:3, 3] - T.translation])
-    b = 400.0 * error - 40.0 * J @ v_
-    M_inverse = np.linalg.inv(M)
-    inertia = np.linalg.inv(J @ M_inverse @ J.T)
-    J_bar = M_inverse @ J.T @ inertia
-    N = np.eye(model.nv) - J_bar @ J
+    b = 400.0 * luh(T.homogeneous, pose) - 40.0 * J @ v_
     a0 = 25.0 * pin.difference(model, q_, order.to_q(posture)) - 10.0 * v_
-    bias = J_bar.T @ data.nle - inertia @ drift
-    expected = J.T @ (inertia @ b + bias) + N.T @ (M @ a0 + data.nle)
-    conditions = condition(M) + condition(J @ M_inverse @ J.T)
-    assert_close(order.to_v(tau), expected, bound(robot.nv, conditions))
+    expected, A, _ = khatib(M, np.array(data.nle), J, drift, b, a0)
+    assert_close(order.to_v(tau), expected, bound(robot.nv, condition(M) + condition(A)))
 
 
 @pytest.mark.parametrize("name", ["every kind 28", "every kind 29", "every kind, armature", "forest", "long"])
@@ -383,11 +368,7 @@ def test_textbook_on_random_trees(name: str) -> None:
     errors = [luh(data.oMf[i].homogeneous, T)[own] for i, T, own in zip(numbers, wanted, rows, strict=True)]
     b = KP * np.concatenate(errors) - KD * J @ v_
     a0 = twin.order.to_v(KP0 * robot.difference(q, posture) - KD0 * v)
-    M_inverse = np.linalg.inv(M)
-    A = J @ M_inverse @ J.T
-    f = np.linalg.solve(A, b - drift - J @ a0)
-    expected = M @ a0 + h + J.T @ f
-    scale = float(np.abs(M @ a0).max() + np.abs(J.T @ f).max() + np.abs(h).max())
+    expected, A, scale = khatib(M, h, J, drift, b, a0)
     assert_close(twin.order.to_v(law(q, v).tau), expected, bound(robot.nv, condition(M) + condition(A)), scale=scale)
 
 

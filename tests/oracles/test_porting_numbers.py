@@ -25,12 +25,7 @@ _CODE = re.compile(r"`([^`]+)`")
 
 @dataclass(frozen=True)
 class Row:
-    """A row.
-
-    Attributes:
-        theirs: The other library's cell, which names the row.
-        cells: All cells.
-    """
+    """A row; the other library's cell names it."""
 
     theirs: str
     cells: tuple[str, ...]
@@ -63,12 +58,7 @@ def table(document: str, heading: str) -> dict[str, Row]:
 
 
 class Cases:
-    """The checks of a table, one for each row.
-
-    Args:
-        document: The file that has it.
-        heading: Text in the line above which it stands.
-    """
+    """The checks of a table, the first one below a heading of a document, one for each row."""
 
     def __init__(self, document: str, heading: str) -> None:
         self.rows, self.known = table(document, heading), dict[str, Case]()

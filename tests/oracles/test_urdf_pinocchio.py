@@ -82,6 +82,18 @@ def close(actual: Array, expected: Array, tolerance: float = TOLERANCE) -> None:
         assert error <= tolerance, f"relative error {error:.1e}"
 
 
+def same_dynamics(pair: Pair, robot: kt.Model, solves: bool = True, tolerance: float = TOLERANCE) -> None:
+    """M, inverse and, if M has an inverse, forward dynamics are Pinocchio's."""
+    M, tau, states = robot.mass_matrix(pair.states[0]), robot.inverse_dynamics(*pair.states), pair.states
+    theirs = zip(pair.other.to_q(states[0]), pair.other.to_v(states[1]), pair.other.to_v(states[2]), strict=True)
+    a = robot.forward_dynamics(*states) if solves else None
+    for i, (q, v, x) in enumerate(theirs):
+        close(M[i], pair.other.from_matrix(mirrored(pin.crba(pair.model, pair.data, q))))
+        close(tau[i], pair.other.from_tau(pin.rnea(pair.model, pair.data, q, v, x)))
+        if a is not None:
+            close(a[i], pair.other.from_a(pin.aba(pair.model, pair.data, q, v, x)), tolerance)
+
+
 def test_there_are_69_files() -> None:
     assert len(FILES) == 69
 
@@ -96,21 +108,14 @@ def test_the_same_robot(file: str, floating: bool) -> None:
     pair = make(file, floating)
     assert pair.robot.nv == pair.model.nv
     q, v, x = pair.states
-    their_q, their_v, their_x = (pair.other.to_q(q), pair.other.to_v(v), pair.other.to_v(x))
-    M, tau = pair.robot.mass_matrix(q), pair.robot.inverse_dynamics(q, v, x)
-    for i in range(SAMPLES):
-        close(M[i], pair.other.from_matrix(mirrored(pin.crba(pair.model, pair.data, their_q[i]))))
-        close(tau[i], pair.other.from_tau(pin.rnea(pair.model, pair.data, their_q[i], their_v[i], their_x[i])))
+    tolerance = bound(pair.robot.nv, condition(pair.robot.mass_matrix(q))) if file in ILL_CONDITIONED else TOLERANCE
+    same_dynamics(pair, pair.robot, file not in SINGULAR, tolerance)
     if file in SINGULAR:
         refused(SINGULAR[file], pair.robot.forward_dynamics, q, v, x, error=SingularMechanismError)
         refused(SINGULAR[file], pair.robot.mass_matrix_inverse, q, error=SingularMechanismError)
         return
-    tolerance = bound(pair.robot.nv, condition(M)) if file in ILL_CONDITIONED else TOLERANCE
-    a, M_inverse = pair.robot.forward_dynamics(q, v, x), pair.robot.mass_matrix_inverse(q)
-    for i in range(SAMPLES):
-        close(a[i], pair.other.from_a(pin.aba(pair.model, pair.data, their_q[i], their_v[i], their_x[i])), tolerance)
-        inverse = mirrored(pin.computeMinverse(pair.model, pair.data, their_q[i]))
-        close(M_inverse[i], pair.other.from_matrix(inverse), tolerance)
+    for one, theirs in zip(pair.robot.mass_matrix_inverse(q), pair.other.to_q(q), strict=True):
+        close(one, pair.other.from_matrix(mirrored(pin.computeMinverse(pair.model, pair.data, theirs))), tolerance)
 
 
 @pytest.mark.parametrize(
@@ -128,13 +133,7 @@ def test_specialized_code(file: str, floating: bool) -> None:
     fast = pair.robot.compile((), specialize="batch")
     assert fast.forward_dynamics.specialization().straight
     assert fast.inverse_dynamics.specialization().straight
-    q, v, x = pair.states
-    their_q, their_v, their_x = (pair.other.to_q(q), pair.other.to_v(v), pair.other.to_v(x))
-    M, tau, a = fast.mass_matrix(q), fast.inverse_dynamics(q, v, x), fast.forward_dynamics(q, v, x)
-    for i in range(SAMPLES):
-        close(M[i], pair.other.from_matrix(mirrored(pin.crba(pair.model, pair.data, their_q[i]))))
-        close(tau[i], pair.other.from_tau(pin.rnea(pair.model, pair.data, their_q[i], their_v[i], their_x[i])))
-        close(a[i], pair.other.from_a(pin.aba(pair.model, pair.data, their_q[i], their_v[i], their_x[i])))
+    same_dynamics(pair, fast)
 
 
 @pytest.mark.parametrize(("file", "floating"), [case for case in CASES if case.values[0] not in NOT_IN_PINOCCHIO])
@@ -240,8 +239,7 @@ def test_coupled_robots_agree_with_the_projected_tree(file: str) -> None:
         assert_close(mine, theirs, 1e-14)
     assert_close(whole.from_tau(pin.rnea(model, data, *state), q), tau, 1e-12)
     assert_close(robot.difference(whole.from_q(state[0]), q), np.zeros(robot.nv), 1e-13, 1.0)
-    M = pin.crba(model, data, other.to_q(q_t))
-    M_t = other.from_matrix(np.triu(M) + np.triu(M, 1).T)
+    M_t = other.from_matrix(mirrored(pin.crba(model, data, other.to_q(q_t))))
     assert_close(robot.mass_matrix(q), G.T @ M_t @ G, 1e-12)
     frame = robot.bodies[-1].name
     assert_close(robot.pose(q, frame), tree.pose(q_t, frame), 1e-13)
@@ -271,7 +269,6 @@ def test_coupled_robots_agree_with_mimic_joints_of_pinocchio(file: str) -> None:
         q_p[joint.idx_q : joint.idx_q + joint.nq] = (np.cos(mine), np.sin(mine)) if joint.nq == 2 else mine
     v_p, a_p = np.zeros((2, model.nv))
     v_p[order], a_p[order] = v, a
-    M = pin.crba(model, data, q_p)
-    M = np.triu(M) + np.triu(M, 1).T
+    M = mirrored(pin.crba(model, data, q_p))
     assert_close(robot.mass_matrix(q), M[np.ix_(order, order)], 1e-12)
     assert_close(robot.inverse_dynamics(q, v, a), pin.rnea(model, data, q_p, v_p, a_p)[order], 1e-12)

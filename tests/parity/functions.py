@@ -16,19 +16,11 @@ from tests.trees import mixed, random_mechanism
 
 @dataclass(frozen=True)
 class Function:
-    """A public function: which of q, v, x it takes, and what follows them.
+    """A public function: which of q, v, x it takes, and what follows them."""
 
-    Attributes:
-        name: Method of the model; "f.jvp", "f.vjp" and "f.hvp" are derivatives of its method f.
-        inputs: Letters out of "qvx" (x: accelerations or joint forces).
-        rest: Positional arguments after the arrays, from the model.
-        options: Keywords.
-        outputs: Number of arrays that it gives.
-    """
-
-    name: str
-    inputs: str
-    rest: Callable[[kt.Model], tuple[Any, ...]] = lambda _: ()
+    name: str  # method of the model; "f.jvp", "f.vjp" and "f.hvp" are derivatives of its method f
+    inputs: str  # letters out of "qvx" (x: accelerations or joint forces)
+    rest: Callable[[kt.Model], tuple[Any, ...]] = lambda _: ()  # positional arguments after the arrays
     options: tuple[tuple[str, Any], ...] = ()
     outputs: int = 1
 

@@ -77,17 +77,12 @@ def within(what: str, condition: Callable[[], Any]) -> Any:
 
 
 class Page:
-    """One tab.
-
-    Attributes:
-        requests: Addresses of everything that the page asked for, sockets included.
-        errors: What went wrong in the page's scripts.
-    """
+    """One tab."""
 
     def __init__(self, socket: Any) -> None:
         self._socket, self._ids = socket, itertools.count(1)
-        self.requests: list[str] = []
-        self.errors: list[str] = []
+        self.requests: list[str] = []  # addresses of everything that the page asked for, sockets included
+        self.errors: list[str] = []  # what went wrong in the page's scripts
         for domain in ("Network", "Page", "Runtime"):
             self.call(f"{domain}.enable")
 
@@ -158,12 +153,7 @@ def _local(url: str) -> bool:
 
 @contextmanager
 def browser(profile: Path) -> Iterator[Page]:
-    """A browser with a new profile.
-
-    Args:
-        profile: A new directory to keep its data in. `netlog.json` in it lists what the whole browser asked the network
-            for.
-    """
+    """A browser with a new directory for its data, where `netlog.json` lists what all of it asked the network for."""
     from websockets.sync.client import connect
 
     profile.mkdir()
