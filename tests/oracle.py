@@ -25,13 +25,13 @@ def oracle(name: str) -> ModuleType:
         pytest.skip(f"the oracle {name!r} is not installed", allow_module_level=True)
 
 
-def compiler(name: str) -> str:
-    """The path of a compiler."""
-    found = shutil.which(name)
+def program(*names: str) -> str:
+    """The path of a compiler or browser, by the first of its names that is known here."""
+    found = next(filter(None, map(shutil.which, names)), None)
     if found is None and _on_build_machine():
-        pytest.fail(f"{name} is not installed: make programs", pytrace=False)
+        pytest.fail(f"{names[0]} is not installed: make programs", pytrace=False)
     if found is None:
-        pytest.skip(f"{name} is not installed")
+        pytest.skip(f"{names[0]} is not installed")
     return found
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
+from tests.laws.cases import H
 from tests.tolerance import assert_close, refused
 
 LENGTH, EI, RHO_A = 2.0, 50.0, 0.8
@@ -43,10 +44,10 @@ def weightless() -> kt.Builder:
 
 def stiffness(robot: kt.Model, v: Any = None) -> Any:
     """∂τ/∂q at the neutral configuration, by complex steps along the tangent."""
-    q, zero, h = robot.neutral(), np.zeros(robot.nv), 1e-30
+    q, zero = robot.neutral(), np.zeros(robot.nv)
     tau = robot.inverse_dynamics.engine("reference")
-    steps = [robot.integrate.engine("reference")(q, 1j * h * e, 1.0) for e in np.eye(robot.nv)]
-    return tau(np.stack(steps), zero if v is None else v, zero).imag.T / h
+    steps = [robot.integrate.engine("reference")(q, 1j * H * e, 1.0) for e in np.eye(robot.nv)]
+    return tau(np.stack(steps), zero if v is None else v, zero).imag.T / H
 
 
 def frequencies(robot: kt.Model, skip: int, v: Any = None) -> Any:
@@ -134,13 +135,17 @@ def test_engines_agree_and_forward_dynamics_inverts_inverse_dynamics() -> None:
     assert_close(robot.forward_dynamics.engine("reference")(q, v, tau), a, 1e-9)
 
 
+def ahead(robot: kt.Model, q: Any, v: Any) -> Any:
+    """q after a complex step along v."""
+    return robot.integrate.engine("reference")(q.astype(complex), 1j * H * v, 1.0)
+
+
 def test_power_is_the_rate_of_energy() -> None:
     robot = arm()
     q, v, a = state(robot, 1)
-    h = 1e-30
-    moved = robot.integrate.engine("reference")(q.astype(complex), 1j * h * v, 1.0)
-    energy = robot.energy.engine("reference")(moved, v + 1j * h * a)
-    rate = (energy.kinetic + energy.potential).imag / h
+    moved = ahead(robot, q, v)
+    energy = robot.energy.engine("reference")(moved, v + 1j * H * a)
+    rate = (energy.kinetic + energy.potential).imag / H
     assert_close(robot.inverse_dynamics.engine("reference")(q, v, a) @ v, rate, 1e-12)
 
 
@@ -150,10 +155,10 @@ def test_the_rate_of_the_mass_matrix_less_twice_the_coriolis_matrix_is_skew() ->
     for name, parent, planes in (("link", "world", "yz"), ("forearm", "link/tip", "y")):
         builder.add_flexible(name, beam(1, planes), parent=parent, joint="revolute", axis=(0.0, 0.6, 0.8))
     robot = builder.build()
-    q, v, zero, h = *0.3 * np.random.default_rng(4).normal(size=(2, robot.nv)), np.zeros(robot.nv), 1e-30
+    q, v, zero = *0.3 * np.random.default_rng(4).normal(size=(2, robot.nv)), np.zeros(robot.nv)
     tau, M = robot.inverse_dynamics.engine("reference"), robot.mass_matrix.engine("reference")
-    twice_C = tau(q, v + 1j * h * np.eye(robot.nv), zero).imag.T / h
-    rate = M(q + 1j * h * v).imag / h
+    twice_C = tau(q, v + 1j * H * np.eye(robot.nv), zero).imag.T / H
+    rate = M(q + 1j * H * v).imag / H
     assert_close(rate - twice_C, -(rate - twice_C).T, 1e-12)
     assert np.abs(rate - twice_C).max() > 1e-2
 
@@ -163,25 +168,23 @@ def test_momentum_is_kept_in_free_flight() -> None:
     robot = arm(gravity=(0.0, 0.0, 0.0))
     q, v, _ = state(robot, 2)
     a = robot.forward_dynamics.engine("reference")(q, v, np.zeros(robot.nv))
-    h = 1e-30
 
     def linear(q: Any, v: Any) -> Any:
         momentum = robot.mass_matrix.engine("reference")(q) @ v
         return robot.pose.engine("reference")(q, "link/root")[:3, :3] @ momentum[3:6]
 
-    moved = robot.integrate.engine("reference")(q.astype(complex), 1j * h * v, 1.0)
-    rate = linear(moved, v + 1j * h * a).imag / h
+    moved = ahead(robot, q, v)
+    rate = linear(moved, v + 1j * H * a).imag / H
     assert np.abs(rate).max() < 1e-11 * np.abs(a).max()
 
 
 def test_outlets_move_as_their_poses_do() -> None:
     robot = arm()
     q, v, _ = state(robot, 3)
-    h = 1e-30
-    moved = robot.integrate.engine("reference")(q.astype(complex), 1j * h * v, 1.0)
+    moved = ahead(robot, q, v)
     for frame in ("link/tip", "link/mid", "tool"):
         pose = robot.pose.engine("reference")(q, frame)
-        rate = robot.pose.engine("reference")(moved, frame).imag / h
+        rate = robot.pose.engine("reference")(moved, frame).imag / H
         twist = robot.velocity.engine("reference")(q, v, frame)
         spin = pose[:3, :3].T @ rate[:3, :3]
         assert_close(np.array([spin[2, 1], spin[0, 2], spin[1, 0]]), twist[:3], 1e-12)

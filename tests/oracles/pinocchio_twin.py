@@ -47,6 +47,35 @@ def joint_of(link: Link) -> Any:
     }[link.joint]()
 
 
+def pinocchio_model(mechanism: Mechanism, *, backwards: bool = False) -> Any:
+    """The mechanism in Pinocchio, depth first as it needs it, with a frame for each link; siblings may be backwards."""
+    model = pin.Model()
+    model.name = mechanism.name
+    model.gravity.linear = np.array(mechanism.gravity)
+    children: dict[str, list[Link]] = {}
+    for link in mechanism.links:
+        children.setdefault(link.parent, []).append(link)
+    numbers, pending, armature = {"world": 0}, children["world"][:: 1 if backwards else -1], {}
+    while pending:
+        link = pending.pop()
+        pending += children.get(link.name, [])[:: 1 if backwards else -1]
+        placement = pin.SE3(link.rotation, link.position)
+        number = model.addJoint(numbers[link.parent], joint_of(link), placement, f"{link.name}_joint")
+        model.appendBodyToJoint(number, pin.Inertia(link.mass, link.com, link.inertia), pin.SE3.Identity())
+        model.addFrame(pin.Frame(link.name, number, 0, pin.SE3.Identity(), pin.FrameType.BODY))
+        numbers[link.name], armature[number] = number, link
+    for name, body, pose in mechanism.tips:
+        placement = pin.SE3(pose[:3, :3], pose[:3, 3])
+        model.addFrame(pin.Frame(name, numbers[body], 0, placement, pin.FrameType.OP_FRAME))
+    values = np.array(model.armature)
+    for number, link in armature.items():
+        order = {"floating": [3, 4, 5, 0, 1, 2], "planar": [1, 2, 0]}.get(link.joint, list(range(link.nv)))
+        start = model.joints[number].idx_v
+        values[start : start + link.nv] = link.armature[order]
+    model.armature = values
+    return model
+
+
 @dataclass(frozen=True)
 class Twin:
     """A Pinocchio model, how its coordinates map to Kinetree's, and its number for each of Kinetree's frames."""
@@ -57,25 +86,9 @@ class Twin:
 
     @classmethod
     def of(cls, mechanism: Mechanism, robot: kt.Model) -> Twin:
-        model = pin.Model()
-        model.gravity.linear = np.array(mechanism.gravity)
-        numbers, frames = {"world": 0}, {}
-        armature: list[Array] = []
-        for link in mechanism.links:
-            placement = pin.SE3(link.rotation, link.position)
-            number = model.addJoint(numbers[link.parent], joint_of(link), placement, f"{link.name}_joint")
-            model.appendBodyToJoint(number, pin.Inertia(link.mass, link.com, link.inertia), pin.SE3.Identity())
-            numbers[link.name] = number
-            frames[link.name] = model.addFrame(
-                pin.Frame(f"{link.name} frame", number, 0, pin.SE3.Identity(), pin.FrameType.OP_FRAME)
-            )
-            armature.append(link.armature)
-        for name, body, pose in mechanism.tips:
-            placement = pin.SE3(pose[:3, :3], pose[:3, 3])
-            frames[name] = model.addFrame(pin.Frame(name, numbers[body], 0, placement, pin.FrameType.OP_FRAME))
-        order = kt.interop.pinocchio(robot, model)
-        model.armature = order.to_v(np.concatenate(armature))
-        return cls(model, order, frames)
+        model = pinocchio_model(mechanism)
+        names = [*(link.name for link in mechanism.links), *(name for name, *_ in mechanism.tips)]
+        return cls(model, kt.interop.pinocchio(robot, model), {name: model.getFrameId(name) for name in names})
 
     def forces(self, wrenches: dict[str, Array]) -> Any:
         """Wrenches [moment; force] at frames, as Pinocchio's list of forces at joints."""

@@ -16,46 +16,15 @@ from benchmarks.mjcf import mjcf
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError, UnsupportedError
 from tests.mechanisms import built, recorded
 from tests.oracle import oracle
-from tests.oracles.pinocchio_twin import joint_of, mirrored, upright
+from tests.oracles.pinocchio_twin import mirrored, pin, pinocchio_model, upright
 from tests.oracles.test_mechanisms import constrained
 from tests.tolerance import Array, assert_close, bound, condition, refused
-from tests.trees import Link, Mechanism, mixed, random_mechanism
+from tests.trees import Mechanism, mixed, random_mechanism
 
-pin = oracle("pinocchio")
 mujoco = oracle("mujoco")
 
 BATCH = (2, 3)
 LWA = "local_world_aligned"
-
-
-def pinocchio_model(mechanism: Mechanism) -> Any:
-    """The mechanism in Pinocchio, depth first as it needs it, but with siblings the other way round."""
-    model = pin.Model()
-    model.name = mechanism.name
-    model.gravity.linear = np.array(mechanism.gravity)
-    children: dict[str, list[Link]] = {}
-    for link in mechanism.links:
-        children.setdefault(link.parent, []).append(link)
-    numbers, armature = {"world": 0}, {}
-    pending = list(children["world"])
-    while pending:
-        link = pending.pop()
-        pending += children.get(link.name, [])
-        placement = pin.SE3(link.rotation, link.position)
-        number = model.addJoint(numbers[link.parent], joint_of(link), placement, f"{link.name}_joint")
-        model.appendBodyToJoint(number, pin.Inertia(link.mass, link.com, link.inertia), pin.SE3.Identity())
-        model.addFrame(pin.Frame(link.name, number, 0, pin.SE3.Identity(), pin.FrameType.BODY))
-        numbers[link.name], armature[number] = number, link
-    for name, body, pose in mechanism.tips:
-        placement = pin.SE3(pose[:3, :3], pose[:3, 3])
-        model.addFrame(pin.Frame(name, numbers[body], 0, placement, pin.FrameType.OP_FRAME))
-    for number, link in armature.items():
-        order = {"floating": [3, 4, 5, 0, 1, 2], "planar": [1, 2, 0]}.get(link.joint, list(range(link.nv)))
-        start = model.joints[number].idx_v
-        values = np.array(model.armature)
-        values[start : start + link.nv] = link.armature[order]
-        model.armature = values
-    return model
 
 
 @cache
@@ -75,7 +44,9 @@ def common() -> Mechanism:
 
 
 def with_pinocchio() -> tuple[kt.Model, kt.interop.Counterpart]:
-    return every_kind().kinetree(), kt.interop.pinocchio(every_kind().kinetree(), pinocchio_model(every_kind()))
+    return every_kind().kinetree(), kt.interop.pinocchio(
+        every_kind().kinetree(), pinocchio_model(every_kind(), backwards=True)
+    )
 
 
 def with_mujoco() -> tuple[kt.Model, kt.interop.Counterpart]:
@@ -328,7 +299,7 @@ def odd_joints() -> Any:
 
 
 def test_from_pinocchio_every_kind() -> None:
-    model = pinocchio_model(every_kind())
+    model = pinocchio_model(every_kind(), backwards=True)
     robot = kt.from_pinocchio(model)
     assert robot.name == "every kind"
     assert_results_are_pinocchios(robot, kt.interop.pinocchio(robot, model))

@@ -15,7 +15,7 @@ import pytest
 import kinetree as kt
 from kinetree.errors import InputError, UnknownNameError
 from tests.mechanisms import gripper
-from tests.oracle import compiler
+from tests.oracle import program
 from tests.tolerance import refused
 from tests.trees import mixed, random_mechanism
 from tools.bits import Tally
@@ -61,7 +61,7 @@ def checked(source: Path, cc: str, *options: str) -> list[str]:
     """What the check in a source prints."""
     program = source.with_suffix(f".{cc}")
     macro = f"-D{source.stem.upper()}_CHECK"
-    subprocess.run([compiler(cc), *options, macro, str(source), "-o", str(program), "-lm"], check=True)
+    subprocess.run([program(cc), *options, macro, str(source), "-o", str(program), "-lm"], check=True)
     run = subprocess.run([str(program)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout
     return run.stdout.splitlines()
@@ -86,7 +86,7 @@ def test_same_bits_with_instructions_that_fuse(tmp_path: Path) -> None:
     cpuinfo = Path("/proc/cpuinfo")
     if not cpuinfo.exists() or " fma " not in cpuinfo.read_text():
         pytest.skip("needs an x86-64 processor with fused multiply-add")
-    command, tally = [compiler("gcc"), "-mfma", "-ffp-contract=off"], Tally()
+    command, tally = [program("gcc"), "-mfma", "-ffp-contract=off"], Tally()
     model = kt.zoo.random_tree(4, kinds=("planar", "spherical"), seed=4)
     for name, actual, expected in compared("free", model, tmp_path, command, [], ["inverse_dynamics.vjp"]):
         tally.add(name, actual, expected)
@@ -105,7 +105,7 @@ def test_the_check_finds_a_wrong_number(exported: dict[str, Path], tmp_path: Pat
     shutil.copy(source.with_suffix(".h"), tmp_path)
     program = tmp_path / "check"
     macro = f"-D{source.stem.upper()}_CHECK"
-    subprocess.run([compiler("gcc"), macro, str(tmp_path / source.name), "-o", str(program), "-lm"], check=True)
+    subprocess.run([program("gcc"), macro, str(tmp_path / source.name), "-o", str(program), "-lm"], check=True)
     run = subprocess.run([str(program)], capture_output=True, text=True, check=False)
     assert run.returncode == 1
     assert re.search(r"inverse_dynamics +1 of \d+ numbers differ", run.stdout)
@@ -118,7 +118,7 @@ def test_called_from_another_program(exported: dict[str, Path], tmp_path: Path) 
     source, model = exported["floating"], robot("floating")
     library = tmp_path / "robot.so"
     subprocess.run(
-        [compiler("gcc"), "-O2", "-shared", "-fPIC", "-ffp-contract=off", str(source), "-o", str(library), "-lm"],
+        [program("gcc"), "-O2", "-shared", "-fPIC", "-ffp-contract=off", str(source), "-o", str(library), "-lm"],
         check=True,
     )
     loaded = ctypes.CDLL(str(library))

@@ -12,7 +12,7 @@ from kinetree.compiler import cache
 from kinetree.compiler.llvm import machine_code
 from kinetree.compiler.programs import variants_of
 from kinetree.runtime import compile_queue, kernels
-from tests.oracle import compiler
+from tests.oracle import program
 from tools import aarch64
 from tools.bits import Tally, states
 from tools.c_bits import compared, declared
@@ -45,7 +45,7 @@ def test_states_have_zeros_of_both_signs() -> None:
 def test_exported_c_is_compared_by_its_bits(tmp_path) -> None:
     """Compiled for this machine, at all states, with signs of zero; functions of frames and of several results."""
     robot, names, tally = kt.zoo.double_pendulum(), ["jacobian", "energy", "step"], Tally()
-    for name, actual, expected in compared("arm", robot, tmp_path, [compiler("gcc")], [], names):
+    for name, actual, expected in compared("arm", robot, tmp_path, [program("gcc")], [], names):
         tally.add(name, actual, expected)
     assert not tally.differing
     assert (tally.arrays, tally.numbers) == (5, 7 * (2 * 6 * 2 + 2 + 4))

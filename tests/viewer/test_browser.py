@@ -8,8 +8,6 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import os
-import shutil
 import subprocess
 import threading
 import time
@@ -30,7 +28,7 @@ from PIL import Image
 import kinetree as kt
 from kinetree.cli import box
 from kinetree.viewer import View, film
-from tests.oracle import oracle
+from tests.oracle import oracle, program
 
 FLAGS = (
     "--headless",
@@ -53,17 +51,6 @@ FLAGS = (
 
 #: How long anything may take on a busy machine [s].
 PATIENCE = 90.0
-
-
-def chromium() -> str:
-    """The browser; without it the test is skipped, and fails on a build machine."""
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if found := shutil.which(name):
-            return found
-    reason = "Chromium is not installed: make programs, or apt-get install chromium"
-    if os.environ.get("CI", "").lower() in ("1", "true"):
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
 
 
 def within(what: str, condition: Callable[[], Any]) -> Any:
@@ -159,7 +146,13 @@ def browser(profile: Path) -> Iterator[Page]:
     profile.mkdir()
 
     log = profile / "netlog.json"
-    command = [chromium(), *FLAGS, f"--user-data-dir={profile}", f"--log-net-log={log}", "about:blank"]
+    command = [
+        program("chromium", "chromium-browser", "google-chrome"),
+        *FLAGS,
+        f"--user-data-dir={profile}",
+        f"--log-net-log={log}",
+        "about:blank",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         port_file = profile / "DevToolsActivePort"

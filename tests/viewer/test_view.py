@@ -7,8 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from kinetree.viewer import View, film
 from kinetree.viewer import view as server
 from tests.oracle import oracle
 from tests.tolerance import assert_near, refused
+from tests.viewer.test_browser import within
 
 oracle("viser")
 
@@ -350,14 +350,7 @@ def test_other_sites_can_neither_look_nor_move_sliders() -> None:
         with connected(view, origin=view.url) as page:  # the same from our page
             assert page.recv(timeout=30)
             drag(view, page, 0.5)
-            within(lambda: view.q[0] == 0.5)
-
-
-def within(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30.0
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+            within("the slider's value", lambda: view.q[0] == 0.5)
 
 
 def test_servers_of_others_are_left_alone(view: View) -> None:
