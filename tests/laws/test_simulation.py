@@ -410,6 +410,20 @@ def test_constraints_that_become_redundant() -> None:
     assert np.isfinite(path.q).all()
 
 
+def computed(of: Any, q: Any, v: Any, x: Any) -> dict[str, Any]:
+    """What a robot and a population both compute, by name."""
+    return {
+        "forward_dynamics": of.forward_dynamics(q, v, x),
+        "inverse_dynamics": of.inverse_dynamics(q, v, x),
+        "mass_matrix": of.mass_matrix(q),
+        "bias_forces": of.bias_forces(q, v),
+        "gravity_forces": of.gravity_forces(q),
+        "potential": of.energy(q, v).potential,
+        "step": of.step(q, v, x, 1e-3)[1],
+        "midpoint": of.step(q, v, x, 1e-3, "midpoint")[1],
+    }
+
+
 def test_each_sample_is_its_own_robot() -> None:
     """A floating base, bodies behind fixed joints, and all functions."""
     base = kt.zoo.random_tree(7, kinds=("floating", "revolute", "prismatic", "universal", "spherical"), seed=4)
@@ -423,30 +437,11 @@ def test_each_sample_is_its_own_robot() -> None:
         q, (v, x) = robot.random_configuration(rng, (n,)), rng.normal(size=(2, n, nv))
         some = robot.population(theta, gravity)
         assert some.shape == (n,)
-        results = {
-            "forward_dynamics": some.forward_dynamics(q, v, x),
-            "inverse_dynamics": some.inverse_dynamics(q, v, x),
-            "mass_matrix": some.mass_matrix(q),
-            "bias_forces": some.bias_forces(q, v),
-            "gravity_forces": some.gravity_forces(q),
-            "potential": some.energy(q, v).potential,
-            "step": some.step(q, v, x, 1e-3)[1],
-            "midpoint": some.step(q, v, x, 1e-3, "midpoint")[1],
-        }
+        results = computed(some, q, v, x)
         for i in range(n):
             own = robot.with_inertial_parameters(theta[i]).with_gravity(gravity[i])
             allowed = bound(nv, condition(own.mass_matrix(q[i]))) * 10.0
-            expected = {
-                "forward_dynamics": own.forward_dynamics(q[i], v[i], x[i]),
-                "inverse_dynamics": own.inverse_dynamics(q[i], v[i], x[i]),
-                "mass_matrix": own.mass_matrix(q[i]),
-                "bias_forces": own.bias_forces(q[i], v[i]),
-                "gravity_forces": own.gravity_forces(q[i]),
-                "potential": own.energy(q[i], v[i]).potential,
-                "step": own.step(q[i], v[i], x[i], 1e-3)[1],
-                "midpoint": own.step(q[i], v[i], x[i], 1e-3, "midpoint")[1],
-            }
-            for name, value in expected.items():
+            for name, value in computed(own, q[i], v[i], x[i]).items():
                 assert_close(results[name][i], value, allowed)
             # the bits of a sample do not depend on others
             alone = robot.population(theta[i], gravity[i])
