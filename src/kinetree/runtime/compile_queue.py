@@ -14,6 +14,7 @@ from kinetree.compiler import cache
 from kinetree.compiler.llvm.machine_code import Processor, compile_text
 from kinetree.concurrency import ForkSafeLock
 from kinetree.runtime import threads, tiered
+from kinetree.runtime.threads import SharedComputation
 from kinetree.runtime.tiered import Library, Trampoline
 
 K = TypeVar("K", bound=Hashable)
@@ -46,7 +47,8 @@ class CompileJob:
     ) -> None:
         self._symbols = symbols
         self._objects: list[bytes] | None = None  # those that were missing
-        self._optimized = Done()
+        self._trampoline: Callable[[], Trampoline | None] = lambda: None
+        self._lock = ForkSafeLock()
         name = None if what is None else cache.key(*what, target)
         self._found = stored(name)
         if self._found is None:
@@ -66,8 +68,9 @@ class CompileJob:
                                     _log.info("compiled %s in %.2f s", label, time.perf_counter() - began)
                                     modules.store(name, metadata, objects)
                             if objects is not None:
-                                self._objects = objects
-                                self._optimized.announce()
+                                with self._lock:
+                                    self._objects = objects
+                                self._retarget()
                             elif self._unoptimized is not None:
                                 _log.warning("%s runs without optimisation: LLVM failed", label)
 
@@ -87,14 +90,17 @@ class CompileJob:
         if self._unoptimized is None or self._objects is not None or tiered.waits():
             return self._linked(self._compilation.objects()), self._metadata
         trampoline = Trampoline(self._linked(threads.finish(self._unoptimized)), *self._symbols)
-        self._optimized.then(partial(self._retarget, weakref.ref(trampoline)))
+        with self._lock:
+            self._trampoline = weakref.ref(trampoline)
+        self._retarget()
         return trampoline, self._metadata
 
-    def _retarget(self, used: Callable[[], Trampoline | None]) -> None:
-        """Use the optimised code from now on, if anybody still uses this library."""
-        trampoline = used()
-        if trampoline is not None and self._objects is not None:
-            trampoline.retarget(self._linked(self._objects))
+    def _retarget(self) -> None:
+        """Use the optimised code from now on, if it is there and anybody uses the other."""
+        with self._lock:
+            trampoline, objects = self._trampoline(), self._objects
+        if trampoline is not None and objects is not None:
+            trampoline.retarget(self._linked(objects))
 
     def _linked(self, compiled: Sequence[bytes]) -> Library:
         """The library, given the modules that were missing."""
@@ -156,58 +162,8 @@ class Modules:
         cache.store(name, metadata | {_MODULES: self._names}, b"")
 
 
-class Done:
-    """Calls functions when something is complete; at once if it already is."""
-
-    def __init__(self) -> None:
-        self._lock = ForkSafeLock()
-        self._waiting: list[Callable[[], object]] | None = []
-
-    def then(self, call: Callable[[], object]) -> None:
-        """Call a function when it is complete."""
-        with self._lock:
-            if self._waiting is not None:
-                self._waiting.append(call)
-                return
-        call()
-
-    def announce(self) -> None:
-        """It is complete: call the functions that wait, in order."""
-        with self._lock:
-            waiting, self._waiting = self._waiting or [], None
-        for call in waiting:
-            call()
-
-
-class Module:
-    """A module that is compiled from now on: once, for all libraries that need it at the same time.
-
-    Args:
-        text: Its LLVM assembly.
-        target: The processor to compile for.
-        later: Whether other things are more urgent.
-
-    Attributes:
-        code: The object file, when it is there.
-        ended: When it is there, or the compilation has failed.
-        job: Its compilation.
-    """
-
-    def __init__(self, text: str, target: Processor, later: bool) -> None:
-        self.code: bytes | None = None
-        self.ended = Done()
-        (self.job,) = threads.begin([lambda: self._compile(text, target)], later)
-
-    def _compile(self, text: str, target: Processor) -> bytes:
-        try:
-            self.code = compile_text(text, target)
-            return self.code
-        finally:
-            self.ended.announce()
-
-
-#: Those that libraries wait for.
-_compiling: weakref.WeakValueDictionary[tuple[str, Processor], Module] = weakref.WeakValueDictionary()
+#: The compilations of modules that libraries wait for: each is done once for all that need it at the same time.
+_compiling: weakref.WeakValueDictionary[tuple[str, Processor], SharedComputation[bytes]] = weakref.WeakValueDictionary()
 _sharing = ForkSafeLock()
 
 
@@ -229,14 +185,15 @@ class Compilation:
         later: bool = False,
     ) -> None:
         self._finish, self._left, self._lock = finish, len(texts), ForkSafeLock()
-        found: dict[str, Module] = {}
+        jobs: dict[str, SharedComputation[bytes]] = {}
         for text in sorted(texts, key=len, reverse=True):
             with _sharing:
-                found[text] = _compiling.get((text, target)) or Module(text, target, later)
-                _compiling[text, target] = found[text]
-        self._modules, self._longest_first = [found[text] for text in texts], [one.job for one in found.values()]
-        for module in self._modules:
-            module.ended.then(self._completed)
+                job = _compiling.get((text, target))
+                jobs[text] = job or threads.begin([partial(compile_text, text, target)], later)[0]
+                _compiling[text, target] = jobs[text]
+        self._jobs, self._longest_first = [jobs[text] for text in texts], list(jobs.values())
+        for job in self._jobs:
+            job.then(self._completed)
         if threads.get_threads() == 1:  # nobody else would, and other processes may wait for what is locked
             for job in self._longest_first:
                 job.run()
@@ -246,11 +203,11 @@ class Compilation:
             self._left -= 1
             is_last = not self._left
         if is_last:
-            codes = [module.code for module in self._modules]
-            self._finish(None if None in codes else [code for code in codes if code is not None])
+            codes = [code for job in self._jobs if (code := job.value) is not None]
+            self._finish(codes if len(codes) == len(self._jobs) else None)
             del self._finish  # with what it refers to, often the owner of this compilation
 
     def objects(self) -> list[bytes]:
         """The object files, in the order of the modules."""
         threads.finish(self._longest_first)
-        return [module.job.result() for module in self._modules]
+        return [job.result() for job in self._jobs]

@@ -1,9 +1,8 @@
 """Runs large batches and compilations on several threads.
 
 The number of threads is the number of cores available to the process, unless set by `KINETREE_THREADS` or
-`set_threads`. It never changes the bits of a result: threads process whole samples.
-
-Computations that a thread of the pool may begin before their results are needed.
+`set_threads`. It never changes the bits of a result: threads process whole samples. Computations whose results are
+needed later may begin on any of them, and are done once.
 """
 
 from __future__ import annotations
@@ -36,17 +35,38 @@ class SharedComputation(Generic[_Result]):
         self._unfinished.acquire()
         self._values: list[_Result] = []
         self._error: BaseException | None = None
+        self._lock = ForkSafeLock()
+        self._callbacks: list[Callable[[], object]] | None = []  # None once they were called
 
     def run(self) -> None:
         """Do it in this thread, unless another one has begun; an error is raised by `result`."""
         if self._begun.acquire(blocking=False):
             try:
-                self._values.append(self._task())
+                try:
+                    self._values.append(self._task())
+                finally:
+                    with self._lock:
+                        callbacks, self._callbacks = self._callbacks or [], None
+                    for call in callbacks:
+                        call()
             except BaseException as error:  # noqa: BLE001 (raised by the threads that need the result)
                 self._error = error
             finally:
                 self._unfinished.release()
                 del self._task  # with what it refers to, often the owner of this job
+
+    def then(self, call: Callable[[], object]) -> None:
+        """Call a function when it has ended, with or without an error, but before others know; at once if it has."""
+        with self._lock:
+            if self._callbacks is not None:
+                self._callbacks.append(call)
+                return
+        call()
+
+    @property
+    def value(self) -> _Result | None:
+        """The result, if it is there."""
+        return self._values[0] if self._values else None
 
     @property
     def finished(self) -> bool:
