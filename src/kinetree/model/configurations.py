@@ -14,7 +14,8 @@ from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.body import frozen
 from kinetree.model.loops.aggregation import Rate
 from kinetree.model.loops.embedding import Loops
-from kinetree.runtime.quantity import analytic_quantity, quantity
+from kinetree.runtime.function import AnalyticFunction
+from kinetree.runtime.quantity import quantity
 from kinetree.spatial.value import Array
 
 
@@ -138,7 +139,7 @@ class Configurations(Loops):
 
     # -- the configuration manifold ------------------------------------------------------------------------------------
 
-    @analytic_quantity(manifold.integrate)
+    @quantity(manifold.integrate, kind=AnalyticFunction)
     def integrate(self, q: ArrayLike, v: ArrayLike, dt: ArrayLike = 1.0, *, out: Array | None = None) -> Array:
         """Configuration reached from q at constant velocity v in dt seconds, (…, nq).
 

@@ -16,12 +16,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.common_frame import View, in_view
 from kinetree.language.mechanism import Mechanism
-from kinetree.runtime.function import AnalyticFunction, ForcedFunction, FrameFunction, Function
+from kinetree.runtime.function import ForcedFunction, FrameFunction, Function
 from kinetree.spatial.value import Array
 
 if TYPE_CHECKING:
@@ -61,29 +61,15 @@ def quantity(
     guard: Guard | None = None,
     bundle: type[tuple[Any, ...]] = tuple,
     view: View = "own",
+    kind: type[Function[..., Any]] = Function,
 ) -> Callable[[Declared[P, R]], Quantity[Function[P, R]]]:
     """Declare a function of arrays; see `Function` for the arguments."""
 
-    def declare(declared: Declared[P, R]) -> Quantity[Function[P, R]]:
-        def make(o: Any) -> Function[P, R]:
-            chosen = in_view(algorithm, o.mechanism, view)
-            return Function(declared.__name__, o.mechanism, chosen, guard=guard, bundle=bundle, **_described(declared))
+    def make(owner: Any, described: dict[str, Any]) -> Function[..., Any]:
+        text = in_view(algorithm, owner.mechanism, view)
+        return kind(mechanism=owner.mechanism, algorithm=text, guard=guard, bundle=bundle, **described)
 
-        return _quantity(declared, make)
-
-    return declare
-
-
-def analytic_quantity(algorithm: Algorithm) -> Callable[[Declared[P, R]], Quantity[AnalyticFunction[P, R]]]:
-    """Declare a function of arrays that takes complex numbers as well."""
-
-    def declare(declared: Declared[P, R]) -> Quantity[AnalyticFunction[P, R]]:
-        def make(o: Any) -> AnalyticFunction[P, R]:
-            return AnalyticFunction(declared.__name__, o.mechanism, algorithm, **_described(declared))
-
-        return _quantity(declared, make)
-
-    return declare
+    return _declared(make)  # type: ignore[return-value]
 
 
 def forced_quantity(
@@ -96,16 +82,11 @@ def forced_quantity(
 ) -> Callable[[Declared[P, R]], Quantity[ForcedFunction[P, R]]]:
     """Declare a function with external wrenches, of a kind; see `Function` for the arguments."""
 
-    def declare(declared: Declared[P, R]) -> Quantity[ForcedFunction[P, R]]:
-        def make(o: Any) -> ForcedFunction[P, R]:
-            chosen = in_view(algorithm, o.mechanism, view)
-            given = {"site": o.site, "guard": guard, "bundle": bundle, **_described(declared)}
-            made: Any = kind(declared.__name__, o.mechanism, chosen, **given)
-            return cast("ForcedFunction[P, R]", made)
+    def make(owner: Any, described: dict[str, Any]) -> ForcedFunction[..., Any]:
+        given = {"algorithm": in_view(algorithm, owner.mechanism, view), "guard": guard, "bundle": bundle}
+        return kind(mechanism=owner.mechanism, site=owner.site, **given, **described)
 
-        return _quantity(declared, make)
-
-    return declare
+    return _declared(make)  # type: ignore[return-value]
 
 
 def differentiable_quantity(
@@ -117,14 +98,13 @@ def differentiable_quantity(
 ) -> Callable[[Declared[P, R]], Quantity[DifferentiableFunction[P, R]]]:
     """Declare a function with external wrenches and derivatives; see `DifferentiableFunction` for the arguments."""
 
-    def declare(declared: Declared[P, R]) -> Quantity[DifferentiableFunction[P, R]]:
-        def make(o: Any) -> DifferentiableFunction[P, R]:
-            given = {"site": o.site, "guard": guard, "derivatives": derivatives, "gradients": gradients}
-            return DifferentiableFunction(declared.__name__, o.mechanism, algorithm, **given, **_described(declared))
+    def make(owner: Any, described: dict[str, Any]) -> DifferentiableFunction[..., Any]:
+        given: dict[str, Any] = {"guard": guard, "derivatives": derivatives, "gradients": gradients}
+        return DifferentiableFunction(
+            mechanism=owner.mechanism, algorithm=algorithm, site=owner.site, **given, **described
+        )
 
-        return _quantity(declared, make)
-
-    return declare
+    return _declared(make)  # type: ignore[return-value]
 
 
 def frame_quantity(
@@ -143,35 +123,41 @@ def frame_quantity(
         view: In which coordinates the recursions run; it may depend on the reference.
     """
     by_reference = {"local": algorithms} if isinstance(algorithms, Algorithm) else algorithms
+    views = view if isinstance(view, Mapping) else dict.fromkeys(by_reference, view)
 
-    def declare(declared: Declared[P, R]) -> Quantity[FrameFunction[P, R]]:
-        def make(o: Any) -> FrameFunction[P, R]:
-            names = o.frames if frames is None else frames(o)
-            given = {"site": o.site, "frames": names, **_described(declared)}
-            views = view if isinstance(view, Mapping) else dict.fromkeys(by_reference, view)
-            seen, of_points = (
-                {r: in_view(a, o.mechanism, views[r]) for r, a in texts.items()} for texts in (by_reference, classical)
-            )
-            return FrameFunction(declared.__name__, o.mechanism, seen, classical=of_points, **given)
+    def make(owner: Any, described: dict[str, Any]) -> FrameFunction[..., Any]:
+        def seen(texts: Mapping[str, Algorithm]) -> dict[str, Algorithm]:
+            return {r: in_view(text, owner.mechanism, views[r]) for r, text in texts.items()}
 
-        return _quantity(declared, make)
+        names = owner.frames if frames is None else frames(owner)
+        given = {"site": owner.site, "frames": names, "classical": seen(classical)}
+        return FrameFunction(mechanism=owner.mechanism, algorithms=seen(by_reference), **given, **described)
+
+    return _declared(make)  # type: ignore[return-value]
+
+
+def _declared(make: Callable[[Any, dict[str, Any]], F]) -> Callable[[Callable[..., Any]], Quantity[F]]:
+    """A decorator for methods without a body; `make` takes the owner, and the name, signature and docstring."""
+
+    def declare(declared: Callable[..., Any]) -> Quantity[F]:
+        return Quantity(lambda owner: make(owner, _described(declared)), declared.__name__, declared.__doc__)
 
     return declare
-
-
-def _quantity(declared: Any, make: Callable[[Any], F]) -> Quantity[F]:
-    return Quantity(make, declared.__name__, declared.__doc__)
 
 
 @cache
 def _described(declared: Callable[..., Any]) -> dict[str, Any]:
     signature = inspect.signature(declared)
     _, *parameters = signature.parameters.values()
-    return {"signature": signature.replace(parameters=parameters), "doc": inspect.getdoc(declared)}
+    return {
+        "name": declared.__name__,
+        "signature": signature.replace(parameters=parameters),
+        "doc": inspect.getdoc(declared),
+    }
 
 
 def _derivative(declared: Callable[[Any], F]) -> Quantity[F]:
-    return _quantity(declared, declared)
+    return Quantity(declared, declared.__name__, declared.__doc__)
 
 
 class DifferentiableFunction(ForcedFunction[P, R]):

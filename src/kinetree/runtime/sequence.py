@@ -1,9 +1,9 @@
 """Compiled functions called one after another, in loops, without Python in between: one function made of several.
 
-A `Sequence` records calls of `Compiled` functions on places in memory. Recording works like an ordinary computation:
-`call` returns the places of the results, and a loop is a `with` block.
+A `KernelSequence` records calls of `Compiled` functions on places in memory. Recording works like an ordinary
+computation: `call` returns the places of the results, and a loop is a `with` block.
 
-    steps = Sequence("rollout", [Operand("q", (7,)), …], [Operand("qs", (100, 7)), …])
+    steps = KernelSequence("rollout", [Operand("q", (7,)), …], [Operand("qs", (100, 7)), …])
     q = steps.variable(steps.inputs[0])
     with steps.loop(100) as t:
         (after,) = steps.call(step, q, …)
@@ -14,10 +14,8 @@ A `Sequence` records calls of `Compiled` functions on places in memory. Recordin
 The result is a `Compiled` like any other: it broadcasts, uses lanes and threads, and can be part of another sequence.
 All memory stays in lanes between calls. Each sample has the bits of the same calls made from Python.
 
-The kernel of a sequence, as LLVM assembly; the same for all sequences.
-
-It has the interface of every kernel, `void kernel(ws, params, tables, in, outs)`, and interprets the words of `tables`,
-which `sequence.py` writes: calls of other kernels, copies, and loops around them.
+The kernel is the same for all sequences. It has the interface of every kernel, `void kernel(ws, params, tables, in,
+outs)`, and interprets the words of `tables`: calls of other kernels, copies, and loops around them.
 
     word 0        number of outputs
     word 1        position of the instruction to start with
