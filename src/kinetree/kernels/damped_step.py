@@ -19,23 +19,11 @@ CLAMPINGS = 3
 def damped_step(
     rows: Size, columns: Size, e: Indexed, J: Indexed, down: Indexed, up: Indexed, damping: Any, step: Indexed
 ) -> None:
-    """Write Δ.
-
-    Args:
-        rows: r.
-        columns: n.
-        e: (r,).
-        J: (r, n).
-        down: Lower bounds of Δ, at most zero but for rounding, (n,).
-        up: Upper bounds of Δ, (n,).
-        damping: λ.
-        step: Δ, (n,).
-    """
+    """Write Δ, (n,), between the bounds `down`, at most zero but for rounding, and `up`; λ is `damping`."""
     free, fixed = columns.vector(), columns.vector()
     A, rest, x = rows.matrix(rows), rows.vector(), rows.vector()
     for c in columns:
-        step[c] = 0.0
-        fixed[c] = 0.0
+        step[c] = fixed[c] = 0.0
     for row in rows:
         entry = e[row]
         for c in columns:

@@ -103,13 +103,9 @@ def schedule(rows: int) -> list[int]:
 
 
 @kernel(
-    A=("n", "n"),
-    values=("n",),
-    vectors=("n", "n"),
-    outputs=("values", "vectors"),
-    lists={"steps": {"n": 1}},
-    chosen={"steps": schedule},
-)
+    A=("n", "n"), values=("n",), vectors=("n", "n"), outputs=("values", "vectors"),
+    lists={"steps": {"n": 1}}, chosen={"steps": schedule},
+)  # fmt: skip
 def diagonalize(k: Workspace, A: Indexed, values: Indexed, vectors: Indexed) -> None:
     """Eigenvalues and eigenvectors of a symmetric matrix."""
     B, V = k.copy(A, "n", "n"), k.zeros("n", "n")

@@ -79,12 +79,9 @@ class _Listed(_OuterIndex):
 
 
 class IndexBlock(tuple[Any, ...]):
-    """Consecutive indices that a text treats together.
+    """Consecutive indices that a text treats together."""
 
-    Attributes:
-        previous: The index before them; the first one of the first block. Blocks of tasks have none.
-    """
-
+    #: The index before them; the first one of the first block. Blocks of tasks have none.
     previous: Any = None
 
 
@@ -282,12 +279,9 @@ class Size(_SubRange):
             yield _OuterIndex({self._dimension: (base, offset - 1)}), j
 
     def blocks(self, length: int, since: Any = None, through: Any = None) -> Iterator[IndexBlock]:
-        """All indices, several at a time, and those that are left one at a time.
+        """All indices, several at a time (one of `BLOCKS`), and those that are left one at a time.
 
-        Args:
-            length: One of `BLOCKS`.
-            since: An index of a loop: its block is the first.
-            through: An index of a list: its block is the last.
+        The first block is that of `since`, an index of a loop; the last that of `through`, an index of a list.
         """
         if length not in BLOCKS:
             refuse(f"blocks have {', '.join(map(str, BLOCKS[:-1]))} or {BLOCKS[-1]} indices, not {length!r}")
@@ -440,18 +434,14 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Listing:
-    """A list of indices of a kernel.
-
-    Attributes:
-        name: Its name in the text.
-        key: Unique among lists.
-        over: Sizes, with the number of consecutive indices of each.
-        chosen: From the first size to the first indices; None if these are given when the kernel is compiled.
-    """
+    """A list of indices of a kernel."""
 
     name: str
+    #: Unique among lists.
     key: str
+    #: Sizes, with the number of consecutive indices of each.
     over: tuple[tuple[str, int], ...]
+    #: From the first size to the first indices; None if these are given when the kernel is compiled.
     chosen: Callable[[int], Sequence[Any]] | None
 
     def declare(self) -> _List:
@@ -488,13 +478,7 @@ class Kernel(Algorithm):
     def at(
         self, sizes: Mapping[str, int], scalar: str = "float64", lists: Mapping[str, Sequence[Any]] = _NONE
     ) -> Sizes:
-        """What engines run it on.
-
-        Args:
-            sizes: A number for each named size.
-            scalar: The floating-point format.
-            lists: The indices of each list that does not follow from sizes.
-        """
+        """What engines run it on: its sizes, a floating-point format, and the lists that do not follow from sizes."""
         found = {one.key: one.starts(sizes, lists.get(one.name, ())) for one in self.lists}
         return Sizes.made({_inner(name): sizes[name] for name in self.sizes_named}, scalar, found)
 

@@ -43,15 +43,9 @@ def at(matrices: Any, t: Any) -> MatrixView:
 def add_products(
     outs: Sequence[Indexed], over: Over, left: Any, rights: Sequence[Any], start: Any = None, symmetric: bool = False
 ) -> None:
-    """Add products with one matrix, `out += left @ right` of each pair.
+    """Add products with one matrix, `out += left @ right` of each pair, or `out = start + left @ right`.
 
-    Args:
-        outs: Matrices.
-        over: Their rows, the terms of each sum, and their columns.
-        left: The left matrix.
-        rights: The right matrix of each.
-        start: A matrix that the products are added to instead.
-        symmetric: Only the upper triangle is wanted. Some entries just below the diagonal change as well.
+    If symmetric, only the upper triangle is wanted; some entries just below the diagonal change as well.
     """
     rows, terms, columns = over
     for block in rows.blocks(TILE):
@@ -114,15 +108,7 @@ def with_row_forces(k: Workspace, base: Indexed, jacobian: Indexed, force: Index
 
 @kernel(residual=("r",), jacobian=("r", "n"), a=("n",), left=("r",), outputs=("left",))
 def without_motion(k: Workspace, residual: Indexed, jacobian: Indexed, a: Indexed, left: Indexed) -> None:
-    """Accelerations of the tasks less those of joint accelerations, r − J a.
-
-    Args:
-        k: Sizes n, r.
-        residual: r, (r,).
-        jacobian: J, (r, n).
-        a: (n,).
-        left: (r,).
-    """
+    """Accelerations of the tasks less those of joint accelerations, r − J a."""
     for i in k.r:
         left[i] = residual[i] - k.sum(jacobian[i, j] * a[j] for j in k.n)
 

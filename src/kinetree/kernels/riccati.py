@@ -28,19 +28,9 @@ def riccati(
     k: Workspace, A: Indexed, B: Indexed, Q: Indexed, R: Indexed, N: Indexed, end: Indexed, K: Indexed, P: Indexed,
     pivot: Indexed,
 ) -> None:  # fmt: skip
-    """Gains of all steps, and the cost to go at the first one.
+    """Gains K of all steps, and the cost to go P at the first one, given that of the last state, `end`.
 
-    Args:
-        k: Sizes T, nx, nu.
-        A: (T, nx, nx).
-        B: (T, nx, nu).
-        Q: Symmetric, (T, nx, nx).
-        R: Symmetric, (T, nu, nu).
-        N: Cost of inputs along states, (T, nu, nx).
-        end: Cost of the last state, symmetric, (nx, nx).
-        K: (T, nu, nx).
-        P: (nx, nx).
-        pivot: The smallest entry of D. The problem is convex in u if it is positive; else K means nothing.
+    `pivot` is the smallest entry of D: the problem is convex in u if it is positive; else K means nothing.
     """
     X, PA, PB = k.copy(end, "nx", "nx"), k.array("nx", "nx"), k.array("nx", "nu")
     H, Y, W, share = k.array("nu", "nu"), k.array("nu", "nx"), k.array("nu", "nx"), k.array("nu")

@@ -1,9 +1,8 @@
 """Operator expressions: products, sums and transposes, kept symbolic until they are applied to a vector.
 
 An expression has a canonical string that describes exactly what it computes. Equal strings mean the same computation,
-so common subexpressions run once, and the string identifies compiled code.
-
-Sparsity of operators, from the shape of the tree alone. [J11] §7.
+so common subexpressions run once, and the string identifies compiled code. Its sparsity follows from the shape of the
+tree alone ([J11] §7).
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """
@@ -13,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -28,23 +27,14 @@ _SPACES = {"m": "node velocities", "v": "joint velocities"}
 
 @dataclass(frozen=True)
 class Expression:
-    """What an operator computes, independent of the robot.
+    """What an operator computes, independent of the robot."""
 
-    Attributes:
-        kind: "identity"; "diagonal", "shift" or "resolvent" of a named quantity; or "transpose", "product", "sum".
-        name: Name of the quantity.
-        rows: Space of the result: "m" (velocities or forces of nodes) or "v" (of joints).
-        columns: Space of the argument.
-        parts: The operands.
-        factors: Factors of the terms of a sum.
-    """
-
-    kind: str
-    name: str
-    rows: str
-    columns: str
+    kind: str  # "identity"; "diagonal", "shift" or "resolvent" of a quantity; or "transpose", "product", "sum"
+    name: str  # of the quantity
+    rows: str  # space of the result: "m" (velocities or forces of nodes) or "v" (of joints)
+    columns: str  # space of the argument
     parts: tuple[Expression, ...] = ()
-    factors: tuple[float, ...] = ()
+    factors: tuple[float, ...] = ()  # of the terms of a sum
 
     @property
     def text(self) -> str:
@@ -96,30 +86,6 @@ def total(*terms: tuple[float, Expression]) -> Expression:
     return Expression("sum", "", parts[0].rows, parts[0].columns, parts, factors)
 
 
-class Owner(Protocol):
-    """A robot at a configuration."""
-
-    @property
-    def key(self) -> object:
-        """Equal for the same robot at the same configuration."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the entries of results."""
-
-    def size(self, space: str) -> int:
-        """Dimension of a space."""
-
-    def bound(self, expression: Expression) -> Callable[[Array], Array]:
-        """A function that applies an operator to vectors, (…, columns) to (…, rows)."""
-
-    def pattern(self, expression: Expression) -> Array:
-        """The structurally nonzero blocks, (nodes, nodes)."""
-
-    def picture(self, expression: Expression) -> str:
-        """The pattern in characters."""
-
-
 class Operator:
     """A spatial operator of one robot at one configuration: a matrix that is never formed.
 
@@ -133,7 +99,7 @@ class Operator:
 
     __slots__ = ("_call", "_expression", "_owner", "_taken")
 
-    def __init__(self, owner: Owner, expression: Expression) -> None:
+    def __init__(self, owner: Any, expression: Expression) -> None:  # of `Operators`
         self._owner, self._expression = owner, expression
         # what multiplies arrays, and the shape of a vector that it takes as it is: set when first needed
         self._call: Callable[[Array], Array] | None = None
@@ -147,7 +113,8 @@ class Operator:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the entries."""
-        return self._owner.dtype
+        dtype: np.dtype[Any] = self._owner.dtype
+        return dtype
 
     @property
     def T(self) -> Operator:
@@ -222,33 +189,24 @@ class Operator:
 
     def pattern(self) -> Array:
         """The structurally nonzero blocks of the matrix, from the tree alone, (nodes, nodes); base first."""
-        return self._owner.pattern(self._expression)
+        return pattern(self._expression, self._owner.topology)
 
     def picture(self) -> str:
         """The pattern in characters, tips first as in [J11] §7, with gaps between the segments of the tree."""
-        return self._owner.picture(self._expression)
+        return picture(self._expression, self._owner.topology)
 
     # The interface of scipy.sparse.linalg
 
     def matvec(self, x: Any) -> Array:
-        """The operator times a vector, (columns,) or (columns, 1)."""
-        return self._product(x)
-
-    def rmatvec(self, x: Any) -> Array:
-        """The transpose times a vector."""
-        return self.T._product(x)
-
-    def matmat(self, x: Any) -> Array:
-        """The operator times a matrix."""
-        return self._product(x)
-
-    def rmatmat(self, x: Any) -> Array:
-        """The transpose times a matrix."""
-        return self.T._product(x)
-
-    def _product(self, x: Any) -> Array:
+        """The operator times a vector or a matrix, (columns,) or (columns, k)."""
         result: Array = self @ x
         return result
+
+    def rmatvec(self, x: Any) -> Array:
+        """The transpose times a vector or a matrix."""
+        return self.T.matvec(x)
+
+    matmat, rmatmat = matvec, rmatvec
 
     def __str__(self) -> str:
         return self._expression.text
@@ -269,10 +227,7 @@ def pattern(expression: Expression, topology: Topology) -> Array:
         return np.transpose(pattern(expression.parts[0], topology))
     blocks = np.zeros((len(topology), len(topology)), dtype=bool)
     for k, parent in enumerate(topology.parents):
-        above = (
-            [parent] if expression.kind == "shift" else topology.support(k) if expression.kind == "resolvent" else [k]
-        )
-        for node in above:
+        for node in {"shift": [parent], "resolvent": topology.support(k)}.get(expression.kind, [k]):
             if node != WORLD:
                 blocks[node, k] = True
     return blocks
@@ -281,7 +236,8 @@ def pattern(expression: Expression, topology: Topology) -> Array:
 def picture(expression: Expression, topology: Topology) -> str:
     """The pattern in characters, tips first, with gaps between segments: the serial chains of the tree."""
     blocks = pattern(expression, topology)[::-1, ::-1]
-    segments = [len(segment) for segment in _contiguous(topology)][::-1]
+    # depth-first numbering keeps each segment together
+    segments = [len(segment) for segment in sorted(topology.segments)][::-1]
     starts = {sum(segments[:i]) for i in range(1, len(segments))}
     lines = []
     for i, row in enumerate(blocks):
@@ -289,8 +245,3 @@ def picture(expression: Expression, topology: Topology) -> str:
         line = "".join((" " if j in starts else "") + cell for j, cell in enumerate(cells))
         lines += [*([""] if i in starts else []), line]
     return "\n".join(lines)
-
-
-def _contiguous(topology: Topology) -> list[tuple[int, ...]]:
-    """The segments in order of their nodes; depth-first numbering keeps each together."""
-    return sorted(topology.segments)

@@ -11,7 +11,6 @@ import numpy as np
 from kinetree.compiler.formats import format_of
 from kinetree.errors import InputError
 from kinetree.language.mechanism import Mechanism
-from kinetree.operators import algebra
 from kinetree.operators.algebra import Expression, Operator, product, total
 from kinetree.operators.sweeps import FACTORED, Plan, algorithm_of
 from kinetree.runtime.arguments import refuse_lazy, require_shape
@@ -105,15 +104,7 @@ class Operators:
         guard: Callable[[Mechanism], None],
         engine: str,
     ) -> None:
-        """Use `robot.operators(q)` instead.
-
-        Args:
-            robot: A model.
-            q: Configuration, (nq,).
-            functions: Functions compiled for this robot.
-            guard: Rejects mechanisms without M⁻¹.
-            engine: Engine that runs the sweeps.
-        """
+        """Use `robot.operators(q)` instead; `functions` keeps those compiled, `guard` rejects robots without M⁻¹."""
         refuse_lazy("operators: q", q)
         #: Type of the entries of results.
         self.dtype: np.dtype[Any] = np.dtype(np.float64) if engine == "reference" else format_of(robot.mechanism).dtype
@@ -125,6 +116,8 @@ class Operators:
         q.flags.writeable = False
         self._robot, self._q, self._functions, self._guard = robot, q, functions, guard
         self._mechanism: Mechanism = robot.mechanism
+        #: Internal: the shape of the tree.
+        self.topology = self._mechanism.topology
 
     @property
     def key(self) -> object:
@@ -160,14 +153,6 @@ class Operators:
         """A copy in the type of the engine; complex and other scalars, which only the reference takes, stay."""
         wide = np.result_type(x, np.float64)
         return np.array(x, dtype=self.dtype if wide.kind == "f" and self._engine == "native" else wide)
-
-    def pattern(self, expression: Expression) -> Array:
-        """Internal: the structurally nonzero blocks."""
-        return algebra.pattern(expression, self._mechanism.topology)
-
-    def picture(self, expression: Expression) -> str:
-        """Internal: the pattern in characters."""
-        return algebra.picture(expression, self._mechanism.topology)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self._robot, self._q, self._engine)

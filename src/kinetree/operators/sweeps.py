@@ -1,6 +1,4 @@
-"""An expression of operators as an algorithm of the tree language, which every engine runs.
-
-Scheduling of an expression: which of its steps runs in which loop over the tree.
+"""An expression of operators as an algorithm of the tree language: which step runs in which loop over the tree.
 
 An expression applied to a vector is a graph of *streams*, each with one value per node. Block diagonals and sums are
 local: they run in the loop that produces their arguments. A shift or a resolvent sums over children and runs in a
@@ -36,23 +34,14 @@ FACTORED = frozenset({"P", "D", "D⁻¹", "G", "E_ψ", "ψ", "R"})
 
 
 class SweepStep(NamedTuple):
-    """One stream, and how it is computed from others.
+    """One stream, and how it is computed from others."""
 
-    Attributes:
-        kind: As for expressions; "input" for the vector itself.
-        name: Name of the quantity.
-        transposed: Whether its transpose is applied.
-        arguments: Indices of the streams it is computed from.
-        factors: Factors of the terms of a sum.
-        loop: Index of the loop that computes it: scatters are even, gathers odd.
-    """
-
-    kind: str
-    name: str
+    kind: str  # as for expressions; "input" for the vector itself
+    name: str  # of the quantity
     transposed: bool
-    arguments: tuple[int, ...]
-    factors: tuple[float, ...]
-    loop: int
+    arguments: tuple[int, ...]  # streams that it is computed from
+    factors: tuple[float, ...]  # of the terms of a sum
+    loop: int  # that computes it: scatters are even, gathers odd
 
 
 class Plan:
@@ -226,18 +215,6 @@ def _transposed(operator: Any, x: Array) -> Array:
     return components(operator.T @ (Motion(x) if isinstance(operator, ForceColumns) else x))
 
 
-def _armature(k: Any, x: Array) -> Array:
-    return np.asarray(k.armature * x)
-
-
-def _D(k: Any, x: Array) -> Array:
-    return np.asarray(k.D.product(x))
-
-
-def _D_inverse(k: Any, x: Array) -> Array:
-    return np.asarray(k.D.solve(x))
-
-
 #: Products with a block of a block-diagonal operator, and with its transpose.
 _DIAGONALS: dict[tuple[str, bool], Callable[[Any, Array], Array]] = {
     ("H", False): lambda k, x: _transposed(k.H, x),
@@ -249,9 +226,9 @@ for _name, _block in {
     "M": lambda k, x: _times(k.M, x),
     "P": lambda k, x: _times(k.articulated, x),
     "R": lambda k, x: _times(k.composite, x),
-    "D": _D,
-    "D⁻¹": _D_inverse,
-    "J": _armature,
+    "D": lambda k, x: np.asarray(k.D.product(x)),
+    "D⁻¹": lambda k, x: np.asarray(k.D.solve(x)),
+    "J": lambda k, x: np.asarray(k.armature * x),
 }.items():
     _DIAGONALS[_name, False] = _DIAGONALS[_name, True] = _block  # symmetric
 

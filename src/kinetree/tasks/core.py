@@ -14,23 +14,14 @@ from kinetree.tasks.singular import Eigenvalues, Spectrum
 
 @dataclass(frozen=True)
 class Core:
-    """Tasks of a robot, with contacts or without.
+    """Tasks of a robot, with contacts or without."""
 
-    Attributes:
-        recursions: The recursions of contacts and tasks together.
-        names: Names of the tasks, for messages.
-        rows: Number of rows of the tasks, r.
-        held: Number of rows of contacts, which come first.
-        policy: One of `kinetree.tasks.singular.POLICIES`.
-        cut: Fraction of the largest eigenvalue of Λ⁻¹ below which directions are singular.
-    """
-
-    recursions: Recursions
-    names: str
-    rows: int
-    held: int
-    policy: str
-    cut: float
+    recursions: Recursions  # of contacts and tasks together
+    names: str  # of the tasks, for messages
+    rows: int  # of the tasks, r
+    held: int  # rows of contacts, which come first
+    policy: str  # one of `kinetree.tasks.singular.POLICIES`
+    cut: float  # fraction of the largest eigenvalue of Λ⁻¹ below which directions are singular
 
     @cached_property
     def reach(self) -> Array:
@@ -62,20 +53,11 @@ class Core:
         return singular.trusted(self.rows, self.cut)
 
     def spectrum(self, A: Array, own: Array) -> Spectrum:
-        """Eigendecomposition of the weighted Λ⁻¹.
-
-        Args:
-            A: Λ⁻¹, (…, r, r).
-            own: Its diagonal without contacts, (…, r).
-        """
+        """Eigendecomposition of the weighted Λ⁻¹, given A = Λ⁻¹, (…, r, r), and its diagonal without contacts."""
         return singular.spectrum(A, own, self._means, self.reach, self.cut)
 
     def inertia(self, of: Spectrum, places: Array | None) -> Array:
-        """Λ under the policy, (…, r, r).
-
-        Args:
-            of: Eigendecomposition of the weighted Λ⁻¹.
-            places: Batch indices of the samples, one per row; None for a single sample.
+        """Λ under the policy, (…, r, r); `places` are the batch indices of samples, None for a single one.
 
         Raises:
             SingularTaskError: With the policy "raise", if a sample is singular.
@@ -85,12 +67,7 @@ class Core:
         return singular.inverted(of, self.policy)
 
     def inertia_of_doubtful(self, q: Array, places: Array | None) -> Array:
-        """Λ of samples that may be singular, without contacts, (…, r, r).
-
-        Args:
-            q: (…, nq).
-            places: As for `inertia`.
-        """
+        """Λ of samples that may be singular, without contacts, (…, r, r)."""
         if self.policy != "raise" and self.eigenvalues is not None:
             result: Array = self.eigenvalues.inertia(q)
             return result
@@ -105,9 +82,5 @@ class Core:
         return Eigenvalues(bound, self._means, self.reach, self.cut, self.policy)
 
     def spectrum_of(self, A: Array) -> Spectrum:
-        """Eigendecomposition of the weighted Λ⁻¹ without contacts.
-
-        Args:
-            A: Λ⁻¹, (…, r, r).
-        """
+        """Eigendecomposition of the weighted Λ⁻¹ without contacts."""
         return self.spectrum(A, A.diagonal(axis1=-2, axis2=-1))

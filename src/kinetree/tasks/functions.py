@@ -1,14 +1,15 @@
 """The functions of `Tasks`, based on compiled kernels.
 
 For samples far from singular, Λ, or Λ with J̄ and N, is the result of one kernel. For each sample the kernel also
-returns a measure of how close to singular it is (`spread`, see `kinetree.kernels.solve`).
-Samples that are too close are recomputed from eigenvalues. If there are more rows than degrees of freedom, all are.
+returns a measure of how close to singular it is (`spread`, see `kinetree.kernels.solve`). Samples that are too close
+are recomputed from eigenvalues. If there are more rows than degrees of freedom, all are.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,15 +17,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
+from kinetree.algorithms.dynamics.coriolis_matrix import coriolis_matrix
+from kinetree.algorithms.kinematics.frame_kinematics import JACOBIAN_RATES
 from kinetree.compiler.count import Count
 from kinetree.compiler.formats import format_of, rounded
 from kinetree.errors import InputError
-from kinetree.kernels.products import opposing_force
+from kinetree.kernels.products import inverse_inertia_rate, opposing_force
+from kinetree.language.algorithm import Algorithm
+from kinetree.language.common_frame import in_view
 from kinetree.runtime import arguments
-from kinetree.runtime.function import compiled
+from kinetree.runtime.function import Function, compiled
+from kinetree.runtime.sequence import KernelSequence
 from kinetree.spatial.value import Array
 from kinetree.tasks.core import Core
 from kinetree.tasks.recursions import TaskFunction
+from kinetree.tasks.singular import eigen_steps
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -48,13 +55,7 @@ class TaskDynamics(NamedTuple):
 
 
 class PreparedFunction(ABC):
-    """A function of prepared tasks. Leading axes of its inputs are batch axes, which broadcast as in NumPy.
-
-    Args:
-        tasks: The `Tasks` that it belongs to.
-        core: State shared by the functions of these tasks.
-        name: Its name.
-    """
+    """A function of `Tasks`. Leading axes of its inputs are batch axes, which broadcast as in NumPy."""
 
     def __init__(self, tasks: Any, core: Core, name: str) -> None:
         self.tasks, self.core, self.name = tasks, core, name
@@ -91,12 +92,16 @@ class PreparedFunction(ABC):
         return dask.call(self, given, dict.fromkeys(given, 1), out)
 
     def _put(self, found: Any, out: Any) -> Any:
-        """A result, copied to the user's array if there is one."""
+        """A result, or the three of `TaskDynamics`, copied to the user's arrays if there are any."""
         if out is None:
             return found
-        (home,) = arguments.results(self.name, out, (self.name,), (found.shape,), found.dtype)
-        home[...] = found
-        return home
+        several = isinstance(found, TaskDynamics)
+        parts, names = (found, TaskDynamics._fields) if several else ((found,), (self.name,))
+        given, shapes = tuple(_three(out)) if several else out, [part.shape for part in parts]
+        homes = arguments.results(self.name, given, names, shapes, parts[0].dtype)
+        for home, part in zip(homes, parts, strict=True):
+            home[...] = part
+        return TaskDynamics(*homes) if several else homes[0]
 
 
 class Regular(PreparedFunction):
@@ -105,10 +110,6 @@ class Regular(PreparedFunction):
     def __init__(self, tasks: Any, core: Core, name: str, kernel: TaskFunction) -> None:
         super().__init__(tasks, core, name)
         self._kernel, self._trusted, self._one = kernel, core.trusted, (core.recursions.robot.mechanism.nq,)
-
-    @cached_property
-    def _reach(self) -> Array:
-        return self.core.reach
 
     def _kernels(self) -> Sequence[Any]:
         return (self._kernel,)
@@ -124,7 +125,7 @@ class Regular(PreparedFunction):
         if isinstance(q, np.ndarray) and any(np.may_share_memory(q, one) for one in out if isinstance(one, np.ndarray)):
             q = q.copy()
         first, *rest = out
-        results = self._kernel(q, self._reach, out=(first, np.empty(np.shape(q)[:-1]), *rest))
+        results = self._kernel(q, self.core.reach, out=(first, np.empty(np.shape(q)[:-1]), *rest))
         self._recompute(q, results)
         return results
 
@@ -173,7 +174,7 @@ class Inertia(Regular):
         if out is not None:
             inertia, _ = self._into(q, (out,))
             return inertia
-        inertia, spread = results = self._kernel(q, self._reach)
+        inertia, spread = results = self._kernel(q, self.core.reach)
         if spread.ndim:
             self._recompute(q, results)
         elif not spread.item() < self._trusted:
@@ -200,7 +201,7 @@ class TaskDynamicsFunction(Regular):
             return TaskDynamics(inertia, consistent, nullspace)
         if self.core.excessive:
             return TaskDynamics(*self._again(*self._located(q)))
-        inertia, spread, consistent, nullspace = results = self._kernel(q, self._reach)
+        inertia, spread, consistent, nullspace = results = self._kernel(q, self.core.reach)
         if spread.ndim or not spread.item() < self._trusted:
             self._recompute(q, results)
         return TaskDynamics(inertia, consistent, nullspace)
@@ -218,15 +219,7 @@ class TaskDynamicsFunction(Regular):
 
 
 class Derived(PreparedFunction):
-    """A quantity of `tasks.at(q)` or `tasks.at(q, v)` as a function.
-
-    Args:
-        tasks: The `Tasks` that it belongs to.
-        core: State shared by the functions of these tasks.
-        name: Name of the quantity.
-        inputs: "q", or "q" and "v".
-        recursions: Names of the recursions that it calls.
-    """
+    """A quantity of `tasks.at(q)` or `tasks.at(q, v)` as a function, given names of the recursions that it calls."""
 
     def __init__(self, tasks: Any, core: Core, name: str, inputs: tuple[str, ...], recursions: tuple[str, ...]) -> None:
         super().__init__(tasks, core, name)
@@ -282,14 +275,7 @@ class Bias(Derived):
 
 
 class Rounded(PreparedFunction):
-    """A function of a robot in float32 that is computed in float64, because digits decide what is singular.
-
-    Args:
-        tasks: The `Tasks` that it belongs to.
-        core: State shared by the functions of these tasks.
-        name: Its name.
-        exact: The same function of the robot in float64.
-    """
+    """A function of a robot in float32 that is computed in float64, because digits decide what is singular."""
 
     def __init__(self, tasks: Any, core: Core, name: str, exact: Any) -> None:
         super().__init__(tasks, core, name)
@@ -306,16 +292,9 @@ class Rounded(PreparedFunction):
     def __call__(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """The result of the function in float64, rounded; ranks are integers."""
         found = self._exact(*inputs, **named)
-        parts = found if isinstance(found, TaskDynamics) else (found,)
-        results = tuple(part if part.dtype.kind == "i" else rounded(part, self._dtype) for part in parts)
-        if out is not None:
-            names = TaskDynamics._fields if len(parts) > 1 else (self.name,)
-            given = tuple(_three(out)) if len(parts) > 1 else out
-            homes = arguments.results(self.name, given, names, [part.shape for part in parts], results[0].dtype)
-            for home, result in zip(homes, results, strict=True):
-                home[...] = result
-            results = homes
-        return TaskDynamics(*results) if len(parts) > 1 else results[0]
+        if isinstance(found, TaskDynamics):
+            return self._put(TaskDynamics(*(rounded(part, self._dtype) for part in found)), out)
+        return self._put(found if found.dtype.kind == "i" else rounded(found, self._dtype), out)
 
 
 class HeldDynamics(Derived):
@@ -328,14 +307,164 @@ class HeldDynamics(Derived):
             lazy: TaskDynamics = self._lazily(out, q=q)
             return lazy
         state = self.tasks.state(self.name, q)
-        values = [getattr(state, name) for name in TaskDynamics._fields]
-        if out is None:
-            return TaskDynamics(*(value.copy() for value in values))
-        shapes = [value.shape for value in values]
-        homes = arguments.results(self.name, tuple(_three(out)), TaskDynamics._fields, shapes)
-        for home, value in zip(homes, values, strict=True):
-            home[...] = value
-        return TaskDynamics(*homes)
+        found: TaskDynamics = self._put(
+            TaskDynamics(*(getattr(state, name).copy() for name in TaskDynamics._fields)), out
+        )
+        return found
+
+
+class _Spectral(Derived):
+    """A measure of the eigenvalues of Λ⁻¹ of tasks without contacts, (…).
+
+    Every sample needs the kernel and, if `decomposes`, the eigenvalues.
+    """
+
+    def __init__(self, tasks: Any, core: Core, name: str, kernel: TaskFunction, decomposes: bool) -> None:
+        super().__init__(tasks, core, name, ("q",), ())
+        self._kernel, self._decomposes = kernel, decomposes
+
+    def _kernels(self) -> Sequence[Any]:
+        return (self._kernel, *(eigen_steps(self.core.rows, inverts=False) if self._decomposes else ()))
+
+
+class Condition(_Spectral):
+    """Condition number of the weighted Λ⁻¹ of tasks without contacts, (…)."""
+
+    def __init__(self, tasks: Any, core: Core, name: str) -> None:
+        super().__init__(tasks, core, name, core.recursions.inverse_inertia_for(name), not core.excessive)
+        self._one = (core.recursions.robot.mechanism.nq,)
+
+    def _found(self, *inputs: Any) -> Any:
+        (q,) = inputs
+        of = self.core.eigenvalues
+        if self.core.excessive:
+            entries = np.isfinite(self._kernel(q)).all(axis=(-2, -1))
+            found = np.where(entries, np.inf, np.nan)
+        elif of is not None and type(q) is ndarray and q.shape == self._one:
+            found = of.condition(q)
+        else:
+            found = self.core.spectrum_of(self._kernel(q)).condition
+        # Λ⁻¹ may be finite even if q is not, since it does not depend on prismatic joints
+        finite = np.isfinite(q)
+        if not finite.all():
+            found = np.where(finite.all(axis=-1), found, np.nan)
+        return found[()]
+
+
+class Rank(_Spectral):
+    """Rank of tasks without contacts, (…): all rows of samples far from singular, else from eigenvalues."""
+
+    def __init__(self, tasks: Any, core: Core, name: str) -> None:
+        kernel = core.recursions.inverse_inertia_for if core.excessive else core.recursions.inertia_for
+        super().__init__(tasks, core, name, kernel(name), core.excessive)
+        self._trusted = core.trusted
+
+    def _found(self, *inputs: Any) -> Any:
+        (q,) = inputs
+        # Λ⁻¹ may be finite even if q is not, since it does not depend on prismatic joints
+        if self.core.excessive:
+            found = self.core.spectrum_of(self._kernel(q)).rank
+            return np.where(np.isfinite(q).all(axis=-1), found, -1.0).astype(int)[()]
+        _, spread = self._kernel(q, self.core.reach)
+        finite = np.isfinite(q)
+        if finite.all() and not spread.ndim and spread.item() < self._trusted:
+            return np.int64(self.core.rows)
+        finite = np.asarray(finite.all(axis=-1))
+        found = np.where(finite, self.core.rows, -1)
+        doubtful = finite & np.logical_not(spread < self._trusted)
+        if doubtful.any():
+            alone = not doubtful.ndim
+            A = self.core.recursions.inverse_inertia(q if alone else np.asarray(q)[doubtful])
+            which: Any = ... if alone else doubtful
+            found[which] = self.core.spectrum_of(A).rank
+        return found[()]
+
+
+def _along(rate: Algorithm) -> Algorithm:
+    """The same recursion, with the direction named dq."""
+    return replace(rate, inputs=tuple(replace(a, name="dq") if a.name == "v" else a for a in rate.inputs))
+
+
+#: J̇ of frames, by reference.
+_RATES = {reference: _along(rate) for reference, rate in JACOBIAN_RATES.items()}
+
+
+class InverseInertiaDerivative(PreparedFunction):
+    """Directional derivative of Λ⁻¹ = J M⁻¹ Jᵀ along a tangent, (…, r, r): `f(q, dq)` or `f(q, dq, out=…)`.
+
+    J̇ M⁻¹ Jᵀ plus its transpose minus J M⁻¹ Ṁ M⁻¹ Jᵀ, with Ṁ = C + Cᵀ from the Coriolis matrix.
+    """
+
+    def __init__(self, tasks: Any, core: Core) -> None:
+        super().__init__(tasks, core, "inverse_inertia_derivative")
+
+    def __call__(self, q: Any, dq: Any, out: Any = None) -> Array:
+        """The directional derivative, (…, r, r).
+
+        Args:
+            q: Configuration, (…, nq).
+            dq: The tangent, (…, nv).
+            out: Array for the result.
+
+        Raises:
+            InputError: If there are contacts, relative tasks or tasks of the centre of mass.
+        """
+        if arguments.is_lazy(q) or arguments.is_lazy(dq):
+            lazy: Array = self._lazily(out, q=q, dq=dq)
+            return lazy
+        self._require_frames()
+        found: Array = self._computed(q, dq, out=out)
+        return found
+
+    def _require_frames(self) -> None:
+        if self.core.held or any(site.part != "frame" for site in self.core.recursions.sites):
+            raise InputError(
+                f"{self.name} is available only for tasks of single frames without contacts, not for {self.tasks!r}"
+            )
+
+    @cached_property
+    def _computed(self) -> Callable[..., Array]:
+        """All of it; on the native engine as one compiled function."""
+        recursions, kernels = self.core.recursions, self._kernels()
+        if recursions.engine != "native":
+            return self._step_by_step
+        rates, response, coriolis, combined = (kernel.bound() for kernel in kernels)
+        sequence = KernelSequence(self.name, rates.binding.inputs, combined.binding.outputs)
+        q, dq = sequence.inputs
+        every, nv = sequence.call(rates, q, dq), recursions.robot.mechanism.nv
+        rows = sequence.space(len(self._components) * nv)
+        for row, component in enumerate(self._components):
+            sequence.copy(every.part(component * nv, nv), rows.part(row * nv, nv))
+        sequence.call(combined, rows, sequence.call(response, q), sequence.call(coriolis, q, dq), into=sequence.outputs)
+        return sequence.finish()
+
+    def _step_by_step(self, q: Any, dq: Any, out: Any = None) -> Array:
+        rates, response, coriolis, combined = self._kernels()
+        every = rates(q, dq)
+        rows = every.reshape(*every.shape[:-3], -1, every.shape[-1])[..., self._components, :]
+        found: Array = self._put(combined(rows, response(q), coriolis(q, dq)), out)
+        return found
+
+    @cached_property
+    def _components(self) -> list[int]:
+        """For each row, which of the six components of which frame it is."""
+        return [6 * i + component for i, site in enumerate(self.core.recursions.sites) for component in site.rows]
+
+    @cached_property
+    def _rates(self) -> TaskFunction:
+        recursions = self.core.recursions
+        mechanism = recursions.robot.mechanism.at(recursions.sites)
+        algorithm = in_view(_RATES[recursions.reference], mechanism, "common")
+        return TaskFunction(self.name, mechanism, algorithm, recursions.sites).engine(recursions.engine)
+
+    @cached_property
+    def _coriolis(self) -> Function[..., Array]:
+        recursions = self.core.recursions
+        return Function("coriolis_matrix", recursions.robot.mechanism, coriolis_matrix).engine(recursions.engine)
+
+    def _kernels(self) -> Sequence[Any]:
+        recursions = self.core.recursions
+        return self._rates, recursions.response, self._coriolis, recursions.dense(inverse_inertia_rate)
 
 
 def _three(out: Any) -> Sequence[Any]:

@@ -1,10 +1,7 @@
-"""The recursions behind the functions of tasks.
+"""The recursions behind the functions of some tasks, the rank that they can have at best, and their reach.
 
-How many rows of tasks can be independent at best, from the structure of the tree alone.
-
-The reach of task rows: their typical mobility, which gives small eigenvalues of Λ⁻¹ a scale to compare with.
-
-At a singular configuration, a row of J and its diagonal entry in Λ⁻¹ may consist of rounding errors, which cannot be
+The reach of a task row is its typical mobility, which gives small eigenvalues of Λ⁻¹ a scale to compare with. At a
+singular configuration, a row of J and its diagonal entry in Λ⁻¹ may consist of rounding errors, which cannot be
 recognised from that configuration alone. So tasks are also evaluated elsewhere: the reach of a row is the mean diagonal
 entry of Λ⁻¹ over a few generic configurations, and over all three angular or all three linear components, whether or
 not they are rows of the task.
@@ -18,8 +15,6 @@ with prismatic joints only. There even this mean is a rounding error. So reach h
     the centre of mass    1/m of the robot, if its reach is less than 10⁻¹² of that
 
 The result does not depend on the units of length and mass.
-
-Functions for a fixed choice of task rows.
 """
 
 from __future__ import annotations
@@ -67,10 +62,6 @@ def most_independent_rows(mechanism: Mechanism, sites: Sequence[Site]) -> int:
     Of the rows that a subtree carries, no more are independent than its joints have degrees of freedom, and of those of
     frames on one body no more than six. If the body that the subtree begins with can move in any way, six are added to
     those of the subtrees that it carries. The bound follows from tips to base.
-
-    Args:
-        mechanism: The robot.
-        sites: The frames, with their rows and their parts in tasks.
     """
     if mechanism.first_general is not None or any(site.part != "frame" for site in sites):
         return mechanism.nv
@@ -108,13 +99,9 @@ def looked_at(sites: Sequence[Site]) -> tuple[Site, ...]:
 
 
 def reach(sites: Sequence[Site], inverse_inertias: Sequence[Array], size: float, mass: float) -> Array:
-    """The reach of each row, (r,).
+    """The reach of each row, (r,), given Λ⁻¹ of the sites from `looked_at` at generic configurations.
 
-    Args:
-        sites: The frames of the tasks, with their rows.
-        inverse_inertias: Λ⁻¹ of the sites from `looked_at` at generic configurations.
-        size: Typical length of a link [m]; zero if the robot has no extent.
-        mass: Mass of the robot [kg].
+    `size` is the typical length of a link [m], zero if the robot has no extent, `mass` that of the robot [kg].
     """
     diagonals = [np.diagonal(one).tolist() for one in inverse_inertias]
     mean = [sum(entries) / len(diagonals) for entries in zip(*diagonals, strict=True)]
@@ -143,18 +130,7 @@ def reach(sites: Sequence[Site], inverse_inertias: Sequence[Array], size: float,
 
 
 class TaskFunction(Function[..., Any]):
-    """A function of arrays for the rows of fixed sites.
-
-    Args:
-        name: Its public name.
-        mechanism: The robot.
-        algorithm: The recursion that computes it.
-        sites: The frames, with the rows of their tasks.
-        guard: Called with the mechanism before first use; raises if the function is not defined for it.
-
-    Attributes:
-        sites: The frames.
-    """
+    """A function of arrays for the rows of fixed sites; `guard` raises if it is not defined for the mechanism."""
 
     def __init__(
         self,
@@ -180,8 +156,7 @@ class TaskFunction(Function[..., Any]):
 
     def compile(self) -> None:
         """Compile everything that later calls need."""
-        bound = self._bind(self.sites, self.algorithm, False)
-        bound.compile()
+        self.bound().compile()
 
     def count(self) -> Count:
         """Operations of one evaluation."""
@@ -200,43 +175,22 @@ Guard = Callable[[Mechanism], None]
 
 @dataclass(frozen=True)
 class TaskRobot:
-    """The part of a robot that tasks need.
+    """The part of a robot that tasks need."""
 
-    Attributes:
-        model: The model, whose method `tasks` restores pickled tasks.
-        mechanism: Its nodes.
-        site: Finds a frame by name.
-        invertible: Raises if the mass matrix has no inverse.
-        massive: Raises if there is no mass, so that there is no centre of mass.
-        configurations: Returns generic configurations, (n, nq).
-        size: Returns a typical length of its links [m].
-        mass: Returns the total mass [kg].
-    """
-
-    model: Any
+    model: Any  # its method `tasks` restores pickled tasks
     mechanism: Mechanism
-    site: Callable[[str], Site]
-    invertible: Guard
-    massive: Guard
-    configurations: Callable[[], Array]
-    size: Callable[[], float]
-    mass: Callable[[], float]
+    site: Callable[[str], Site]  # of a frame's name
+    invertible: Guard  # raises if the mass matrix has no inverse
+    massive: Guard  # raises if there is no mass, so that there is no centre of mass
+    configurations: Callable[[], Array]  # generic ones, (n, nq)
+    size: Callable[[], float]  # a typical length of its links [m]
+    mass: Callable[[], float]  # [kg]
 
 
 class Recursions:
-    """The recursions of some sites, each compiled on its first call.
+    """The recursions of some sites, with their rows and parts in tasks, each compiled on its first call.
 
-    Args:
-        robot: The robot.
-        sites: The frames, with their rows and their parts in tasks.
-        method: Name of the algorithm for Λ⁻¹, or "auto".
-        reference: Reference point and axes of the motions of single frames.
-        engine: Name of the engine.
-
-    Attributes:
-        requested: The method as given.
-        groups: For each row, a number shared by the rows of its task that have the same unit, (r,).
-        rows: Number of rows.
+    `groups` has a number for each row, shared by the rows of its task that have the same unit.
     """
 
     def __init__(
@@ -336,9 +290,7 @@ class Recursions:
     def control_step(self, error: str, moving: bool = False) -> TaskFunction:
         """The same with a posture, an error of `pose_error`, and a check of the targets. Rows in world axes.
 
-        Args:
-            error: The error between poses.
-            moving: Whether joint accelerations are a result, too, if the method `keeps_factors`.
+        If moving, joint accelerations are a result, too, provided that the method `keeps_factors`.
         """
         moving = moving and keeps_factors(self.method)
         return self._function("control", control_step(self.method, self._parts, error, moving=moving), True, self._view)
@@ -360,8 +312,7 @@ class Recursions:
     def dense(self, kernel: Kernel) -> KernelFunction:
         """A kernel over r rows of the tasks and n degrees of freedom."""
         mechanism = self.robot.mechanism
-        rows = sum(len(site.rows) for site in self.sites if site.part != "near")
-        return compiled(kernel, mechanism.scalar, n=mechanism.nv, r=rows).engine(self.engine)
+        return compiled(kernel, mechanism.scalar, n=mechanism.nv, r=self.rows).engine(self.engine)
 
     def residual_by(self, error: str) -> TaskFunction:
         """`residual` with an error of `pose_error`."""
@@ -370,7 +321,7 @@ class Recursions:
     @cached_property
     def residual(self) -> TaskFunction:
         """b − J̇v of q, v, targets, feed and gains: see `control_law`. Rows in world axes."""
-        return self._function("control", task_residual(self._parts), view="common")
+        return self.residual_by("sine")
 
     @cached_property
     def grasp_sharing(self) -> TaskFunction:

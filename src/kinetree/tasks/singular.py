@@ -42,23 +42,14 @@ CUT = 1e-6
 
 
 class Spectrum(NamedTuple):
-    """The eigendecomposition of a weighted symmetric matrix.
+    """The eigendecomposition of a weighted symmetric matrix."""
 
-    Attributes:
-        values: Eigenvalues, in no particular order, (…, r); NaN where the matrix is not finite.
-        vectors: Eigenvectors, one in each row, (…, r, r).
-        roots: Square roots of the weights, (…, r).
-        edge: The largest eigenvalue that counts as singular, (…).
-        rank: Number of directions that are not singular, as floats, (…); −1 where the matrix is not finite.
-        condition: Condition number, (…); infinite where a direction is singular.
-    """
-
-    values: Array
-    vectors: Array
-    roots: Array
-    edge: Array
-    rank: Array
-    condition: Array
+    values: Array  # eigenvalues, in no particular order, (…, r); NaN where the matrix is not finite
+    vectors: Array  # eigenvectors, one in each row, (…, r, r)
+    roots: Array  # square roots of the weights, (…, r)
+    edge: Array  # the largest eigenvalue that counts as singular, (…)
+    rank: Array  # number of directions that are not singular, as floats, (…); −1 where the matrix is not finite
+    condition: Array  # condition number, (…); infinite where a direction is singular
 
     @property
     def singular(self) -> Array:
@@ -70,8 +61,7 @@ class Spectrum(NamedTuple):
 def means(groups: Array) -> Array:
     """The matrix that replaces each entry of a vector by the mean over its group, (r, r).
 
-    Args:
-        groups: For each row, the number of its group, whose rows have the same unit, (r,).
+    For each row, `groups` has the number of its group, whose rows have the same unit.
     """
     same = groups[:, None] == groups[None, :]
     shares: Array = same / same.sum(axis=1)
@@ -87,14 +77,10 @@ def trusted(rows: int, cut: float) -> float:
 
 
 def spectrum(A: Array, own: Array, mean: Array, reach: Array, cut: float = CUT) -> Spectrum:
-    """Eigenvalues and eigenvectors of weighted symmetric matrices.
+    """Eigenvalues and eigenvectors of weighted symmetric matrices A, (…, r, r).
 
-    Args:
-        A: The matrices, (…, r, r).
-        own: Diagonal of A without contacts, (…, r).
-        mean: From `means`.
-        reach: (r,).
-        cut: Fraction of the largest eigenvalue, or of one, up to which directions are singular.
+    `own` is their diagonal without contacts, `mean` is from `means`; directions are singular up to the
+    fraction `cut` of the largest eigenvalue, or of one.
     """
     rows = A.shape[-1]
     if rows == 0:
@@ -119,15 +105,7 @@ def decomposition(rows: int) -> Compiled:
 
 
 class Eigenvalues:
-    """Functions of q that depend on the eigenvalues of Λ⁻¹, without contacts, each recorded on first use.
-
-    Args:
-        inverse_inertia: Λ⁻¹ of q.
-        mean: From `means`.
-        reach: (r,).
-        cut: As of `spectrum`.
-        policy: One of `POLICIES`.
-    """
+    """Functions of q that depend on the eigenvalues of Λ⁻¹, without contacts, each recorded on first use."""
 
     def __init__(self, inverse_inertia: Compiled, mean: Array, reach: Array, cut: float, policy: str) -> None:
         self._mobility, self._weights = inverse_inertia, (mean, reach, cut)
@@ -164,16 +142,8 @@ def eigen_steps(rows: int, inverts: bool) -> tuple[KernelFunction, ...]:
 
 
 def jacobi(A: Array) -> tuple[Array, Array]:
-    """Diagonalise symmetric matrices that are nearly diagonal by one Jacobi sweep.
-
-    Args:
-        A: (…, r, r).
-
-    Returns:
-        Eigenvalues, in no particular order, (…, r), and eigenvectors, one in each row, (…, r, r).
-    """
-    rows = A.shape[-1]
-    A, vectors = compiled(jacobi_sweep, n=rows)(A)
+    """Eigenvalues and eigenvectors, one in each row, of matrices that are nearly diagonal, by one Jacobi sweep."""
+    A, vectors = compiled(jacobi_sweep, n=A.shape[-1])(A)
     return np.diagonal(A, axis1=-2, axis2=-1), vectors
 
 
@@ -196,13 +166,7 @@ def composed(of: Spectrum, reciprocals: Array) -> Array:
 
 
 def solved(A: Array, b: Array, weights: Array) -> tuple[Array, Array]:
-    """Solutions of A x = b, (…, r), and lower bounds on the eigenvalues of the weighted A, (…).
-
-    Args:
-        A: Symmetric and positive definite, (…, r, r).
-        b: (…, r).
-        weights: (…, r).
-    """
+    """Solutions of A x = b for positive definite A, and lower bounds on the eigenvalues of the weighted A, (…)."""
     x, spread = compiled(solve_symmetric, n=b.shape[-1])(A, b, weights)
     return x, 1.0 / np.sqrt(spread)
 
@@ -214,15 +178,9 @@ def weights(own: Array, mean: Array, reach: Array) -> Array:
 
 
 def refuse_singular(of: Spectrum, names: str, places: Any) -> None:
-    """Raise if a sample is singular.
+    """Raise `SingularTaskError` with the indices and ranks of all singular samples.
 
-    Args:
-        of: The samples, (…, r).
-        names: Names of the tasks.
-        places: Batch indices of the samples, one per row; None for a single sample.
-
-    Raises:
-        SingularTaskError: With the indices and ranks of all singular samples.
+    `names` are those of the tasks, `places` the batch indices of the samples, None for a single one.
     """
     singular = np.atleast_1d(of.singular.any(axis=-1))
     if singular.any():

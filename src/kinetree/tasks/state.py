@@ -1,9 +1,8 @@
 """`TaskState`: all quantities of tasks at one state of the robot, or at a batch of states.
 
-Contacts as rows that are orthonormal with respect to M⁻¹.
-
 The rows J_c of contacts may be dependent, exactly or nearly: two feet on the ground constrain some motions twice. So
-they are combined to T J_c such that (T J_c) M⁻¹ (T J_c)ᵀ = 1 for the independent ones; the others become zero. Then
+they are combined to rows T J_c that are orthonormal with respect to M⁻¹: (T J_c) M⁻¹ (T J_c)ᵀ = 1 for the independent
+ones; the others become zero. Then
 
     contact inertia     (J_c M⁻¹ J_cᵀ)⁺ = Tᵀ T
     null space          N_c = 1 − M⁻¹(T J_c)ᵀ (T J_c)
@@ -34,30 +33,16 @@ REDUNDANT = 1e-10
 
 
 class Hold(NamedTuple):
-    """Rows of contacts, made orthonormal.
+    """Rows of contacts, made orthonormal."""
 
-    Attributes:
-        combination: T, (…, c, c).
-        jacobian: T J_c, (…, c, nv).
-        response: M⁻¹(T J_c)ᵀ, (…, nv, c).
-        rank: Number of independent rows, (…); −1 where they are not finite.
-    """
-
-    combination: Array
-    jacobian: Array
-    response: Array
-    rank: Array
+    combination: Array  # T, (…, c, c)
+    jacobian: Array  # T J_c, (…, c, nv)
+    response: Array  # M⁻¹(T J_c)ᵀ, (…, nv, c)
+    rank: Array  # number of independent rows, (…); −1 where they are not finite
 
 
 def hold(J: Array, response: Array, mean: Array, reach: Array) -> Hold:
-    """Make rows of contacts orthonormal.
-
-    Args:
-        J: J_c, (…, c, nv).
-        response: M⁻¹J_cᵀ, (…, nv, c).
-        mean: As for `spectrum`.
-        reach: As for `spectrum`, (c,).
-    """
+    """Make rows J_c of contacts orthonormal, given M⁻¹J_cᵀ, and mean and reach as for `spectrum`."""
     A = _symmetric(product(J, response))
     taken = spectrum(A, np.diagonal(A, axis1=-2, axis2=-1), mean, reach)
     T = taken.vectors / taken.roots[..., None, :]
@@ -242,7 +227,7 @@ class HeldState(TaskState):
     def inverse_inertia(self) -> Array:
         """Λ⁻¹ of the tasks under the contact constraints, (…, r, r)."""
         A = product(self.jacobian, self._response)
-        return _locked(0.5 * (A + np.swapaxes(A, -1, -2)))
+        return _locked(_symmetric(A))
 
     @computed
     def jacobian_dot_v(self) -> Array:

@@ -1,9 +1,4 @@
-"""What tasks are: frames, relative tasks, the centre of mass; and the algorithms for Λ⁻¹ by name.
-
-Algorithms for Λ⁻¹ by name.
-
-Tasks: components of the motion of a frame, of one frame relative to another, or of the centre of mass.
-"""
+"""Tasks: components of the motion of a frame, of one frame relative to another, or of the centre of mass."""
 
 from __future__ import annotations
 

@@ -16,11 +16,19 @@ from kinetree.runtime.function import ENGINES
 from kinetree.runtime.lazy import lazy
 from kinetree.spatial.value import Array
 from kinetree.tasks.core import Core
-from kinetree.tasks.derivative import InverseInertiaDerivative
-from kinetree.tasks.functions import Bias, Derived, HeldDynamics, Inertia, Rounded, TaskDynamicsFunction
+from kinetree.tasks.functions import (
+    Bias,
+    Condition,
+    Derived,
+    HeldDynamics,
+    Inertia,
+    InverseInertiaDerivative,
+    Rank,
+    Rounded,
+    TaskDynamicsFunction,
+)
 from kinetree.tasks.recursions import Recursions, TaskFunction, TaskRobot
 from kinetree.tasks.singular import require_policy
-from kinetree.tasks.spectral import Condition, Rank
 from kinetree.tasks.state import HeldState, TaskState
 from kinetree.tasks.task_types import AnyTask, read_tasks, require_method, sites_of, task_names
 

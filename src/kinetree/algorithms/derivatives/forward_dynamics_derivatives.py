@@ -110,11 +110,10 @@ def forward_dynamics_derivatives(
         k.compliance = _beyond(k, pliant)
 
         swing = swung(k, X, change.weights, change.maps, f)
-        by_q = _response(
-            k, _Derivative(change.zeta_q, change.theta, change.force_q, change.spring_q), swing, pliant, half
-        )
-        still = Swing(*(np.zeros(part.shape) for part in swing))
-        by_v = _response(k, _Derivative(change.zeta_v, k.own, change.force_v, change.spring_v), still, pliant, half)
+        of_q = _Derivative(change.zeta_q, change.theta, change.force_q, change.spring_q)
+        of_v = _Derivative(change.zeta_v, k.own, change.force_v, change.spring_v)
+        by_q = _response(k, of_q, swing, pliant, half)
+        by_v = _response(k, of_v, Swing(*(np.zeros(part.shape) for part in swing)), pliant, half)
         k.E_q, k.E_v, Z_q, Z_v = by_q.E, by_v.E, by_q.Z, by_v.Z
         for c in tree.elsewhere(k):
             inward = A[parent, c]
@@ -156,28 +155,18 @@ class _Derivative(NamedTuple):
 
 
 class _Response(NamedTuple):
-    """What follows from them.
+    """What follows from them."""
 
-    Attributes:
-        Z: Force on the rest of the tree, at the node, (m, n).
-        own: Response of the joint itself, (n, n).
-        E: Change of the node's acceleration, (m, n).
-    """
-
-    Z: Array
-    own: Array
-    E: Array
+    Z: Array  # force on the rest of the tree, at the node, (m, n)
+    own: Array  # response of the joint itself, (n, n)
+    E: Array  # change of the node's acceleration, (m, n)
 
 
 def _response(k: Any, change: _Derivative, swing: Swing, pliant: Array, half: Array) -> _Response:
-    """Y = P ζ + P̂ ϑ and the responses to it, column by column. Eq. 4.14.
+    """Y = P ζ + P̂ ϑ and the responses to it, column by column, given the changes of Wᵀ f and Hᵀ f. Eq. 4.14.
 
-    Args:
-        k: The node.
-        change: Changes ζ and ϑ.
-        swing: Changes of Wᵀ f and Hᵀ f.
-        pliant: Λ of the parent, where the node is, (m, m).
-        half: The motion of the node with its parent per unit of force on the parent, (m, m_p).
+    `pliant` is Λ of the parent, where the node is, and `half` the motion of the node with its parent per unit of force
+    on the parent.
     """
     motion, force = describe(k.V), describe(k.none)
     P_hat = k.P_hat.matrix()

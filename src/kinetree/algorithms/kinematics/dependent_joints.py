@@ -82,14 +82,9 @@ _NEVER_ZERO = 1e-300
 
 
 @algorithm(
-    q=("q",),
-    free=("joints",),
-    q_end=("q",),
-    residual=("loops",),
-    moving=(),
-    outputs=("q_end", "residual", "moving"),
-    sparse=("moving",),
-)
+    q=("q",), free=("joints",), q_end=("q",), residual=("loops",), moving=(),
+    outputs=("q_end", "residual", "moving"), sparse=("moving",),
+)  # fmt: skip
 def close_loops(tree: Tree, q: Indexed, free: Indexed, q_end: Indexed, residual: Indexed, moving: Indexed) -> None:
     """A step from q with W = `free`, φ where it leads, and the number of nodes that moved."""
     for k, _ in tree.scatter():

@@ -58,11 +58,8 @@ class _Chain(NamedTuple):
 class AccumulationNodes:
     """The accumulation nodes of a tree with given task rows.
 
-    Rows that pass through joints share one numbering: first the task rows, as in `Rows`, then six per node.
-
-    Attributes:
-        nodes: The accumulation nodes, base to tips.
-        count: Number of task rows and unit forces.
+    Rows that pass through joints share one numbering: first the task rows, as in `Rows`, then six per node; there are
+    `count` of them.
     """
 
     def __init__(self, mechanism: Mechanism, rows: Rows) -> None:
@@ -91,7 +88,7 @@ class AccumulationNodes:
             if self._passing[k]:
                 arriving[self._parents[k]].append(self._passing[k])
                 behind[self._parents[k]] = max(behind[self._parents[k]], travelled)
-        self.nodes = tuple(sorted(self._units))
+        self.nodes = tuple(sorted(self._units))  # base to tips
         self.count = rows.count + UNITS * len(self._units)
         self._nearest: list[int] = []
         for k, parent in enumerate(self._parents):
@@ -145,32 +142,29 @@ class AccumulationNodes:
 # Loops
 
 
-def _of(setup: Setup) -> AccumulationNodes:
+def _made(setup: Setup) -> AccumulationNodes:
     return AccumulationNodes(setup.mechanism, setup.rows)
 
 
-def accumulation_nodes_of(setup: Setup) -> AccumulationNodes:
+def _of(setup: Setup) -> AccumulationNodes:
     """The accumulation nodes of a mechanism and its tasks."""
-    return setup.derived(_of)
+    return setup.derived(_made)
 
 
 #: Task rows, then the unit forces of accumulation nodes.
-Dimension("passing", lambda setup: accumulation_nodes_of(setup).count, within="sorted_rows")
-NODE.numbers["units"] = lambda setup, k: accumulation_nodes_of(setup).units(k)
+Dimension("passing", lambda setup: _of(setup).count, within="sorted_rows")
+NODE.numbers["units"] = lambda setup, k: _of(setup).units(k)
 _GROUPS = Entity(
     "passing group",
-    lambda setup: len(accumulation_nodes_of(setup).groups),
-    {
-        "sorted_rows": lambda setup, g: accumulation_nodes_of(setup).groups[g].start,
-        "beyond": lambda setup, g: accumulation_nodes_of(setup).groups[g].stop,
-    },
+    lambda setup: len(_of(setup).groups),
+    {"sorted_rows": lambda setup, g: _of(setup).groups[g].start, "beyond": lambda setup, g: _of(setup).groups[g].stop},
 )
 _PASSING = IndexEntity(
-    "passing",
-    lambda setup: accumulation_nodes_of(setup).count,
-    {"index": lambda _, r: r},
-    dimension="passing",
+    "passing", lambda setup: _of(setup).count, {"index": lambda _, r: r}, dimension="passing",
     exists=lambda variants: bool(variants.frames),
+)  # fmt: skip
+_BEYOND: Range[RowRole] = Range(
+    _PASSING, NODE, stop=lambda setup, k: _of(setup).passing(k).stop, name="beyond_passing_group"
 )
 #: The groups that pass through the joint of k: tasks, last first, each with a loop over later rows; or six unit forces.
 passing_groups: Table[tuple[GroupRole, Iterator[RowRole]]] = Table(
@@ -178,32 +172,21 @@ passing_groups: Table[tuple[GroupRole, Iterator[RowRole]]] = Table(
         "group",
         _GROUPS,
         {"passing": "sorted_rows"},
-        lambda setup, g: len(accumulation_nodes_of(setup).groups[g]),
+        lambda setup, g: len(_of(setup).groups[g]),
         lambda variants: sorted({UNITS, *variants.sizes}),
     ),
-    rows=lambda setup: [(g,) for g in range(len(accumulation_nodes_of(setup).groups))],
+    rows=lambda setup: [(g,) for g in range(len(_of(setup).groups))],
     over=NODE,
-    part=lambda setup, k: accumulation_nodes_of(setup).passing_groups(k),
+    part=lambda setup, k: _of(setup).passing_groups(k),
     backwards=True,
-    inner=(
-        Inner(
-            Range(
-                _PASSING,
-                NODE,
-                stop=lambda setup, k: accumulation_nodes_of(setup).passing(k).stop,
-                name="beyond_passing_group",
-            ),
-            own=False,
-            start="beyond",
-        ),
-    ),
+    inner=(Inner(_BEYOND, own=False, start="beyond"),),
     name="passing_groups",
 )
 #: Accumulation nodes, each with the next one towards the base (or the world), base to tips.
 scatter: Table[tuple[NodeRole, NodeRole]] = Table(
     NodeEntity("node", "set"),
     NodeEntity("above", world=True),
-    rows=lambda setup: [(k, accumulation_nodes_of(setup).above(k)) for k in accumulation_nodes_of(setup).nodes],
+    rows=lambda setup: [(k, _of(setup).above(k)) for k in _of(setup).nodes],
     direction="outward",
     name="scatter_accumulation_nodes",
 )
@@ -216,7 +199,7 @@ joins: Table[tuple[NodeRole, FrameRole, FrameRole]] = Table(
     NodeEntity("ancestor"),
     FrameEntity("one"),
     FrameEntity("other"),
-    rows=lambda setup: accumulation_nodes_of(setup).joins,
+    rows=lambda setup: _of(setup).joins,
     name="joins",
 )
 
