@@ -35,7 +35,10 @@ def _main() -> None:
         sys.exit(f"The command line needs {error.name}, which is not installed. Install it with:\n\n    {INSTALL}")
     try:
         prepare()
-        _run(app)
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here, where a failure can still be reported
     except KinetreeError as error:
         print(f"{type(error).__name__}: {safe(error)}", file=sys.stderr)
     except MemoryError:
@@ -44,13 +47,6 @@ def _main() -> None:
         discard()
         print(f"cannot write the output: {error.strerror}", file=sys.stderr)
     sys.exit(UNUSABLE)
-
-
-def _run(app: Any) -> None:
-    try:
-        app()
-    finally:
-        sys.stdout.flush()  # here, where a failure can still be reported
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import typer
@@ -95,7 +94,9 @@ def _runner(workers: int | None, scheduler: str | None, memory_limit: str) -> It
 
 def _here(job: ComputeJob, blocks: list[int]) -> Iterator[int]:
     for block in blocks:
-        yield _located(job, block, job.run)
+        with _located(job, block):
+            done = job.run(block)
+        yield done
 
 
 def on_cluster(client: Any, job: ComputeJob, blocks: list[int]) -> Iterator[int]:
@@ -119,12 +120,14 @@ def on_cluster(client: Any, job: ComputeJob, blocks: list[int]) -> Iterator[int]
         for future in [each for each in pending if each.done()]:
             block = pending.pop(future)
             try:
-                yield _located(job, block, partial(_gathered, future))
+                with _located(job, block):
+                    done: int = future.result()
             except distributed.KilledWorker:
                 raise InputError(
                     f"{_samples(job, block)}: one worker after another died computing them; if they ran out of memory, "
                     f"{_MORE_MEMORY}"
                 ) from None
+            yield done
             submit(1)
 
 
@@ -143,19 +146,15 @@ def _run(job: ComputeJob, block: int) -> int:
     return job.run(block)
 
 
-def _gathered(future: Any, _: int) -> int:
-    block: int = future.result()
-    return block
-
-
 def _samples(job: ComputeJob, block: int) -> str:
     extent = job.extent(block)
     return f"samples {extent.start} to {extent.stop - 1}"
 
 
-def _located(job: ComputeJob, block: int, result: Callable[[int], int]) -> int:
-    """The result for a block; errors name its samples."""
+@contextmanager
+def _located(job: ComputeJob, block: int) -> Iterator[None]:
+    """Errors name the samples of a block."""
     try:
-        return result(block)
+        yield
     except KinetreeError as error:
         raise InputError(f"{_samples(job, block)}: {error}") from None

@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -125,10 +126,13 @@ def run(console: Console, path: Path, robot: kt.Model, floating_base: bool, seed
         return True
     outcomes: dict[str, Outcome] = {}
     notes: dict[str, None] = {}
-    parts = list(States.random(robot, seed, samples).parts(_at_once(robot)))
+    at_once = max(1, _LARGEST // (8 * max(robot.nv**2, 16 * len(robot.frames))))  # of matrices and poses
+    parts = list(States.random(robot, seed, samples).parts(at_once))
     with bar("checking", len(parts) * (len(LAWS) + 1)) as done:
         for i, states in enumerate(parts):
-            for k, (what, outcome) in enumerate(_outcomes(path, states, floating_base, notes)):
+            laws = ((law, obeyed(states, law)) for law in LAWS)
+            found = chain(laws, compared(path, states, floating_base, notes))
+            for k, (what, outcome) in enumerate(found):
                 outcomes[what] = _worst(outcomes.get(what), outcome)
                 done(i * (len(LAWS) + 1) + min(k, len(LAWS)) + 1)
     for note in notes:
@@ -139,17 +143,6 @@ def run(console: Console, path: Path, robot: kt.Model, floating_base: bool, seed
     failed = sum(not outcome.passed for outcome in outcomes.values() if not isinstance(outcome, str))
     console.print(f"{failed} failed" if failed else "all passed", style="bold red" if failed else "green")
     return not failed
-
-
-def _at_once(robot: kt.Model) -> int:
-    """Number of states to check at a time, so that their matrices and poses fit into memory."""
-    return max(1, _LARGEST // (8 * max(robot.nv**2, 16 * len(robot.frames))))
-
-
-def _outcomes(path: Path, states: States, floating_base: bool, notes: dict[str, None]) -> Iterator[tuple[str, Outcome]]:
-    for law in LAWS:
-        yield law, obeyed(states, law)
-    yield from compared(path, states, floating_base, notes)
 
 
 def _worst(before: Outcome | None, now: Outcome) -> Outcome:
@@ -165,9 +158,6 @@ def _line(what: str, outcome: Outcome) -> Text:
     return line(verdict, f"  {what:<42}{outcome.residual:8.1e}  {outcome.tolerance:7.1e}")
 
 
-_GAP = "  "
-
-
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Text:
     """Aligned columns under bold headers of one or two lines; numbers, after the first `left` columns, to the right."""
     split = [header.split("\n") for header in headers]
@@ -181,6 +171,6 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) 
             cell + " " * (width - cell_len(cell)) if i < left else " " * (width - cell_len(cell)) + cell
             for i, (cell, width) in enumerate(zip(cells, widths))
         ]
-        return _GAP.join(padded).rstrip()
+        return "  ".join(padded).rstrip()
 
     return Text("\n").join([*(Text(aligned(cells), "bold") for cells in head), *(Text(aligned(c)) for c in body)])

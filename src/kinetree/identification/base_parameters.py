@@ -98,12 +98,8 @@ def _pivoted(R: Array, tolerance: float) -> tuple[list[int], int]:
     return [*order, *remaining], len(order)
 
 
-def named(names: tuple[str, ...], matrix: Array) -> tuple[str, ...]:
-    """Each row of a matrix as a sum of named parameters."""
-    return tuple(_sum(names, row) for row in matrix)
-
-
-def _sum(names: tuple[str, ...], row: Array) -> str:
+def named(names: tuple[str, ...], row: Array) -> str:
+    """A row of a matrix as a sum of named parameters."""
     text = ""
     leading = int(np.flatnonzero(row == 1.0)[0])
     for i in (leading, *(j for j in np.flatnonzero(row).tolist() if j != leading)):

@@ -293,7 +293,7 @@ def _base(unknowns: Parameters, split: SplitFactor, theta: Array, variance: floa
     spread = np.linalg.inv(split.triangle)
     unused = np.flatnonzero(~split.matrix.any(axis=0))
     return BaseParameters(
-        named(names, split.matrix),
+        tuple(named(names, row) for row in split.matrix),
         split.matrix,
         split.matrix @ theta,
         np.sqrt(variance * (spread * spread).sum(axis=1)),

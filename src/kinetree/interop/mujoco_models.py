@@ -210,12 +210,8 @@ def _geared(model: Any) -> Iterator[tuple[int, int, float]]:
             yield actuator, int(model.actuator_trnid[actuator, 0]), gear
 
 
-def poses_of(quaternions: Any, positions: Any) -> Array:
-    """Poses, (n, 4, 4)."""
-    return _posed(matrix_of(np.array(quaternions)), positions) if len(positions) else np.zeros((0, 4, 4))
-
-
 def _posed(rotations: Array, positions: Any) -> Array:
+    """Poses, (n, 4, 4)."""
     found = IDENTITY[None].repeat(len(positions), 0)
     found[:, :3, :3], found[:, :3, 3] = rotations, positions
     return found
@@ -467,7 +463,8 @@ def converted(model: Any, unmodelled: Unmodelled | None = None, *, loops: str = 
     names = Names(model)
     gravity = np.zeros(3) if model.opt.disableflags & _NO_GRAVITY else np.array(model.opt.gravity)
     name = bytes(model.names).split(b"\0")[0].decode() or "robot"
-    placed = zip(names.sites, model.site_bodyid.tolist(), poses_of(model.site_quat, model.site_pos))
+    poses: Sequence[Array] = _posed(matrix_of(np.array(model.site_quat)), model.site_pos) if model.nsite else []
+    placed = zip(names.sites, model.site_bodyid.tolist(), poses)
     frames = [(name, names.bodies[body], at) for name, body, at in placed]
     if model.nbody == 1:
         return Model(name, gravity, [], [], [Frame(*frame) for frame in frames]), _notes(model, names, unmodelled)

@@ -42,7 +42,10 @@ def origin(document: Document, element: Element | None) -> Pose:
     if element.get("quat_xyzw") is not None:
         if rpy is not None:
             raise document.error(element, "<origin> has rpy= and quat_xyzw=; delete one")
-        return pose_at(_quaternion_rotation(document, element), p)
+        x, y, z, w = document.vector(element, "quat_xyzw", (0.0, 0.0, 0.0, 1.0))
+        if not any((x, y, z, w)):
+            raise document.error(element, "quat_xyzw= of <origin> is zero; write 0 0 0 1 for no rotation")
+        return pose_at(quaternion_rotation(w, x, y, z), p)
     angles = document.vector(element, "rpy", _ZERO)
     return pose_at(angles_rotation(document, element, rpy, angles) if any(angles) else UNTURNED, p)
 
@@ -91,13 +94,6 @@ def rotation(roll: float, pitch: float, yaw: float) -> Rotation:
     )  # fmt: skip
 
 
-def _quaternion_rotation(document: Document, element: Element) -> Rotation:
-    x, y, z, w = document.vector(element, "quat_xyzw", (0.0, 0.0, 0.0, 1.0))
-    if not any((x, y, z, w)):
-        raise document.error(element, "quat_xyzw= of <origin> is zero; write 0 0 0 1 for no rotation")
-    return quaternion_rotation(w, x, y, z)
-
-
 def quaternion_rotation(w: float, x: float, y: float, z: float) -> Rotation:
     """The rotation of a quaternion of any nonzero length."""
     return tuple(matrix_of(np.array([w, x, y, z])).ravel().tolist())
@@ -132,12 +128,6 @@ def pose_at(R: Rotation, p: Sequence[float]) -> Pose:
     a, b, c, d, e, f, g, h, i = R
     x, y, z = p
     return a, b, c, x, d, e, f, y, g, h, i, z
-
-
-def rotation_at(pose: Pose) -> Rotation:
-    """The rotation of a pose."""
-    a, b, c, _, d, e, f, _, g, h, i, _ = pose
-    return a, b, c, d, e, f, g, h, i
 
 
 def composed(first: Pose, second: Pose) -> Pose:
@@ -176,7 +166,8 @@ def turned(pose: Pose, direction: Sequence[float]) -> tuple[float, float, float]
 
 def turned_inertia(pose: Pose, inertia: Sequence[float]) -> tuple[float, ...]:
     """The same for an inertia, nine numbers: R I Rᵀ."""
-    if rotation_at(pose) == UNTURNED:
+    a, b, c, _, d, e, f, _, g, h, i, _ = pose
+    if (a, b, c, d, e, f, g, h, i) == UNTURNED:
         return tuple(inertia)
     columns = [turned(pose, inertia[i::3]) for i in range(3)]  # of R I
     return tuple(number for row in zip(*columns, strict=True) for number in turned(pose, row))

@@ -146,7 +146,10 @@ def _joint(document: Document, element: Element, name: str) -> JointSpec:
     placement, line = origin(document, parts.get("origin")), element.sourceline
     if kind == "fixed":
         return JointSpec.fixed(name, parent, child, placement, line)
-    damping, friction = _losses(document, parts["dynamics"]) if "dynamics" in parts else (0.0, 0.0)
+    damping = friction = 0.0
+    if "dynamics" in parts:
+        document.known(parts["dynamics"])
+        damping, friction = (_magnitude(document, parts["dynamics"], name, 0.0) for name in ("damping", "friction"))
     nv, limits, mimic = KINDS[kind].nv, unlimited(kind), None
     axes = [unit_axis(document, parts.get("axis"), name)] if KINDS[kind].axes else []
     if nv == 1:
@@ -185,12 +188,6 @@ def _limits(document: Document, element: Element | None, given: str, joint: Elem
         raise document.error(element, f"lower={lower:g} is above upper={upper:g}; swap them")
     lower, upper = (lower if lower > -_NO_LIMIT else -math.inf), (upper if upper < _NO_LIMIT else math.inf)
     return Limits.trusted((lower, upper, velocity, effort))
-
-
-def _losses(document: Document, element: Element) -> tuple[float, float]:
-    """Damping and dry friction of a joint."""
-    document.known(element)
-    return _magnitude(document, element, "damping", 0.0), _magnitude(document, element, "friction", 0.0)
 
 
 def _magnitude(document: Document, element: Element, name: str, default: float) -> float:

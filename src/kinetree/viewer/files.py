@@ -153,11 +153,8 @@ def _links(body: Body, ends: list[Array], scale: float) -> list[Mesh]:
     if not far:
         radius = _THINNEST * scale
         return [mesh_formats.ellipsoid((radius, radius, radius))] if ends or body.mass else []
-    return [mesh_formats.capsule(np.zeros(3), end, _radius(end, scale)) for end in far]
-
-
-def _radius(end: Array, scale: float) -> float:
-    return float(np.clip(_THICKNESS * np.linalg.norm(end), _THINNEST * scale, _THICKEST * scale))
+    radii = [np.clip(_THICKNESS * np.linalg.norm(end), _THINNEST * scale, _THICKEST * scale) for end in far]
+    return [mesh_formats.capsule(np.zeros(3), end, float(radius)) for end, radius in zip(far, radii)]
 
 
 def branch_colors(robot: Model) -> dict[str, Color]:

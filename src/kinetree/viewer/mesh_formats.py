@@ -185,12 +185,11 @@ class _File:
                 if target is not None and child.tag == "instance_node":
                     yield from self._node(target, at, depth + 1)
                 elif target is not None:
-                    yield from self._geometry(target, at, self._materials(child))
-
-    def _materials(self, instance: _Element) -> _Materials:
-        """Material ids by the symbols that polygons use."""
-        bound = instance.iter("instance_material")
-        return {one.get("symbol") or "": (one.get("target") or "").removeprefix("#") for one in bound}
+                    bound = child.iter("instance_material")  # ids by the symbols that polygons use
+                    materials = {
+                        each.get("symbol") or "": (each.get("target") or "").removeprefix("#") for each in bound
+                    }
+                    yield from self._geometry(target, at, materials)
 
     def _geometry(self, geometry: _Element, at: Array, materials: _Materials) -> Iterator[Mesh]:
         for polygons in geometry.iterfind("mesh/*"):
