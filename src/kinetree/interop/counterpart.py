@@ -90,10 +90,6 @@ class OpenTree:
         q = checked("q", q, self.robot.nq, real=True)
         return q if self._same else self.robot.to_tree(q)
 
-    def q_or_none(self, q: Any) -> Array | None:
-        """The same, if there is a configuration."""
-        return None if q is None else self.q(q)
-
     def v(self, v: Any, q: Any) -> Array:
         """Velocities of the tree."""
         v = checked("v", v, self.robot.nv)
@@ -224,29 +220,29 @@ class Counterpart(ABC):
 
     def to_v(self, v: Any, q: Any = None) -> Array:
         """Velocities, (…, nv), in the other library's order and axes."""
-        return self._to(self._open.v(v, q), self._open.q_or_none(q))
+        return self._to(self._open.v(v, q), q)
 
     def from_v(self, v: Any, q: Any = None) -> Array:
         """The other library's velocities, (…, nv), in Kinetree's order and axes."""
-        return self._open.own_v(self._from(checked(f"{self.library}'s v", v, self.nv), self._open.q_or_none(q)))
+        return self._open.own_v(self._from(checked(f"{self.library}'s v", v, self.nv), q))
 
     def to_tau(self, tau: Any, q: Any = None) -> Array:
         """Joint forces, (…, nv), in the other library's order and axes."""
-        return self._to(self._open.tau(tau), self._open.q_or_none(q))
+        return self._to(self._open.tau(tau), q)
 
     def from_tau(self, tau: Any, q: Any = None) -> Array:
         """The other library's joint forces, (…, nv), in Kinetree's order and axes."""
-        every = self._from(checked(f"{self.library}'s tau", tau, self.nv), self._open.q_or_none(q))
+        every = self._from(checked(f"{self.library}'s tau", tau, self.nv), q)
         return self._open.own_tau(every, q)
 
     def to_a(self, a: Any, v: Any = None, q: Any = None) -> Array:
         """Accelerations, (…, nv), converted to the rates of change of the other library's velocities."""
         drift = self._drift(self._open.v_or_none(v, q))
-        return self._to(self._open.a(a, v, q) + drift, self._open.q_or_none(q))
+        return self._to(self._open.a(a, v, q) + drift, q)
 
     def from_a(self, a: Any, v: Any = None, q: Any = None) -> Array:
         """The other library's accelerations, (…, nv), converted to the rates of change of Kinetree's velocities."""
-        every = self._from(checked(f"{self.library}'s a", a, self.nv), self._open.q_or_none(q))
+        every = self._from(checked(f"{self.library}'s a", a, self.nv), q)
         return self._open.own_v(every - self._drift(self._open.v_or_none(v, q) if self._turning else None))
 
     def bias_forces(self, q: Any, v: Any) -> Array:
@@ -255,7 +251,7 @@ class Counterpart(ABC):
         If both libraries' accelerations differ only in order, this equals `to_tau(robot.bias_forces(q, v))`.
         """
         at, rates = self._open.q(q), self._open.v(v, q)
-        return self._to(self._open.tree.inverse_dynamics(at, rates, -self._drift(rates) + np.zeros(self.nv)), at)
+        return self._to(self._open.tree.inverse_dynamics(at, rates, -self._drift(rates) + np.zeros(self.nv)), q)
 
     # -- matrices -----------------------------------------------------------------------------------------------------
 
@@ -269,20 +265,19 @@ class Counterpart(ABC):
         self._open.require_same("mass matrices")
         return self._on_both_sides(self._from, f"{self.library}'s matrix", matrix, q)
 
-    def _on_both_sides(self, change: Callable[[Array, Any], Array], name: str, matrix: Any, q: Any) -> Array:
-        inner = _rows(self._open.q_or_none(q))
-        half = change(_of_shape(name, matrix, (self.nv, self.nv)), inner)
-        return np.asarray(np.swapaxes(change(np.swapaxes(half, -1, -2), inner), -1, -2))
+    def _on_both_sides(self, change: Callable[..., Array], name: str, matrix: Any, q: Any) -> Array:
+        half = change(_of_shape(name, matrix, (self.nv, self.nv)), q, rows=True)
+        return np.asarray(np.swapaxes(change(np.swapaxes(half, -1, -2), q, rows=True), -1, -2))
 
     def to_jacobian(self, jacobian: Any, q: Any = None) -> Array:
         """Jacobians of frames, (…, 6, nv), with the other library's columns, linear rows first."""
         self._open.require_same("Jacobians")
-        return self._to(_of_shape("jacobian", jacobian, (6, self.nv))[..., _SWAPPED, :], _rows(self._open.q_or_none(q)))
+        return self._to(_of_shape("jacobian", jacobian, (6, self.nv))[..., _SWAPPED, :], q, rows=True)
 
     def from_jacobian(self, jacobian: Any, q: Any = None) -> Array:
         """The other library's Jacobians, (…, 6, nv), linear rows first, in Kinetree's order, angular rows first."""
-        inner = _rows(self._open.q_or_none(q))
-        every = self._from(_of_shape(f"{self.library}'s jacobian", jacobian, (6, self.nv)), inner)[..., _SWAPPED, :]
+        theirs = _of_shape(f"{self.library}'s jacobian", jacobian, (6, self.nv))
+        every = self._from(theirs, q, rows=True)[..., _SWAPPED, :]
         return self._open.own_columns(every, q)
 
     @staticmethod
@@ -325,22 +320,23 @@ class Counterpart(ABC):
 
     # -- change of basis v = T v′: a permutation, and a rotation of the linear part of free joints --------------------
 
-    def _to(self, x: Array, q: Any) -> Array:
-        """Tᵀ x, along the last axis."""
+    def _to(self, x: Array, q: Any, rows: bool = False) -> Array:
+        """Tᵀ x, along the last axis; x may have an axis for the rows of a matrix."""
         result: Array = x[..., self._columns]
-        for joint, start, R in self._rotations(q):
+        for joint, start, R in self._rotations(q, rows):
             result = _with(result, start, product(R, x[..., joint.v_start + 3 : joint.v_start + 6, None]))
         return result
 
-    def _from(self, x: Array, q: Any) -> Array:
+    def _from(self, x: Array, q: Any, rows: bool = False) -> Array:
         """T x, along the last axis."""
         result: Array = x[..., self._back]
-        for joint, start, R in self._rotations(q):
+        for joint, start, R in self._rotations(q, rows):
             result = _with(result, joint.v_start + 3, product(np.swapaxes(R, -1, -2), x[..., start : start + 3, None]))
         return result
 
-    def _rotations(self, q: Any) -> list[tuple[Joint, int, Array]]:
+    def _rotations(self, q: Any, rows: bool) -> list[tuple[Joint, int, Array]]:
         """Each joint with linear velocity in world axes there, with its index there and its rotation."""
+        q = None if q is None else self._open.q(q)
         if not self._turning:
             return []
         if q is None:
@@ -348,6 +344,7 @@ class Counterpart(ABC):
                 f"{self.library} expresses the linear velocity of free joints in world axes, so converting it needs "
                 "the configuration: pass q="
             )
+        q = q[..., None, :] if rows else q
         with np.errstate(all="ignore"):
             return [
                 (joint, start, matrix_of(q[..., joint.q_start + 3 : joint.q_start + 7]))
@@ -433,11 +430,6 @@ def _with(x: Array, start: int, part: Array) -> Array:
     result = np.array(np.broadcast_to(x, (*batch, x.shape[-1])))
     result[..., start : start + 3] = part[..., 0]
     return result
-
-
-def _rows(q: Array | None) -> Array | None:
-    """Configurations with an axis for the rows of a matrix."""
-    return None if q is None else q[..., None, :]
 
 
 def _of_shape(name: str, matrix: Any, core: tuple[int, int]) -> Array:

@@ -463,7 +463,7 @@ def converted(model: Any, unmodelled: Unmodelled | None = None, *, loops: str = 
     names = Names(model)
     gravity = np.zeros(3) if model.opt.disableflags & _NO_GRAVITY else np.array(model.opt.gravity)
     name = bytes(model.names).split(b"\0")[0].decode() or "robot"
-    poses: Sequence[Array] = _posed(matrix_of(np.array(model.site_quat)), model.site_pos) if model.nsite else []
+    poses = _posed(matrix_of(np.array(model.site_quat)), model.site_pos) if model.nsite else np.zeros((0, 4, 4))
     placed = zip(names.sites, model.site_bodyid.tolist(), poses)
     frames = [(name, names.bodies[body], at) for name, body, at in placed]
     if model.nbody == 1:
