@@ -94,12 +94,10 @@ def _value(prim: Any, name: str, authored: bool = False) -> Any:
     value = attribute.Get() if attribute and (attribute.HasAuthoredValue() or not authored) else None
     if value is None:
         return None
-    size, wrong = (
-        _SIZES.get(name.rpartition(":")[2], 1),
-        Refused(f"{prim.GetPath()}: {name} has a value of the wrong type"),
-    )
-    if name.rpartition(":")[2] in _OTHERS:
-        if not isinstance(value, _OTHERS[name.rpartition(":")[2]]):
+    short, wrong = name.rpartition(":")[2], Refused(f"{prim.GetPath()}: {name} has a value of the wrong type")
+    size = _SIZES.get(short, 1)
+    if short in _OTHERS:
+        if not isinstance(value, _OTHERS[short]):
             raise wrong
         return value
     try:
@@ -129,7 +127,6 @@ def _body(prim: Any, cache: Any) -> dict[str, Any]:
     world = cache.GetLocalToWorldTransform(prim)
     return {
         "path": str(prim.GetPath()),
-        "name": prim.GetName(),
         "world": [[world[j][i] for j in range(4)] for i in range(4)],  # USD multiplies rows from the left
         "enabled": _value(prim, "physics:rigidBodyEnabled"),
         "kinematic": _value(prim, "physics:kinematicEnabled"),
@@ -153,7 +150,6 @@ def _joint(prim: Any) -> dict[str, Any]:
     drives = [f"drive:{kind}:physics:maxForce" for kind in ("angular", "linear")]
     return {
         "path": str(prim.GetPath()),
-        "name": prim.GetName(),
         "type": str(prim.GetTypeName()),
         "body0": target("body0"),
         "body1": target("body1"),

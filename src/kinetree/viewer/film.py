@@ -15,7 +15,7 @@ from kinetree.runtime.arguments import refuse_lazy
 from kinetree.spatial.value import Array
 from kinetree.viewer import view as servers
 from kinetree.viewer.files import read
-from kinetree.viewer.overlays import Overlays, draw
+from kinetree.viewer.overlays import Overlays, draw, floats
 from kinetree.viewer.scene import Scene
 
 # With more pictures, browsers take too long to open the file.
@@ -102,10 +102,7 @@ def film(
 
 def _motion(robot: Model, q: Any) -> Array:
     refuse_lazy("q", q)
-    try:
-        motion = np.asarray(q, dtype=float)
-    except (TypeError, ValueError):
-        raise InputError("q is not made of real numbers") from None
+    motion = floats(q, "q is not made of real numbers")
     if motion.ndim != 2 or motion.shape[1] != robot.nq or not len(motion):
         raise InputError(f"q has shape {motion.shape}; a film takes (T, {robot.nq}), T at least one")
     if not np.all(np.isfinite(motion)):
@@ -119,10 +116,7 @@ def _times(time: Any, count: int, rate: float) -> Array:
         raise InputError(f"rate={rate!r} is not a positive number of pictures per second")
     if time is None:
         return np.arange(count) / rate
-    try:
-        times = np.asarray(time, dtype=float)
-    except (TypeError, ValueError):
-        raise InputError("time is not made of numbers") from None
+    times = floats(time, "time is not made of numbers")
     if times.shape != (count,):
         raise InputError(f"time has shape {times.shape}; q has {count} samples")
     if not (np.all(np.isfinite(times)) and np.all(np.diff(times) > 0.0)):
@@ -149,10 +143,7 @@ def _interpolated(robot: Model, motion: Array, times: Array, at: Array, before: 
 
 
 def _along(name: str, value: Any, count: int) -> Array:
-    try:
-        forces = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise InputError(f"the force at {name!r} is not made of numbers") from None
+    forces = floats(value, f"the force at {name!r} is not made of numbers")
     if forces.ndim == 1:
         forces = np.broadcast_to(forces, (count, len(forces)))
     if forces.ndim != 2 or forces.shape[0] != count or forces.shape[1] not in (3, 6):

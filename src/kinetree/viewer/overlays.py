@@ -32,6 +32,14 @@ _LONGEST = 0.5
 _WEIGHT = 0.5
 
 
+def floats(value: Any, problem: str) -> Array:
+    """An argument as an array of its own; an error states the problem if it is none."""
+    try:
+        return np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        raise InputError(problem) from None
+
+
 class Overlays:
     """Forces, ellipsoids of Λ and the centre of mass, drawn into a scene; arrows have a length in m/N."""
 
@@ -100,10 +108,7 @@ class Overlays:
 
     def _wrench(self, name: str, value: Any) -> Array:
         self.scene.robot.site(name)
-        try:
-            vector = np.asarray(value, dtype=float)
-        except (TypeError, ValueError):
-            raise InputError(f"the force at {name!r} is not made of numbers") from None
+        vector = floats(value, f"the force at {name!r} is not made of numbers")
         if vector.shape not in ((3,), (6,)):
             raise InputError(
                 f"the force at {name!r} has shape {vector.shape}; pass a force (3,) or a wrench, moment first, (6,)"

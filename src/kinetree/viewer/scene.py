@@ -42,8 +42,7 @@ class Scene:
 
     def __init__(self, server: Any, robot: Model, visuals: Sequence[Visual] = ()) -> None:
         self.server, self.robot = server, robot
-        neutral = poses(robot, robot.neutral())
-        self.size = files.size(robot, neutral)
+        self.size = files.size(robot, robot.pose(robot.neutral()))
         gravity = float(np.linalg.norm(robot.gravity))
         self.up: Array = -robot.gravity / gravity if gravity > 0.0 else np.array([0.0, 0.0, 1.0])
         self.floor = alignment(self.up)
@@ -63,7 +62,7 @@ class Scene:
 
     def show(self, q: Array) -> dict[str, Array]:
         """Move the bodies to a configuration, (nq,); returns the pose of each frame, (4, 4)."""
-        placed = poses(self.robot, q)
+        placed: Array = self.robot.pose(q)
         turns = quaternion_of(placed[:, :3, :3])
         by_name = dict(zip(self.robot.frames, placed))
         with self.server.atomic():
@@ -74,7 +73,7 @@ class Scene:
 
     def corners(self, q: Array) -> Array:
         """Outermost points of the robot as drawn, (…, 3), at configurations, (…, nq)."""
-        placed = dict(zip(self.robot.frames, np.moveaxis(poses(self.robot, q), -3, 0)))
+        placed = dict(zip(self.robot.frames, np.moveaxis(self.robot.pose(q), -3, 0)))
         found = [
             np.concatenate(own) @ np.swapaxes(placed[name][..., :3, :3], -1, -2) + placed[name][..., None, :3, 3]
             for name, own in self._corners.items()
@@ -192,12 +191,6 @@ class Scene:
             section_color=(190, 190, 195),
             wxyz=quaternion_of(self.floor),
         )
-
-
-def poses(robot: Model, q: Array) -> Array:
-    """Poses of all frames of a robot, (frames, 4, 4)."""
-    found: Array = robot.pose(q)
-    return found
 
 
 def _plain(name: str) -> str:

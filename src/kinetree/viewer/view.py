@@ -24,7 +24,7 @@ from kinetree.model.model import Model
 from kinetree.spatial.rotation import exp_quaternion, matrix_of, multiply
 from kinetree.spatial.value import Array
 from kinetree.viewer.files import read
-from kinetree.viewer.overlays import Overlays, draw
+from kinetree.viewer.overlays import Overlays, draw, floats
 from kinetree.viewer.scene import Scene
 
 #: The only address on which the server listens.
@@ -409,7 +409,7 @@ class View:
             self._center.on_update(lambda event: self._asked(event, center_of_mass=self._center.value))
             choices = (_NO_FRAME, *self.robot.frames)
             self._felt = gui.add_dropdown("Inertia felt at", choices, initial_value=_NO_FRAME)
-            self._felt.on_update(self._felt_chosen)
+            self._felt.on_update(lambda event: self._asked(event, ellipsoids={self._felt.value} - {_NO_FRAME}))
         with gui.add_folder("Joints"):
             buttons = gui.add_button_group("Set to", ("neutral", "random"))
             buttons.on_click(lambda _: self._jump(buttons.value))
@@ -421,9 +421,6 @@ class View:
                 self._scene.show_layer(layer, self._boxes[layer].value)
 
         return update
-
-    def _felt_chosen(self, event: Any) -> None:
-        self._asked(event, ellipsoids=() if self._felt.value == _NO_FRAME else (self._felt.value,))
 
     def _asked(self, event: Any, **arguments: Any) -> None:
         """Show what a user requests in a browser, or notify the user there why it is not possible."""
@@ -459,10 +456,7 @@ class View:
 
 def configuration(robot: Model, q: Any) -> Array:
     """A configuration, (nq,), checked to be drawable."""
-    try:
-        array = np.array(q, dtype=float)
-    except (TypeError, ValueError):
-        raise InputError("q is not made of real numbers") from None
+    array = floats(q, "q is not made of real numbers")
     if array.shape != (robot.nq,):
         raise InputError(f"q has shape {array.shape}; one picture takes one configuration, ({robot.nq},)")
     if not np.all(np.isfinite(array)):
