@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import kinetree as kt
+from tests.tolerance import assert_close
 
 _FILE = Path(__file__).parent / "oracles" / "mechanisms.json"
 
@@ -141,3 +142,14 @@ def hopper() -> kt.Model:
         inertia=0.01 * np.eye(3), limits=kt.Limits(lower=-0.1, upper=0.1),
     )  # fmt: skip
     return builder.build()
+
+
+def assert_jvps_are_exact(robot: kt.Model, q: Any, v: Any, a: Any) -> None:
+    """Derivatives of both dynamics along a random direction are those of complex steps, on both engines."""
+    step, (dq, dv, da) = 1e-30, np.random.default_rng(8).normal(size=(3, robot.nv))
+    moved = robot.integrate.engine("reference")(q.astype(complex), 1j * step * dq)
+    tau = robot.inverse_dynamics.engine("reference")(q, v, a)
+    for function, x in ((robot.inverse_dynamics, a), (robot.forward_dynamics, tau)):
+        exact = function.engine("reference")(moved, v + 1j * step * dv, x + 1j * step * da).imag / step
+        for engine in ("reference", "native"):
+            assert_close(function.jvp.engine(engine)(q, v, x, dq, dv, da), exact, 1e-12)

@@ -146,35 +146,38 @@ def test_nothing_invariant_is_left_in_loops(name: str) -> None:
     assert not [op for loop in loops for op in _invariant(loop)]
 
 
-def test_what_a_loop_writes_is_read_in_it() -> None:
-    """Loads of memory that a loop stores to stay in it, with what depends on them; loads move with what needs them."""
+def looped() -> tuple[Program, Op, For]:
+    """A program, the number zero in it, and a loop from there to three whose body comes next."""
     program = Program()
     zero, three = program.op("int", attr=0), program.op("int", attr=3)
-    index = Op("index", (), None, program.top)
-    program.current = body = CodeBlock(program, program.top)
+    program.current = CodeBlock(program, program.top)
+    return program, zero, For(Op("index", (), None, program.top), zero, three, program.current)
+
+
+def test_what_a_loop_writes_is_read_in_it() -> None:
+    """Loads of memory that a loop stores to stay in it, with what depends on them; loads move with what needs them."""
+    program, zero, loop = looped()
+    index, body = loop.index, loop.body
     written = program.load(Access(("array", 0), zero, 1))
     fixed = program.load(Access(("records", 0), zero, 1))
     alone = program.load(Access(("records", 0), zero, 2))
     doubled, square = program.op("add", written, written), program.op("mul", fixed, fixed)
     product = program.op("mul", program.op("add", square, alone), doubled)
     body.items.append(Store(Access(("array", 0), index, 0), product))
-    program.top.items.append(For(index, zero, three, body))
+    program.top.items.append(loop)
     verify(hoist(program))
     assert {id(op) for op in program.top.items} >= {id(op) for op in (fixed, alone, square)}
     assert [item for item in body.items if isinstance(item, Op)] == [written, doubled, product]
 
 
 def test_a_load_alone_is_not_moved() -> None:
-    program = Program()
-    zero, three = program.op("int", attr=0), program.op("int", attr=3)
-    index = Op("index", (), None, program.top)
-    program.current = body = CodeBlock(program, program.top)
+    program, zero, loop = looped()
     fixed = program.load(Access(("records", 0), zero, 1))
-    body.items.append(Store(Access(("array", 0), index, 0), program.op("neg", fixed)))
-    items = list(body.items)
-    program.top.items.append(For(index, zero, three, body))
+    loop.body.items.append(Store(Access(("array", 0), loop.index, 0), program.op("neg", fixed)))
+    items = list(loop.body.items)
+    program.top.items.append(loop)
     hoist(program)
-    assert body.items == items
+    assert loop.body.items == items
 
 
 @pytest.mark.parametrize("samples", [1, 2, 3, 9])  # one or two run on the kernel for single samples

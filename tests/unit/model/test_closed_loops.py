@@ -16,7 +16,7 @@ from kinetree.interop.counterpart import OpenTree
 from kinetree.language.algorithm import algorithm
 from kinetree.language.tree import Indexed, Tree
 from kinetree.runtime.function import Function
-from tests.mechanisms import NEAR, built, four_bar
+from tests.mechanisms import NEAR, assert_jvps_are_exact, built, four_bar
 from tests.tolerance import assert_close
 
 ENGINES = ("reference", "native")
@@ -441,19 +441,6 @@ def test_loop_forces_balance_the_joints(bar: kt.Model) -> None:
     assert bar.loop_forces(bar.neutral(), [1.0], [0.0], np.zeros(3)).shape == (3,)
 
 
-def test_derivatives_agree_with_complex_steps(rig: kt.Model, state: Any) -> None:
-    q, v, a = state
-    rng = np.random.default_rng(8)
-    dq, dv, da = rng.normal(size=(3, rig.nv))
-    tau = rig.inverse_dynamics(q, v, a)
-    moved = rig.integrate.engine("reference")(q.astype(complex), 1j * STEP * dq)
-    for function, x in ((rig.inverse_dynamics, a), (rig.forward_dynamics, tau)):
-        exact = function.engine("reference")(moved, v + 1j * STEP * dv, x + 1j * STEP * da).imag / STEP
-        assert_close(function.jvp.engine("reference")(q, v, x, dq, dv, da), exact, 1e-12)
-    assert_close(rig.inverse_dynamics.jvp(q, v, a, dq, dv, da), rig.inverse_dynamics.jvp.engine("reference")(
-        q, v, a, dq, dv, da), 1e-12)  # fmt: skip
-
-
 def test_linearized_loops(bar: kt.Model) -> None:
     q, v, a = bar.neutral(), np.array([1.3]), np.array([-0.4])
     moved = bar.integrate.engine("reference")(q.astype(complex), np.array([1j * STEP]))
@@ -579,3 +566,7 @@ def test_bad_loops_are_refused() -> None:
     builder.add_body("extra", parent="rocker", joint="spherical", mass=1.0, inertia=J)
     with pytest.raises(ModelError, match="near: joint 'extra' has shape"):
         builder.connect("tip", "pin").build(near=NEAR | {"extra": [1.0, 2.0]})
+
+
+def test_derivatives_agree_with_complex_steps(rig: kt.Model, state: Any) -> None:
+    assert_jvps_are_exact(rig, *state)
