@@ -1,15 +1,11 @@
-"""What threads and forks need: locks that are safe across `fork`, and a garbage collector that pauses.
-
-Pauses Python's garbage collector during compilation.
-
-A program consists of tens of thousands of small objects. As their number grows, the collector traverses all of them
-again and again, and takes as long as tracing and simplifying together.
-
-Locks that are safe across `fork`.
+"""Locks that are safe across `fork`, and a pause of Python's garbage collector during compilation.
 
 A forked child has only a copy of the thread that forked. Whatever the parent's other threads were doing is never
 finished there: a lock that one of them held stays locked, a module that one was importing stays half imported, and LLVM
 stays in the middle of a compilation. So a fork waits until no other thread holds one of these locks or is inside LLVM.
+
+A program consists of tens of thousands of small objects. As their number grows, the collector traverses all of them
+again and again, and takes as long as tracing and simplifying together.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 The script `kinetree` imports the library, which takes a few tenths of a second, before it calls `main`. So the library
 imports this module before anything else. It has no effect in other programs.
-
-Exit codes of the command, besides 0 for success and 1 for a failed check.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import sys
 from types import TracebackType
 from typing import NoReturn
 
-#: The arguments, the file or the output cannot be used.
+#: Exit code of the command if the arguments, the file or the output cannot be used; 1 is a failed check.
 UNUSABLE = 2
 
 

@@ -1,7 +1,5 @@
 """A tree of nodes with their constants: everything an engine knows about a robot.
 
-The topology of a tree: parents, children, subtrees, supports.
-
 Nodes are numbered depth first, so that every subtree is a contiguous range and a parent precedes its children. The
 world is node −1; it may have several children (a forest).
 """

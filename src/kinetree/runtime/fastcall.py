@@ -1,20 +1,16 @@
-"""The fast path from Python to a kernel.
+"""Fast calls: from Python to a kernel without executing Python code.
 
 For a small robot, checking arguments in Python takes many times as long as the kernel. `Gate` is a base class whose
-instances, once open, are called without executing any Python code. Machine code matches the arguments with the
-parameters and checks that arrays are exactly `numpy.ndarray`, contiguous, of the kernel's type and of the shape of one
-sample, or of a batch that is not worth several threads; scalars may also be floats of Python or NumPy. If so, it finds
-memory for the results, unless `out` is given, and runs the kernel; in every other case (larger batches, broadcasting,
-other types) it calls the method `general` with the same arguments. A closed gate is a plain Python object with a
-`__call__`, which needs no machine code. Opening a gate changes its class.
+instances, once open, are called as machine code. It matches the arguments with the parameters and checks that arrays
+are exactly `numpy.ndarray`, contiguous, of the kernel's type and of the shape of one sample, or of a batch that is not
+worth several threads; scalars may also be floats of Python or NumPy. If so, it finds memory for the results, unless
+`out` is given, and runs the kernel; in every other case (larger batches, broadcasting, other types) it calls the method
+`general` with the same arguments. A closed gate is a plain Python object with a `__call__`, which needs no machine
+code. Opening a gate changes its class.
 
-Machine code reads the fields of NumPy's arrays directly, if they are where `kinetree.runtime.fastcall`
-expects them. Otherwise, on interpreters other than CPython, without a GIL, or with `KINETREE_NO_GATE=1`, a gate is a
-plain class that always calls `general`.
-
-What gates need of CPython and NumPy: a type that is called without tuples, and fields of objects at known offsets.
-
-The offsets are verified on live objects.
+Machine code reads fields of CPython's and NumPy's objects at known offsets, which are verified on live objects. If they
+are elsewhere, on interpreters other than CPython, without a GIL, or with `KINETREE_NO_GATE=1`, a gate is a plain class
+that always calls `general`.
 """
 
 from __future__ import annotations
@@ -331,30 +327,35 @@ class _Description:
         operands, scalar = binding.operands, binding.scalar
         self.binding = binding
         self.owned: list[Any] = []
-        words = self.words = np.zeros(KernelDescriptor.OPERANDS + layout.OPERAND_WORDS * len(operands), dtype=np.int64)
-        words[KernelDescriptor.INPUTS], words[KernelDescriptor.OUTPUTS] = len(binding.inputs), len(binding.outputs)
-        words[KernelDescriptor.ARRAY_TYPE], words[KernelDescriptor.DTYPE] = id(np.ndarray), id(scalar.dtype)
-        words[KernelDescriptor.TYPE_NUMBER], words[KernelDescriptor.ITEM_BYTES] = scalar.number, scalar.bytes
-        numpy_functions = array_functions()
-        words[KernelDescriptor.NEW_ARRAY], words[KernelDescriptor.SET_BASE] = (
-            numpy_functions[k] for k in (PYARRAY_NEW, PYARRAY_SET_BASE)
-        )
-        words[KernelDescriptor.BUNDLE], words[KernelDescriptor.TUPLE_TYPE] = id(binding.bundle), id(tuple)
-        words[KernelDescriptor.FLOAT_TYPE], words[KernelDescriptor.DOUBLE_TYPE] = id(float), id(np.float64)
-        words[KernelDescriptor.SINGLE_TYPE] = id(np.float32)
-        work = words[KernelDescriptor.WORK] = max(1, binding.work)
-        words[KernelDescriptor.MOST_SAMPLES] = max(1, (2 * threads.NUMBERS_PER_THREAD - 1) // work)
-        words[KernelDescriptor.MOST_ALONE] = max(1, threads.UNINTERRUPTED // work)
-        words[KernelDescriptor.THREADS] = threads.shared.ctypes.data
         self.results = np.full(layout.KEPT, None, dtype=object)  # owns what is kept
-        if len(binding.outputs) == 1 or not (binding.bundle.__dictoffset__ or binding.bundle.__weakrefoffset__):
-            words[KernelDescriptor.RESULTS] = self.results.ctypes.data  # a tuple is what it was
         self.shared = threads.shared, buffers.buffers, buffers.sizes, buffers.fresh
-        words[KernelDescriptor.BUFFERS], words[KernelDescriptor.BUFFER_SIZES] = (
-            buffers.buffers.ctypes.data,
-            buffers.sizes.ctypes.data,
-        )
-        words[KernelDescriptor.FRESH_BUFFER] = id(buffers.fresh)
+        is_plain = not (binding.bundle.__dictoffset__ or binding.bundle.__weakrefoffset__)  # it stays what it was
+        work, functions = max(1, binding.work), array_functions()
+        values = {
+            KernelDescriptor.INPUTS: len(binding.inputs),
+            KernelDescriptor.OUTPUTS: len(binding.outputs),
+            KernelDescriptor.ARRAY_TYPE: id(np.ndarray),
+            KernelDescriptor.DTYPE: id(scalar.dtype),
+            KernelDescriptor.TYPE_NUMBER: scalar.number,
+            KernelDescriptor.ITEM_BYTES: scalar.bytes,
+            KernelDescriptor.NEW_ARRAY: functions[PYARRAY_NEW],
+            KernelDescriptor.SET_BASE: functions[PYARRAY_SET_BASE],
+            KernelDescriptor.BUNDLE: id(binding.bundle),
+            KernelDescriptor.TUPLE_TYPE: id(tuple),
+            KernelDescriptor.FLOAT_TYPE: id(float),
+            KernelDescriptor.DOUBLE_TYPE: id(np.float64),
+            KernelDescriptor.SINGLE_TYPE: id(np.float32),
+            KernelDescriptor.WORK: work,
+            KernelDescriptor.MOST_SAMPLES: max(1, (2 * threads.NUMBERS_PER_THREAD - 1) // work),
+            KernelDescriptor.MOST_ALONE: max(1, threads.UNINTERRUPTED // work),
+            KernelDescriptor.THREADS: threads.shared.ctypes.data,
+            KernelDescriptor.RESULTS: self.results.ctypes.data if len(binding.outputs) == 1 or is_plain else 0,
+            KernelDescriptor.BUFFERS: buffers.buffers.ctypes.data,
+            KernelDescriptor.BUFFER_SIZES: buffers.sizes.ctypes.data,
+            KernelDescriptor.FRESH_BUFFER: id(buffers.fresh),
+        }
+        words = self.words = np.zeros(KernelDescriptor.OPERANDS + layout.OPERAND_WORDS * len(operands), dtype=np.int64)
+        words[list(values)] = list(values.values())
         for k, operand in enumerate(operands):
             entry = words[KernelDescriptor.OPERANDS + layout.OPERAND_WORDS * k :]
             entry[0] = len(operand.shape)

@@ -7,8 +7,6 @@ drivers and plans, and the required layout of NumPy arrays.
 
 One parameter may be a dictionary of arrays of one row each, such as wrenches by the names of frames. Kernels are then
 chosen by its keys, and its values copied together, row by row, are the kernel's last input.
-
-The part of gates that matches arguments with parameters: see `kinetree.runtime.fastcall_code`.
 """
 
 from __future__ import annotations

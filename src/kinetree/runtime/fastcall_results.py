@@ -1,10 +1,4 @@
-"""Memory of fast calls: structures that they read, results that they make, and the writer of their code.
-
-Where gates find things: in CPython's and NumPy's structures, and in the descriptions of gates and bound kernels.
-
-What all parts of the machine code of gates need: see `kinetree.runtime.fastcall_code`.
-
-The part of gates that finds memory for results: see `kinetree.runtime.fastcall_code`.
+"""Memory of fast calls: the structures that they read, and the results that they return.
 
 Making arrays and tuples of them and destroying them takes longer than some kernels do. So a bound kernel keeps the last
 few small results that it returned, and returns one of them again once nobody else refers to it or its parts, provided

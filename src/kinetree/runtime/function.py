@@ -3,11 +3,8 @@
 The native engine is the default. `f.engine("reference")` is the same function on the reference engine, which also
 accepts complex and other scalars, and computes in float64 at least, whatever the robot's type.
 
-Functions that take external wrenches on frames besides arrays.
-
-Functions of frames, chosen by name at each call, in one of several reference frames.
-
-Kernels of `kinetree.kernels` as functions of arrays, for given sizes.
+Besides arrays, some take external wrenches on frames, others frames and a reference, by name at each call. Kernels of
+`kinetree.kernels` become functions by `compiled`, for given sizes.
 """
 
 from __future__ import annotations
@@ -375,14 +372,9 @@ class FrameFunction(Function[P, R]):
     def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute for a choice of frames, reference and what else there is to choose."""
         known = len(self._arrays)
-        # fast path for the most common call: one frame, everything else left at its default
-        if out is None and not named and len(inputs) == known + 1 and type(inputs[known]) is str:
-            bound = self._ready.get(inputs[known])
-            if bound is not None:
-                return bound(*inputs[:known])
-        if not named and len(inputs) == known + 1:
+        if not named and known < len(inputs) <= len(self._names):
             arrays: Sequence[Any] = inputs[:known]
-            frames, choice = inputs[known], ()
+            frames, choice = inputs[known], inputs[known + 1 :]
         else:
             given = self._arguments(inputs, named)
             arrays, frames, choice = given[:known], given[known], tuple(given[known + 1 :])
@@ -398,19 +390,13 @@ class FrameFunction(Function[P, R]):
         if frames is None and self.needs_frames:
             raise InputError(f"{self.name}: frames is a name or a sequence of names, got None")
         sites = self._sites(frames)
-        bound = self._computed(self._bind(sites, self._for(*choice), single))
+        bound = self._bind(sites, self._for(*choice), single)
         if isinstance(bound, Compiled) and isinstance(frames, (str, tuple)):
             given = {**self._defaults, **dict(zip(self._names[len(self._arrays) :], (frames, *choice)))}
             self.follow(bound, tuple(given[name] for name in self._names[len(bound.binding.inputs) :]))
         if len(self._ready) >= CHOICES_KEPT:
             self._ready.clear()
         self._ready[frames if single or frames is None else tuple(site.name for site in sites), choice] = bound
-        if single and not choice:
-            self._ready[frames] = bound
-        return bound
-
-    def _computed(self, bound: Callable[..., Any]) -> Callable[..., Any]:
-        """What a call computes, given the recursion."""
         return bound
 
     def bound(self, frames: Any = None, reference: str | None = None, classical: bool = False) -> Any:

@@ -3,8 +3,6 @@
 It defines what is correct. Violations that only symbols can expose (a branch on a value, a local variable that carries
 state from one iteration to the next) are found by `kinetree.compiler.trace`. Inputs may have any scalar type: float64,
 complex (for complex-step derivatives), longdouble, or objects registered with `kinetree.register_scalar`.
-
-An algorithm on the reference engine, with the interface of a compiled one.
 """
 
 from __future__ import annotations

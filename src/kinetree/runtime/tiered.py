@@ -1,4 +1,4 @@
-"""Tiered compilation: unoptimised code first, optimised code as soon as it is there.
+"""Loads machine code into memory, in tiers: unoptimised code first, optimised code as soon as it is there.
 
 LLVM takes a quarter of the time if it does not optimise, and the results have the same bits, but take two to four times
 as long. So code that somebody waits for is first compiled in this way, unless it is short. Calls reach it through a
@@ -6,8 +6,6 @@ trampoline, which is retargeted to the optimised code when other threads have co
 next step of a rollout, on. Whoever is about to compute for long waits for optimised code instead (`ready_for`), and so
 do `compile` methods, forks and the end of the process. There is one tier if there are no other threads, or with
 `KINETREE_NO_TIERS=1`.
-
-Loads object code into memory.
 """
 
 from __future__ import annotations

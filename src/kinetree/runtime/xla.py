@@ -4,16 +4,13 @@ A handler `ptr handler(ptr frame)` finds the addresses and shapes of its buffers
 driver on them, without copies. Buffers are dense, in C order, and have the same leading axes, as JAX's `ffi_call`
 arranges. Samples in buffers of another type than the kernel's are converted on the way in and out.
 
-Large batches are shared with XLA's threads (`xla_threads`).
-
 The layout of the call frame is XLA's C interface, version 0 (`xla/ffi/api/c_api.h` in jaxlib).
 
-Large batches of an XLA handler, on the threads of XLA.
-
-The batch is cut into chunks. The handler asks XLA to run `task` on some of its threads and runs it itself; each takes
-chunks until none is left. XLA promises neither that a task runs soon nor that it runs elsewhere. So the handler never
-waits for a task to begin, only for chunks that others have taken: there is no deadlock if all threads are busy. A task
-that begins after the handler has returned finds no chunk. Whoever is last to use the shared memory frees it.
+Large batches are shared with XLA's threads, in chunks. The handler asks XLA to run `task` on some of its threads and
+runs it itself; each takes chunks until none is left. XLA promises neither that a task runs soon nor that it runs
+elsewhere. So the handler never waits for a task to begin, only for chunks that others have taken: there is no deadlock
+if all threads are busy. A task that begins after the handler has returned finds no chunk. Whoever is last to use the
+shared memory frees it.
 
 Samples are computed whole, in blocks of lanes, so the bits do not depend on who computes them.
 """
