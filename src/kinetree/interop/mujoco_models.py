@@ -44,12 +44,9 @@ from kinetree.spatial.value import Array
 
 
 class Names:
-    """Names of MuJoCo's objects in Kinetree, by MuJoCo's index.
+    """Names of MuJoCo's objects in Kinetree, by MuJoCo's index: bodies, the world first, joints and sites.
 
-    Attributes:
-        bodies: Bodies, the world first.
-        joints: Joints; unnamed ones are called "joint" followed by their index.
-        sites: Sites; one that shares its name with a body gets the suffix " (site)".
+    Unnamed ones are called after their kind and index; a site with the name of a body gets the suffix " (site)".
     """
 
     def __init__(self, model: Any) -> None:

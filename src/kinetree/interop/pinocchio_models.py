@@ -43,18 +43,13 @@ class PinocchioFrames:
 
     Pinocchio identifies frames by name and type, Kinetree by name alone, so duplicate names get a number as suffix.
     Joint frames that coincide with another frame are left out.
-
-    Attributes:
-        bodies: Name of each joint's body, by the joint's index.
-        others: Name, joint index and pose in the joint, (4, 4), of each frame that is not a body.
-        numbers: Pinocchio's index of each frame.
     """
 
     def __init__(self, model: Any) -> None:
         self._taken = {WORLD_NAME}
-        self.bodies: dict[int, str] = {}
-        self.others: list[tuple[str, int, Array]] = []
-        self.numbers = {WORLD_NAME: 0}
+        self.bodies: dict[int, str] = {}  # of each joint, by its index
+        self.others: list[tuple[str, int, Array]] = []  # name, index of the joint, and pose in it
+        self.numbers = {WORLD_NAME: 0}  # Pinocchio's indices of frames
         # the first of Pinocchio's frames is the world
         frames = [(number, model.frames[number]) for number in range(1, model.nframes)]
         rest = []

@@ -218,16 +218,11 @@ _ESCAPES = str.maketrans(
 
 
 class MjcfText:
-    """Writes MJCF for a model and those that it attaches; all their elements have different line numbers.
-
-    Attributes:
-        origins: Origin of the element on each line.
-        assets: Other files that the MJCF refers to, by name.
-    """
+    """Writes MJCF for a model and those that it attaches; all their elements have different line numbers."""
 
     def __init__(self) -> None:
-        self.origins: list[Origin] = []
-        self.assets: dict[str, bytes] = {}
+        self.origins: list[Origin] = []  # of the element on each line
+        self.assets: dict[str, bytes] = {}  # other files that the MJCF refers to, by name
         self._lines: list[str] = []
         # words known to be finite numbers: most occur several times
         self._finite: set[str] = set()

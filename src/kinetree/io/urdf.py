@@ -222,16 +222,7 @@ xacro.main()
 
 
 def expanded(source: Source, arguments: Mapping[str, Any]) -> Source:
-    """The URDF that a xacro file describes.
-
-    Args:
-        source: The file, which xacro reads again, together with its includes.
-        arguments: Arguments of the file, by name.
-
-    Raises:
-        InputError: If an argument is not a string, number or Boolean, or the source is not a file.
-        LoadError: If xacro is not installed, fails, or takes too long.
-    """
+    """The URDF that a xacro file describes; xacro reads the file again, together with its includes."""
     if source.path is None:
         raise InputError("xacro= needs a file, since xacro looks for includes beside it; pass its path")
     words = []

@@ -36,12 +36,9 @@ _READERS: dict[str, Callable[[bytes, Callable[[str], bytes | None]], list[Mesh]]
 
 
 class Roots:
-    """The directories from which meshes may be read.
+    """The directories from which meshes may be read: that of the robot's file, and others that contain packages.
 
-    Args:
-        given: Directories that contain packages, or packages themselves. `package://name/rest` is looked up as
-            `name/rest` in each of them, and as `rest` in those named `name`.
-        beside: Directory of the robot's file, to which names are relative; None if it has none.
+    `package://name/rest` is looked up as `name/rest` in each of the latter, and as `rest` in those named `name`.
     """
 
     def __init__(self, given: Sequence[str | os.PathLike[str]] = (), beside: Path | None = None) -> None:

@@ -84,12 +84,7 @@ class Overlays:
         return axes, np.minimum(radii, longest)
 
     def forces(self, poses: Mapping[str, Array], forces: Mapping[str, Any]) -> None:
-        """Draw forces (red) and moments (violet) at the given frames, and hide those at all others.
-
-        Args:
-            poses: Poses of all frames.
-            forces: By frame, in its axes: a force, (3,) [N], or a wrench, moment first, (6,) [N m, N].
-        """
+        """Draw forces (red) and moments (violet), given as for `View.show`, and hide those at all other frames."""
         checked = {name: self._wrench(name, value) for name, value in forces.items()}
         for name in checked:
             if name not in self._arrows:

@@ -27,25 +27,14 @@ class Scene:
     """The bodies of a robot as viser nodes.
 
     Bodies are drawn with their visuals; those without are drawn as capsules along their links.
-
-    Args:
-        server: The viser server.
-        robot: The mechanism.
-        visuals: The visuals of its file.
-
-    Attributes:
-        size: Approximate size of the robot [m].
-        up: Unit vector opposite to gravity, (3,).
-        floor: Rotation whose z column is up, (3, 3).
-        layers: Nodes of each of `LAYERS`.
     """
 
     def __init__(self, server: Any, robot: Model, visuals: Sequence[Visual] = ()) -> None:
         self.server, self.robot = server, robot
-        self.size = files.size(robot, robot.pose(robot.neutral()))
+        self.size = files.size(robot, robot.pose(robot.neutral()))  # [m]
         gravity = float(np.linalg.norm(robot.gravity))
         self.up: Array = -robot.gravity / gravity if gravity > 0.0 else np.array([0.0, 0.0, 1.0])
-        self.floor = alignment(self.up)
+        self.floor = alignment(self.up)  # rotation whose z column is up
         self.layers: dict[str, list[Any]] = {name: [] for name in LAYERS}
         self._corners: dict[str, list[Array]] = {}
         self._names = {"world": "/world"}
