@@ -11,6 +11,7 @@ import numpy as np
 
 import kinetree as kt
 from tests.tolerance import assert_close
+from tests.trees import serial
 
 _FILE = Path(__file__).parent / "oracles" / "mechanisms.json"
 
@@ -107,14 +108,14 @@ NEAR = {"crank": 0.8, "coupler": -0.2, "rocker": 1.6}
 @cache
 def gripper() -> kt.Model:
     """An arm with four hinges and two fingers, of which one mimics the other."""
-    builder = kt.Builder("gripper")
     solid = {"mass": 1.0, "com": (0.1, 0.02, 0.03), "inertia": np.diag([0.01, 0.02, 0.03])}
-    parent, axes = "world", ((0, 0, 1), (0, 1, 0), (0, 1, 0), (1, 0, 0))
-    for i, axis in enumerate(axes):
-        limits = kt.Limits(lower=-2.5, upper=2.5, velocity=3.0, effort=80.0)
-        at = np.eye(3), (0.3 if i else 0.0, 0.0, 0.1)
-        builder.add_body(f"link{i}", parent=parent, axis=axis, placement=at, limits=limits, **solid)
-        parent = f"link{i}"
+    limits, axes = (
+        kt.Limits(lower=-2.5, upper=2.5, velocity=3.0, effort=80.0),
+        ((0, 0, 1), (0, 1, 0), (0, 1, 0), (1, 0, 0)),
+    )
+    links = [{**solid, "axis": axis, "placement": (np.eye(3), (0.3, 0.0, 0.1)), "limits": limits} for axis in axes]
+    links[0]["placement"] = np.eye(3), (0.0, 0.0, 0.1)
+    builder, parent = serial(links, "link", builder=kt.Builder("gripper")), "link3"
     limits = kt.Limits(lower=-0.1, upper=0.1, velocity=1.0, effort=50.0)
     for name, y in (("left", 1.0), ("right", -1.0)):
         at = np.eye(3), (0.2, 0.05 * y, 0.0)

@@ -18,6 +18,7 @@ from kinetree.model.loops.coupling import FunctionCoupling
 from tests.laws.cases import model
 from tests.mechanisms import NEAR, four_bar
 from tests.tolerance import Array, assert_close, assert_near, peak, refused, solving_bound
+from tests.trees import serial
 
 CONSTRAINTS: dict[str, dict[str, list[Any]]] = {
     "humanoid24": {
@@ -177,10 +178,12 @@ def test_bad_input() -> None:
     refused("at has NaN", robot.constraints, ["left_foot"], at=q * np.nan)
 
 
+SOLID: dict[str, Any] = {"mass": 0.5, "com": (0.1, 0.05, 0.02), "inertia": 0.01 * np.eye(3)}
+
+
 def builder() -> kt.Builder:
     """A four-bar closed by a hinge, with a lever on a rod of constant length, a gear, and a valve driven by a cam."""
-    built = four_bar()
-    solid = {"mass": 0.5, "com": (0.1, 0.05, 0.02), "inertia": 0.01 * np.eye(3)}
+    built, solid = four_bar(), SOLID
     built.add_body("lever", parent="coupler", axis=(0, 0, 1), placement=(np.eye(3), (0.2, 0.1, 0.0)), **solid)
     built.add_body("wheel", parent="lever", axis=(1, 0, 0), **solid)
     built.add_body("gear", parent="crank", axis=(0, 1, 0), **solid)
@@ -259,11 +262,8 @@ def test_rows_are_the_derivative_of_the_error_and_forces_act_along_them() -> Non
 @pytest.mark.parametrize("turn", [0.0, np.pi])
 def test_hinges_do_not_tell_the_ends_of_their_axis_apart(turn: float) -> None:
     """Errors are zero, and their derivative is J, also where the axes of both frames point in opposite directions."""
-    solid = {"mass": 0.5, "com": (0.1, 0.05, 0.02), "inertia": 0.01 * np.eye(3)}
-    built = kt.Builder("arm")
-    for i in range(6):
-        parent, axis = f"link{i - 1}" if i else "world", np.roll((0.0, 0.6, 0.8), i)
-        built.add_body(f"link{i}", parent=parent, axis=axis, placement=(np.eye(3), (0.2, 0.1, 0.05)), **solid)
+    solid = {**SOLID, "placement": (np.eye(3), (0.2, 0.1, 0.05))}
+    built = serial(({**solid, "axis": np.roll((0.0, 0.6, 0.8), i)} for i in range(6)), "link")
     q = np.linspace(-0.4, 0.6, 6)
     about_x = np.array([[1.0, 0.0, 0.0], [0.0, np.cos(turn), -np.sin(turn)], [0.0, np.sin(turn), np.cos(turn)]])
     end = built.build().pose(q, "link5")
@@ -300,11 +300,7 @@ def test_couplings_of_joints_that_are_coupled_already() -> None:
 
 def follower() -> kt.Model:
     """A chain whose second joint follows the first, and whose third follows the second."""
-    built = kt.Builder("chain")
-    solid = {"mass": 0.5, "com": (0.1, 0.05, 0.02), "inertia": 0.01 * np.eye(3)}
-    for i in range(5):
-        axis = np.roll((0.0, 0.0, 1.0), i)
-        built.add_body(f"b{i}", parent=f"b{i - 1}" if i else "world", axis=axis, **solid)
+    built = serial({**SOLID, "axis": np.roll((0.0, 0.0, 1.0), i)} for i in range(5))
     built.couple("b1", to="b0", poly=[0.1, 0.5, 0.2])
     built.couple("b2", to="b1", ratio=-2.0)
     return built.build()

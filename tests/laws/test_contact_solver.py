@@ -18,6 +18,7 @@ from kinetree.simulation.step_results import CONVERGED
 from tests.fuzz import contacts as fuzz
 from tests.laws.test_contact import CORNERS, START, OwnPlane, heavy
 from tests.tolerance import assert_near, bound, condition, peak, refused
+from tests.trees import serial
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -266,15 +267,11 @@ def test_steps_that_overflow_are_said() -> None:
 
 def chain() -> kt.Model:
     """A heavy pendulum at the end of light links."""
-    builder = kt.Builder("chain")
-    for i, mass in enumerate((0.01, 0.01, 10.0)):
-        placement = (np.eye(3), (0.0, 0.0, -0.5)) if i else (np.eye(3), np.zeros(3))
-        parent = f"b{i - 1}" if i else "world"
-        builder.add_body(
-            f"b{i}", parent=parent, joint="revolute", axis=(0, 1, 0), placement=placement, mass=mass,
-            com=(0, 0, -0.25), inertia=mass * 0.02 * np.eye(3), limits=kt.Limits(-0.5, 0.5),
-        )  # fmt: skip
-    return builder.build()
+    own: dict[str, Any] = {"axis": (0, 1, 0), "com": (0, 0, -0.25), "limits": kt.Limits(-0.5, 0.5)}
+    links = [{**own, "mass": mass, "inertia": mass * 0.02 * np.eye(3)} for mass in (0.01, 0.01, 10.0)]
+    for link in links[1:]:
+        link["placement"] = np.eye(3), (0.0, 0.0, -0.5)
+    return serial(links).build()
 
 
 @pytest.mark.parametrize("sweeps", [1, 3, 30])

@@ -17,6 +17,7 @@ from kinetree.errors import InputError, UnknownNameError
 from tests.laws.cases import model
 from tests.oracle import oracle
 from tests.tolerance import assert_close, assert_near, bound, condition, peak, solving_bound
+from tests.trees import serial
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -156,15 +157,9 @@ def test_blending_is_continuous_and_bounded() -> None:
 
 def test_a_stretched_arm_gives_up_smoothly() -> None:
     """Beyond its reach, torques stay bounded: the direction that is lost goes to the posture."""
-    builder, parent = kt.Builder("arm"), "world"
-    for i in range(3):
-        builder.add_body(
-            f"l{i}", parent=parent, axis=(0, 1, 0), placement=(np.eye(3), (0, 0, 0.4 if i else 0)), mass=1.0,
-            com=(0, 0, 0.2), inertia=np.diag([0.02, 0.02, 0.002]),
-        )  # fmt: skip
-        parent = f"l{i}"
-    builder.add_frame("tip", body=parent, placement=(np.eye(3), (0, 0, 0.4)))
-    robot = builder.build()
+    link = {"axis": (0, 1, 0), "mass": 1.0, "com": (0, 0, 0.2), "inertia": np.diag([0.02, 0.02, 0.002])}
+    upwards = {"placement": (np.eye(3), (0, 0, 0.4))}
+    robot = serial([link, link | upwards, link | upwards]).add_frame("tip", body="b2", **upwards).build()
     bent = np.array([0.4, 0.8, 0.4])
     arm = control.OperationalSpace(
         robot, [control.Goal(kt.Task("tip", (3, 5)))], posture=control.Posture(bent), cut=1e-2

@@ -23,7 +23,7 @@ from tests.laws.cases import LWA, model, transposed
 from tests.laws.test_control import HANDS, HELD, luh, scene, standing, with_box
 from tests.laws.test_control import state as near_state
 from tests.tolerance import Array, assert_close, assert_near, bound, condition, peak, solving_bound
-from tests.trees import random_rotation
+from tests.trees import random_rotation, serial
 
 NAMES = ("every kind", "every kind, armature", "forest", "many tips", "some armature", "legged")
 KP, KD, KP0, KD0 = 100.0, 20.0, 25.0, 10.0
@@ -145,18 +145,16 @@ ALIGNED, STRETCHED = np.array([0.3, 0.5, 0.9, 0.4, 0.0, 0.2]), np.array([0.3, 0.
 @cache
 def arm() -> kt.Model:
     """Shoulder yaw and pitch, elbow, and a wrist whose first and last axes may be in line."""
-    builder, parent = kt.Builder("arm"), "world"
     links = ((0.1, 8.0, 0.3), (0.45, 6.0, 0.1), (0.25, 4.0, 0.45), (0.2, 1.5, 0.25), (0.05, 1.0, 0.2), (0.1, 0.5, 0.05))
-    for i, (length, mass, offset) in enumerate(links):
-        builder.add_body(
-            f"link{i}", parent=parent, joint_name=f"joint{i}", placement=(np.eye(3), (0.0, 0.0, offset)),
-            axis=(0, 0, 1) if i in (0, 3, 5) else (0, 1, 0), mass=mass, com=(0.0, 0.0, length / 2), armature=0.05,
-            inertia=mass * np.diag([length**2 / 12 + 0.002, length**2 / 12 + 0.002, 0.002]),
-            limits=kt.Limits(-3.0, 3.0, 10.0, 100.0),
-        )  # fmt: skip
-        parent = f"link{i}"
-    builder.add_frame("tool", body=parent, placement=(np.eye(3), (0.0, 0.0, 0.1)))
-    return builder.build()
+    made = (
+        {
+            "axis": (0, 0, 1) if i in (0, 3, 5) else (0, 1, 0), "placement": (np.eye(3), (0.0, 0.0, offset)),
+            "mass": mass, "com": (0.0, 0.0, length / 2), "armature": 0.05, "limits": kt.Limits(-3.0, 3.0, 10.0, 100.0),
+            "inertia": mass * np.diag([length**2 / 12 + 0.002, length**2 / 12 + 0.002, 0.002]),
+        }
+        for i, (length, mass, offset) in enumerate(links)
+    )  # fmt: skip
+    return serial(made, "link").add_frame("tool", body="link5", placement=(np.eye(3), (0.0, 0.0, 0.1))).build()
 
 
 @cache

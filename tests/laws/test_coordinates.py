@@ -50,7 +50,7 @@ from kinetree.tasks import METHODS
 from tests.laws.cases import ENGINES
 from tests.mechanisms import gripper
 from tests.tolerance import Array, assert_close, assert_near, bound, condition, refused
-from tests.trees import mixed, random_inertia, random_mechanism, random_rotation, unit
+from tests.trees import mixed, random_inertia, random_mechanism, random_rotation, serial, unit
 
 
 def turn(axis: int, angle: float) -> Array:
@@ -195,13 +195,9 @@ TEXTS: dict[str, Algorithm] = {
 
 def chain(bodies: int, branches: int = 1) -> kt.Model:
     """Branches of revolute joints."""
-    builder = kt.Builder("chain")
+    builder, link = kt.Builder("chain"), {"axis": (0.0, 1.0, 0.0), "mass": 1.0, "com": (0.0, 0.0, 0.1)}
     for b in range(branches):
-        for i in range(bodies):
-            parent = f"{b} {i - 1}" if i else "world"
-            builder.add_body(
-                f"{b} {i}", parent=parent, joint="revolute", axis=(0.0, 1.0, 0.0), mass=1.0, com=(0.0, 0.0, 0.1)
-            )
+        serial([link] * bodies, f"{b} ", builder=builder)
     return builder.build()
 
 

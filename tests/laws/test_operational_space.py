@@ -24,6 +24,7 @@ from tests.definition import Composition
 from tests.laws import cases
 from tests.laws.cases import model, transposed
 from tests.tolerance import Array, assert_close, bound, condition, peak
+from tests.trees import serial
 
 #: Rows that tasks of the native engine have, by turns: robots and tasks of the same kinds share compiled code.
 ROWS = ((0, 1, 2, 3, 4, 5), (3, 4, 5), (1,))
@@ -365,20 +366,8 @@ def test_a_free_body_moves_its_center_of_mass_alone() -> None:
 
 def test_heavy_rotors_hold_the_center_of_mass() -> None:
     """Λ⁻¹ keeps its digits where it is far smaller than 1/m: nothing is computed as a difference of large numbers."""
-    b = kt.Builder()
-    for i, parent in enumerate(("world", "link0")):
-        b.add_body(
-            f"link{i}",
-            parent=parent,
-            joint="revolute",
-            axis=(0, 0, 1),
-            placement=(np.eye(3), (0.5 * i, 0.0, 0.0)),
-            mass=1.0,
-            com=(0.25, 0.1, 0.0),
-            inertia=0.01 * np.eye(3),
-            armature=1e12,
-        )
-    robot = b.build()
+    link = {"axis": (0, 0, 1), "mass": 1.0, "com": (0.25, 0.1, 0.0), "inertia": 0.01 * np.eye(3), "armature": 1e12}
+    robot = serial([link, {**link, "placement": (np.eye(3), (0.5, 0.0, 0.0))}], "link").build()
     q = np.array([0.3, -0.7])
     tasks = [kt.CenterOfMassTask((3, 4)), kt.Task("link1", "position")]
     J = robot.tasks(tasks).at(q).jacobian

@@ -15,6 +15,7 @@ from kinetree.runtime import reference
 from kinetree.runtime.kernels import bind
 from tests.oracles.pinocchio_twin import robots
 from tests.tolerance import Array, assert_near, refused
+from tests.trees import serial
 
 HAND = "panda_hand_tcp BODY"
 
@@ -94,15 +95,10 @@ def test_joints_without_limits_take_part() -> None:
 
 def test_coupled_joints() -> None:
     """A finger that follows another one: no tree of rigid bodies, but poses and Jacobians exist."""
-    builder, parent = kt.Builder("gripper"), "world"
-    for i, axis in enumerate([(0, 0, 1), (0, 1, 0), (1, 0, 0)] * 2):
-        place = (np.eye(3), (0.0, 0.0, 0.2))
-        builder.add_body(f"link{i}", parent=parent, axis=axis, placement=place, mass=1.0, inertia=0.01 * np.eye(3))
-        parent = f"link{i}"
+    link = {"placement": (np.eye(3), (0.0, 0.0, 0.2)), "mass": 1.0, "inertia": 0.01 * np.eye(3)}
+    builder = serial({**link, "axis": axis} for axis in [(0, 0, 1), (0, 1, 0), (1, 0, 0)] * 2)
     for finger, side in (("left", 1), ("right", -1)):
-        builder.add_body(
-            finger, parent=parent, joint="prismatic", axis=(0, side, 0), mass=0.1, inertia=1e-4 * np.eye(3)
-        )
+        builder.add_body(finger, parent="b5", joint="prismatic", axis=(0, side, 0), mass=0.1, inertia=1e-4 * np.eye(3))
     robot = builder.couple("right_joint", to="left_joint", ratio=1.0).build()
     q = robot.random_configuration(1, (3,))
     places = {"right": robot.pose(q, "right"), "left": robot.pose(q, "left")[:, :3, 3]}
