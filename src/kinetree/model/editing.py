@@ -300,23 +300,16 @@ class Editing(ModelBase):
         bodies[0], joints[0] = replace(bodies[0], parent=WORLD_NAME), replace(joints[0], parent=WORLD_NAME)
         frames = [one for one in self.extra_frames if one.body in kept]
         names = {joint.name for joint in joints}
-        constraints = [one for one in self.joint_constraints if _touches(one, names, kept)]
-        equalities = [one for one in self.equalities if _touches(one, names, kept)]
-        for constraint in (*constraints, *equalities):
-            whole = names.issuperset(constraint.joints) if not isinstance(constraint, Loop) else kept.issuperset(
-                constraint.bodies
-            )  # fmt: skip
-            if not whole:
-                fix = "Take the subtree of a body that carries all of it"
-                if not isinstance(constraint, Loop):
-                    fix = "First lock one of its joints with reduced()"
-                raise InputError(f"subtree({body!r}) would cut {constraint}, part of which lies outside. {fix}")
-        independent = [rate for rate in self.independent if rate[0] in names]
-        near = [one for one in self.near if one[0] in names]
         return self._edited(
-            name=body, bodies=bodies, joints=joints, frames=frames,
-            constraints=constraints, independent=independent, near=near, equalities=equalities,
-        )  # fmt: skip
+            name=body,
+            bodies=bodies,
+            joints=joints,
+            frames=frames,
+            constraints=[one for one in self.joint_constraints if _inside(one, names, kept, body)],
+            independent=[rate for rate in self.independent if rate[0] in names],
+            near=[one for one in self.near if one[0] in names],
+            equalities=[one for one in self.equalities if _inside(one, names, kept, body)],
+        )
 
     def population(self, inertial_parameters: Any = None, gravity: Any = None, *, strict: bool = True) -> Population:
         """The dynamics of robots that differ in masses and gravity, a sample each: for domain randomisation.
@@ -416,10 +409,15 @@ def _locked(joint: Joint, value: Any) -> Joint:
     return Joint(joint.name, "fixed", *kept, none, 0.0, none, _NO_LIMITS, none, none, 0, 0)
 
 
-def _touches(constraint: Constraint, joints: set[str], bodies: set[str]) -> bool:
+def _inside(constraint: Constraint, joints: set[str], bodies: set[str], root: str) -> bool:
+    """Whether a constraint lies in the subtree of a root; raises if only a part of it does."""
     if isinstance(constraint, Loop):
-        return bool(bodies.intersection(constraint.bodies))
-    return bool(joints.intersection(constraint.joints))
+        found, fix = [name in bodies for name in constraint.bodies], "Take the subtree of a body that carries all of it"
+    else:
+        found, fix = [name in joints for name in constraint.joints], "First lock one of its joints with reduced()"
+    if any(found) and not all(found):
+        raise InputError(f"subtree({root!r}) would cut {constraint}, part of which lies outside. {fix}")
+    return any(found)
 
 
 def _renamed(

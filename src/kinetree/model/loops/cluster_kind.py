@@ -19,10 +19,7 @@ import numpy as np
 from kinetree.errors import UnsupportedError
 from kinetree.language.node import NodeManifold
 from kinetree.model.joints.protocol import PlainCoordinates, ScrewStage, Series
-from kinetree.model.loops import cluster_kinematics as kinematics
-from kinetree.model.loops.cluster_kinematics import columns, plain
-from kinetree.model.loops.cluster_structure import ClusterStructure, InnerConstants
-from kinetree.model.loops.loop import Inside
+from kinetree.model.loops.cluster_structure import ClusterStructure, InnerConstants, columns, plain
 from kinetree.model.nodes.general import OutletKind
 from kinetree.spatial.cluster import ClusterInertia, ClusterMap, ClusterWeight, Slot
 from kinetree.spatial.dense import least_squares
@@ -65,12 +62,12 @@ class ClusterKind(ClusterStructure):
         return PlainCoordinates() if all(stage.nq == 1 for stage in free) else Series(free)
 
     def weight(self, parameters: Array, q: Array) -> ClusterWeight:
-        posed = kinematics.posed(self, parameters, q)
+        posed = self.posed(parameters, q)
         up = [posed.inside.up[i].data for i in self.outlets]
         return ClusterWeight(stack(*up, self.turn(parameters)), len(self.outlets), self.nv)
 
     def joint_map(self, parameters: Array, q: Array | None = None) -> ClusterMap:
-        posed, constants = kinematics.posed(self, parameters, q), self.constants(parameters)
+        posed, constants = self.posed(parameters, q), self.constants(parameters)
         blocks = []
         for i in self.outlets:
             if self.inner[i].parent < 0:  # in its own coordinates, most entries are constants
@@ -86,7 +83,7 @@ class ClusterKind(ClusterStructure):
         return columns([H.column(c).data for c in range(stage.nv)])
 
     def inertia(self, parameters: Array, q: Array | None = None) -> ClusterInertia:
-        posed, constants = kinematics.posed(self, parameters, q), self.constants(parameters)
+        posed, constants = self.posed(parameters, q), self.constants(parameters)
         R, Q, N = RigidInertia.zero(), np.zeros((6, self.nv)), np.zeros((self.nv, self.nv))
         for i, own in enumerate(constants):
             M = posed.inertia[i]
@@ -102,8 +99,8 @@ class ClusterKind(ClusterStructure):
         return np.zeros(self.nv)  # part of N: that of a coupled joint acts on all rates that it follows
 
     def coriolis(self, parameters: Array, q: Array | None, v: Array, velocity: Array, _carrier: Motion) -> Array:
-        posed, constants = kinematics.posed(self, parameters, q), self.constants(parameters)
-        rates = kinematics.rates(self, parameters, posed, v)
+        posed, constants = self.posed(parameters, q), self.constants(parameters)
+        rates = self.rates(parameters, posed, v)
         o = len(self.outlets)
         carrier = Motion(velocity[6 * o : 6 * o + 6])
         pushed = []
@@ -117,8 +114,8 @@ class ClusterKind(ClusterStructure):
         return stack(*pushed, np.zeros(6 + self.nv))
 
     def gyroscopic(self, parameters: Array, q: Array | None, v: Array, velocity: Array) -> Array:
-        posed, constants = kinematics.posed(self, parameters, q), self.constants(parameters)
-        rates = kinematics.rates(self, parameters, posed, v)
+        posed, constants = self.posed(parameters, q), self.constants(parameters)
+        rates = self.rates(parameters, posed, v)
         outlets = []
         for slot, i in enumerate(self.outlets):
             V = Motion(velocity[6 * slot : 6 * slot + 6])
@@ -137,8 +134,8 @@ class ClusterKind(ClusterStructure):
         return stack(*outlets, total.data, along)
 
     def coriolis_inertia(self, parameters: Array, q: Array, v: Array, velocity: Array) -> Array:
-        posed, constants = kinematics.posed(self, parameters, q), self.constants(parameters)
-        rates, o = kinematics.rates(self, parameters, posed, v), len(self.outlets)
+        posed, constants = self.posed(parameters, q), self.constants(parameters)
+        rates, o = self.rates(parameters, posed, v), len(self.outlets)
         found = np.zeros((self.dimension, self.dimension), dtype=object)
         found[...] = 0.0
         for slot, i in enumerate(self.outlets):
@@ -170,19 +167,15 @@ class ClusterKind(ClusterStructure):
         return among_all[list(self.independent)]
 
     def coupling(self, parameters: Array, q: Array) -> Array:
-        return np.concatenate(kinematics.posed(self, parameters, q).G)
+        return np.concatenate(self.posed(parameters, q).G)
 
     def coupling_drift(self, parameters: Array, q: Array, v: Array) -> Array:
-        return np.concatenate(kinematics.rates(self, parameters, kinematics.posed(self, parameters, q), v).g)
+        return np.concatenate(self.rates(parameters, self.posed(parameters, q), v).g)
 
     def loops(self, parameters: Array, q: Array) -> tuple[Array, Array]:
         if not self.closures:
             return np.zeros(0), np.zeros((0, self.joint_rates))
-        return kinematics.loops(self, parameters, self.inside(parameters, q))
-
-    def inside(self, parameters: Array, q: Array) -> Inside:
-        """Where the bodies are, relative to the carrier."""
-        return kinematics.located(self, parameters, q)
+        return self.residuals(parameters, self.inside(parameters, q))
 
     def moved(self, parameters: Array, q: Array, step: Array) -> Array:
         if self.closures:
