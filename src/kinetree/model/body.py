@@ -1,7 +1,4 @@
-"""Bodies and frames of a model.
-
-Frozen records that contain arrays, compared and hashed by content.
-"""
+"""Bodies and frames of a model: frozen records that contain arrays, compared and hashed by content."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 Python and LLVM both compile in one thread at a time. So other processes compile functions from the end of the list and
 store the code in the cache on disk, where this process finds it when it gets there.
-
-Whether the numbers of a model can be rounded to the format in which its functions compute.
 """
 
 from __future__ import annotations
@@ -43,14 +41,7 @@ _PROGRAM = "from kinetree.model.compilation import compile_for_others; compile_f
 
 
 def compile_functions(robot: Any, names: Sequence[str], progress: Progress | None) -> None:
-    """Compile functions.
-
-    Args:
-        robot: A model.
-        names: Functions, and derivatives as "forward_dynamics.vjp".
-        progress: Called with the name of the next function, the number of functions done, and their total; also at the
-            end, with an empty name. By default, a status line shows progress if standard error is a terminal.
-    """
+    """Compile functions of a model, and derivatives such as "forward_dynamics.vjp"; see `Model.compile`."""
     functions = [attrgetter(name)(robot) for name in names]
     began, alone = time.monotonic(), True
     with ExitStack() as processes:
@@ -130,19 +121,9 @@ def compile_for_others() -> None:
 def require_representable(
     scalar: Format, bodies: Iterable[Body], joints: Iterable[Joint], mechanism: Mechanism, sites: Iterable[Site]
 ) -> None:
-    """Raise if rounding makes a number infinite, or a mass, an inertia or an armature lose its digits.
+    """Raise if rounding to a format makes a number infinite, or a mass, an inertia or an armature lose its digits.
 
     Other numbers may become zero: placements have entries of the size of rounding errors.
-
-    Args:
-        scalar: The format to round to.
-        bodies: The model's bodies.
-        joints: Its joints.
-        mechanism: Its nodes.
-        sites: Its frames.
-
-    Raises:
-        ModelError: Names the body, joint, node or frame, and the number.
     """
     if scalar is FLOAT64:
         return

@@ -23,12 +23,7 @@ _FLOAT64 = np.dtype(np.float64)
 
 
 class EveryJoint:
-    """The coordinates of all moving joints, those that follow others included.
-
-    Attributes:
-        places: Where the coordinates of each joint are, by name.
-        size: Their number.
-    """
+    """The coordinates of all moving joints, those that follow others included; `places` has those of each, by name."""
 
     def __init__(self, joints: Sequence[Joint], follows: Mapping[str, Follows]) -> None:
         self.places: dict[str, slice] = {}

@@ -45,19 +45,15 @@ class NumPy:
     """NumPy arrays."""
 
     def run(self, bound: Any, *arrays: Array) -> Any:
-        """Call the result of `Function.bound`."""
         return bound(*arrays)
 
     def apply(self, matrix: Array, vector: Array) -> Array:
-        """Matrices times vectors."""
         return apply(matrix, vector)
 
     def transpose(self, matrix: Array) -> Array:
-        """Swap the last two axes."""
         return np.swapaxes(matrix, -1, -2)
 
     def stack(self, vectors: Sequence[Array]) -> Array:
-        """Stack vectors as the rows of a matrix."""
         return np.stack(vectors, axis=-2)
 
 
@@ -82,6 +78,7 @@ class Differentiable:
             robot.site(frame)  # raises if there is none
         self._function = getattr(robot, name)
         self._arrays = NumPy() if arrays is None else arrays
+        self._bound: dict[Algorithm, Any] = {}
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -98,12 +95,7 @@ class Differentiable:
     ) -> tuple[tuple[Any, ...], tuple[int, ...]]:
         """The arguments as a flat tuple, wrenches last, in the order of `frames`; and their common batch shape.
 
-        Args:
-            q: Configurations.
-            v: Velocities.
-            x: Accelerations or joint forces.
-            f_ext: Wrenches by frame.
-            converted: Converts an argument, given with its name, to an array of the library; raises if it cannot.
+        `converted` converts an argument, given with its name, to an array of the library, and raises if it cannot.
         """
         given = (q, v, x, *((f_ext or {})[frame] for frame in self.frames))
         third = "a" if self.name == "inverse_dynamics" else "tau"
@@ -172,7 +164,7 @@ class Differentiable:
             by_wrenches.append(turned if inverse else turned + self._velocity(q, by_x, frame))
         by_components = self._by_components(q, by_q)
         if not self._is_plain:  # the tangent map changes as well
-            by_components = by_components + self._arrays.run(self._basis_change, q, slope, dq)
+            by_components = by_components + self._run_map(component_gradient_change, q, slope, dq)
         return by_components, by_v, by_x, *by_wrenches
 
     def require_curvature(self) -> None:
@@ -181,11 +173,11 @@ class Differentiable:
 
     def _tangent(self, q: Any, dq: Any) -> Any:
         """The tangent for a change of the components of q."""
-        return dq if self._is_plain else self._arrays.run(self._change, q, dq)
+        return dq if self._is_plain else self._run_map(component_change, q, dq)
 
     def _by_components(self, q: Any, by_q: Any) -> Any:
         """The gradient with respect to the components of q, from that along the tangent."""
-        return by_q if self._is_plain else self._arrays.run(self._gradient, q, by_q)
+        return by_q if self._is_plain else self._run_map(component_gradient, q, by_q)
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -193,23 +185,12 @@ class Differentiable:
         q = self.robot.random_configuration(0)
         return self.robot.nq == self.robot.nv and np.array_equal(self.robot.tangent_map(q), np.eye(self.robot.nv))
 
-    @cached_property
-    def _change(self) -> Any:
-        """`tangent_map(q) dq`."""
-        return self._bound(component_change)
-
-    @cached_property
-    def _gradient(self) -> Any:
-        """`tangent_map(q)ᵀ g`."""
-        return self._bound(component_gradient)
-
-    @cached_property
-    def _basis_change(self) -> Any:
-        """The change of `tangent_map(q)ᵀ g` with q."""
-        return self._bound(component_gradient_change)
-
-    def _bound(self, algorithm: Algorithm) -> Any:
-        return Function[..., Any](algorithm.name, self.robot.mechanism, algorithm).bound()
+    def _run_map(self, algorithm: Algorithm, *arrays: Any) -> Any:
+        """Run a recursion with `tangent_map(q)`."""
+        if algorithm not in self._bound:
+            function = Function[..., Any](algorithm.name, self.robot.mechanism, algorithm)
+            self._bound[algorithm] = function.bound()
+        return self._arrays.run(self._bound[algorithm], *arrays)
 
     def _lever_slope(self, q: Any, v: Any, x: Any, lever: Any, pushes: Sequence[Any]) -> Any:
         """Gradient of leverᵀ Jᵀ f along the tangent: what wrenches add to that of inverse dynamics."""
@@ -237,12 +218,7 @@ class Differentiable:
 
 
 def frames_of(name: str, f_ext: Any) -> tuple[str, ...]:
-    """The frames on which wrenches act.
-
-    Args:
-        name: Name of the function.
-        f_ext: Wrenches by frame, or None.
-    """
+    """The frames on which wrenches act in a call of a function."""
     if f_ext is not None and not isinstance(f_ext, Mapping):
         raise InputError(f"{name}: f_ext is a {type(f_ext).__name__}; pass a dictionary of wrenches by frame")
     return tuple(f_ext or ())

@@ -15,6 +15,8 @@ from kinetree.model.joints.one_axis import plain
 from kinetree.model.nodes.general import Node
 from kinetree.spatial.value import Array
 
+_LIMITS = ("lower", "upper", "velocity", "effort")
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -33,30 +35,24 @@ class Limits:
     effort: Any = math.inf
 
     def __post_init__(self) -> None:
-        for name in ("lower", "upper", "velocity", "effort"):
-            values = getattr(self, name)
-            if type(values) is float:
-                values = (values,)
-            else:
-                try:
-                    values = tuple(float(x) for x in np.asarray(values, dtype=float).reshape(-1))
-                except (TypeError, ValueError):
-                    raise ModelError(f"limits: {name}={values!r} is neither a number nor a list of numbers") from None
-            least = -math.inf if name in ("lower", "upper") else 0.0
-            for x in values:
-                if math.isnan(x):
-                    raise ModelError(f"limits: {name} is NaN; use infinity where there is no limit")
-                if x < least:
-                    raise ModelError(f"limits: {name} is negative; it bounds a magnitude")
+        for name in _LIMITS:
+            given = getattr(self, name)
+            try:
+                values = tuple(np.asarray(given, dtype=float).reshape(-1).tolist())
+            except (TypeError, ValueError):
+                raise ModelError(f"limits: {name}={given!r} is neither a number nor a list of numbers") from None
+            if any(map(math.isnan, values)):
+                raise ModelError(f"limits: {name} is NaN; use infinity where there is no limit")
+            if name in ("velocity", "effort") and any(x < 0.0 for x in values):
+                raise ModelError(f"limits: {name} is negative; it bounds a magnitude")
             object.__setattr__(self, name, values)
 
     @classmethod
     def trusted(cls, numbers: tuple[float, ...]) -> Limits:
         """Limits of numbers that need no check: all lower ones, then all upper ones, those of velocity and effort."""
         made, count = object.__new__(cls), len(numbers) // 4
-        lower, upper, velocity = numbers[:count], numbers[count : 2 * count], numbers[2 * count : 3 * count]
-        own = {"lower": lower, "upper": upper, "velocity": velocity, "effort": numbers[3 * count :]}
-        object.__setattr__(made, "__dict__", own)
+        parts = (numbers[i * count : (i + 1) * count] for i in range(4))
+        object.__setattr__(made, "__dict__", dict(zip(_LIMITS, parts, strict=True)))
         return made
 
     def expanded(self, kind: JointKind) -> Limits:
@@ -65,9 +61,8 @@ class Limits:
             raise ModelError(
                 f"limits: a {kind.name} joint has no position limits, because its coordinates include a quaternion"
             )
-        sizes = {"lower": kind.nv, "upper": kind.nv, "velocity": kind.nv, "effort": kind.nv}
-        full = {}
-        for name, size in sizes.items():
+        full, size = {}, kind.nv
+        for name in _LIMITS:
             values = getattr(self, name)
             if len(values) not in (1, size):
                 raise ModelError(f"limits: {name} has {len(values)} numbers; a {kind.name} joint takes 1 or {size}")

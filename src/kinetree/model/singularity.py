@@ -50,9 +50,6 @@ def require_invertible(mechanism: Mechanism) -> None:
     one inside a universal joint, need what they carry, up to bodies with definite inertia: a motion that leaves these
     at rest, continued by locked joints, leaves all that they carry at rest.
 
-    Args:
-        mechanism: The mechanism.
-
     Raises:
         SingularMechanismError: The message names the body.
     """
@@ -93,10 +90,7 @@ def _doubtful(mechanism: Mechanism) -> list[int]:
 def _unresisted(mechanism: Mechanism, doubtful: list[int], length: float) -> list[int]:
     """Nodes with a pivot that is not significant at a generic configuration, among doubtful ones and what they need.
 
-    Args:
-        mechanism: The mechanism.
-        doubtful: The nodes.
-        length: Displacement of joints that slide [m].
+    Joints that slide are displaced by a given length [m].
     """
     q = _generic(mechanism)
     reached: dict[int, _Gathered] = {}
@@ -208,17 +202,12 @@ def require_mass(mechanism: Mechanism) -> None:
     rigid = [node for node, kind in enumerate(mechanism.kinds) if kind.rigid]
     if sum(mechanism.kinds[node].inertia(mechanism.parameters[node]).mass for node in rigid) > 0.0:
         return
-    if not _has_center(mechanism):
+    with np.errstate(all="ignore"):  # nodes that are not rigid bodies may have mass
+        (com,) = run(center_of_mass, mechanism, (), (_generic(mechanism),))
+    if not np.isfinite(com).all():
         raise SingularMechanismError(
             "no moving body has mass, so there is no centre of mass. Give at least one body a mass"
         )
-
-
-def _has_center(mechanism: Mechanism) -> bool:
-    """Whether nodes that are not rigid bodies have mass."""
-    with np.errstate(all="ignore"):
-        (com,) = run(center_of_mass, mechanism, (), (_generic(mechanism),))
-    return bool(np.isfinite(com).all())
 
 
 def _generic(mechanism: Mechanism) -> Array:

@@ -27,7 +27,6 @@ MOST_BODIES = 64
 # coefficients and residuals below this fraction of the coupling's own numbers are rounding
 _ROUNDING = 1e-12
 
-
 Constraint = Coupling | Loop
 
 #: An independent rate: a joint's name, and which of its velocities.
@@ -36,12 +35,11 @@ Rate = tuple[str, int]
 
 @dataclass(frozen=True)
 class Cluster:
-    """Bodies that move as one node.
+    """Bodies that constraints join, so that they move as one node.
 
     Attributes:
         bodies: Their names, each after its parent.
         carrier: The body that carries them, or "world".
-        constraints: What joins them.
         follows: Coupled joints, by name: how their coordinates follow from others. None if q holds the coordinates of
             all joints, because they depend on each other implicitly.
         independent: In that case, the independent rates.

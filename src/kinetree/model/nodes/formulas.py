@@ -19,15 +19,10 @@ Formula = tuple[Callable[[], Any], tuple[int, ...]]
 
 
 def digest(owner: str, sizes: Sequence[int], formulas: Callable[..., Mapping[str, Formula]]) -> str:
-    """Sixteen hexadecimal digits that depend only on what the formulas compute.
-
-    Args:
-        owner: Owner of the formulas, for messages.
-        sizes: Length of each of their arguments.
-        formulas: Returns the formulas by name for these arguments.
+    """Sixteen hexadecimal digits that depend only on what formulas, of arguments of given sizes, compute.
 
     Raises:
-        ModelError: If a formula returns an array of another shape, or cannot be traced.
+        ModelError: If a formula returns an array of another shape, or cannot be traced; names the owner.
     """
     program = Program()
     arrays = [

@@ -85,12 +85,10 @@ GENERAL = PlacementShape(ANY, ANY, 7)
 
 
 class PlacementSteps(NamedTuple):
-    """A placement in steps.
+    """A placement in steps: its smallest shape, and nine numbers.
 
-    Attributes:
-        shape: Its smallest shape.
-        numbers: Sine and cosine of the angle between the two axes, those of the turn about the parent's axis before,
-            the offset r [m], and sine and cosine of the joint's angle at neutral q: nine numbers.
+    These are sine and cosine of the angle between the two axes, those of the turn about the parent's axis before, the
+    offset r [m], and sine and cosine of the joint's angle at neutral q.
     """
 
     shape: PlacementShape
@@ -150,10 +148,6 @@ class JointedBody(Unconstrained):
 
     @cached_property
     def name(self) -> str:
-        return self._joint_name
-
-    @property
-    def _joint_name(self) -> str:
         return self.joint.name + ("_armature" if self.has_armature else "")
 
     @property
@@ -237,7 +231,7 @@ class AxialBody(JointedBody):
 
     @cached_property
     def name(self) -> str:
-        return f"{self._joint_name}_{self.shape.name}"
+        return f"{JointedBody(self.joint, self.has_armature).name}_{self.shape.name}"
 
     @property
     def parameter_count(self) -> int:
