@@ -1,12 +1,16 @@
-"""Toy kernels in LLVM assembly, which exercise the native runtime without the tracer."""
+"""Toy kernels in LLVM assembly, which exercise the native runtime without the tracer, and what tests of gates share."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 from kinetree.compiler.llvm import machine_code
 from kinetree.compiler.llvm.machine_code import compile_text
 from kinetree.compiler.llvm.writer import FunctionWriter, kernel_entry
+from kinetree.runtime import fastcall
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.operands import Binding, Operand
 from kinetree.runtime.tiered import Library
@@ -82,3 +86,26 @@ def toy_text(width: int) -> str:
             place = f.let(f"add i64 {f.let(f'mul i64 {i}, {n}')}, {j}")
             store(f.let(f"fmul {scalar} {r}, {load('%ws', j)}"), "%out1", place)
     return f"{kernel_entry(3)}\n{f.text()}\ndeclare {scalar} @llvm.fma.{suffix}({scalar}, {scalar}, {scalar})\n"
+
+
+class Counting(Compiled):
+    """Counts the calls that do not go the short way."""
+
+    count = 0
+
+    def general(self, *inputs: Any, out: Any = None) -> Any:
+        self.count += 1
+        return super().general(*inputs, out=out)
+
+
+def counting(n: int) -> Counting:
+    function = Counting(toy(n).binding, toy_kernel)
+    function.compile()
+    return function
+
+
+def same(got: Any, expected: Any) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(got, expected, strict=True))
+
+
+native = pytest.mark.skipif(not fastcall.NATIVE, reason="gates are switched off or not possible here")
