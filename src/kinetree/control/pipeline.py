@@ -341,34 +341,9 @@ class ControlPipeline:
     def _settled(
         self, given: Sequence[Array], pattern: Array, round_: int | None, case: str, brief: bool
     ) -> tuple[Sequence[Array], list[Any], Array]:
-        """Results of samples that share a pattern at first, checks, and the patterns with which they end, (…, l)."""
-        found, checks = self._attempt(given, pattern, case, brief)
-        if round_ is None or not self._limited:
-            return found, checks, pattern
-        excess = checks[2]
-        if type(excess) is float:
-            if excess:
-                following = _next(pattern, found[2], round_)
-                if (following != pattern).any():
-                    following = following if following.any() else self.free
-                    return self._settled(given, following, round_ + 1, case, brief)
-            return found, checks, pattern
-        wrong = np.flatnonzero(excess)
-        patterns = np.tile(pattern, (len(excess), 1))
-        patterns[wrong] = _next(pattern, found[2][wrong], round_)
-        wrong = wrong[(patterns[wrong] != pattern).any(axis=-1)]
-        for following, some in alike(patterns[wrong]):
-            samples = wrong[some]
-            part, _, patterns[samples] = self._settled(_some(given, samples), following, round_ + 1, case, brief)
-            _put(found, samples, part)
-        return found, checks, patterns
+        """Results of samples that share a pattern at first, checks, and the patterns with which they end, (…, l).
 
-    def _attempt(
-        self, given: Sequence[Array], pattern: Array, case: str, brief: bool
-    ) -> tuple[Sequence[Array], list[Any]]:
-        """Results of samples that share a pattern, with these joints held, and checks: margin, fault, excess, ….
-
-        Near singularities, the law is solved level by level.
+        Checks are margin, fault, excess, …. Near singularities, the law is solved level by level.
         """
         found: Sequence[Array] = self._function(pattern, False, case, brief)(*given)
         if found[1].ndim == 1:
@@ -376,15 +351,31 @@ class ControlPipeline:
             spread = checks[0]
             if spread < 1.0:
                 checks[0] = 1.0 / math.sqrt(spread) if spread > 0.0 else math.inf
-                return found, checks
-            found = self._near(given, found, pattern, case, brief)
-            return found, found[1].tolist()
+            else:
+                found = self._near(given, found, pattern, case, brief)
+                checks = found[1].tolist()
+            if round_ is not None and self._limited and checks[2]:
+                following = _next(pattern, found[2], round_)
+                if (following != pattern).any():
+                    following = following if following.any() else self.free
+                    return self._settled(given, following, round_ + 1, case, brief)
+            return found, checks, pattern
         every = found[1].T
         near = ~(every[0] < 1.0)
         every[0] = 1.0 / np.sqrt(every[0])
         if near.any():
             _put(found, near, self._near(_some(given, near), [x[near] for x in found], pattern, case, brief))
-        return found, list(every)
+        if round_ is None or not self._limited:
+            return found, list(every), pattern
+        wrong = np.flatnonzero(every[2])
+        patterns = np.tile(pattern, (len(near), 1))
+        patterns[wrong] = _next(pattern, found[2][wrong], round_)
+        wrong = wrong[(patterns[wrong] != pattern).any(axis=-1)]
+        for following, some in alike(patterns[wrong]):
+            samples = wrong[some]
+            part, _, patterns[samples] = self._settled(_some(given, samples), following, round_ + 1, case, brief)
+            _put(found, samples, part)
+        return found, list(every), patterns
 
     def _near(
         self, given: Sequence[Array], found: Sequence[Array], pattern: Array, case: str, brief: bool
@@ -401,8 +392,7 @@ class ControlPipeline:
 
     def _solved(self, q: Array, found: Sequence[Any], checks: list[Any], pattern: Array, brief: bool) -> Solved:
         """Results by name. Where constraints lack a direction, pseudo-inverses share the load."""
-        start, held, limited = 2 + self._limited, _NOTHING, self._limited
-        tau, a, force = found[0], None, None
+        start, held, tau, a, force = 2 + self._limited, _NOTHING, found[0], None, None
         if self._held:
             full, held = found[start : start + 2]
             tau, held = self._sharing.settled(q, full, tau, held, checks[start:])
@@ -411,7 +401,8 @@ class ControlPipeline:
             held = np.zeros((*q.shape[:-1], 0))
         if not brief:
             a, force = found[start], found[start + 1]
-        return Solved(tau, a, force, held, pattern if limited else None, checks[0], checks[1])
+        # Solved(…), in half the time
+        return tuple.__new__(Solved, (tau, a, force, held, pattern if self._limited else None, checks[0], checks[1]))
 
 
 class EnforcedLimits:
