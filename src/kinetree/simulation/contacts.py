@@ -105,12 +105,9 @@ class PythonFunction:
 
 
 class FactoredBodies:
-    """Bodies of a tree of rigid bodies in a step: from factors of the mass matrix, once for each configuration.
+    """The m bodies of a tree of rigid bodies in a step: from factors of the mass matrix, once for each configuration.
 
-    Args:
-        run: Runs functions: see `kinetree.runtime.texts`.
-        recursion: Compiles a recursion for the robot and its bodies; a dynamic one for a population.
-        count: Number of bodies.
+    `recursion` compiles a recursion for the robot and its bodies; a dynamic one for a population.
     """
 
     def __init__(self, run: Any, recursion: Callable[[Algorithm, bool], Compiled], count: int) -> None:
@@ -142,31 +139,24 @@ class FactoredBodies:
 
 
 class DenseBodies:
-    """Bodies of any robot, also with constraints eliminated: by their response M⁻¹Jᵀ. Interface as above.
+    """The same of any robot, also with constraints eliminated: by the response M⁻¹Jᵀ to forces on the bodies.
 
-    Args:
-        run: Runs functions: see `kinetree.runtime.texts`.
-        recursion: Compiles a recursion for the robot and its bodies; a dynamic one for a population.
-        dynamics: Runs Λ⁻¹ and M⁻¹Jᵀ of q.
-        size: Number of bodies, and nv.
+    `dynamics` are functions of q: one for Λ⁻¹ and M⁻¹Jᵀ, or one for each.
     """
 
     accelerations = None
 
     def __init__(
-        self,
-        run: Any,
-        recursion: Callable[[Algorithm, bool], Compiled],
-        dynamics: Callable[[Any, Any], tuple[Any, Any]],
-        size: tuple[int, int],
+        self, run: Any, recursion: Callable[[Algorithm, bool], Compiled], dynamics: Several[Any], count: int, nv: int
     ) -> None:
-        self._run, self._recursion, self._dynamics, self._size = run, recursion, dynamics, size
+        self._run, self._recursion, self._dynamics, self._count, self._nv = run, recursion, dynamics, count, nv
 
     def at(self, q: Any) -> tuple[Any, Any]:
         """Places, (m, 15), and Λ⁻¹, (6 m, 6 m), of the bodies."""
         T = self._run(self._recursion(poses, False), q)
-        place = self._run.taken(T, 16 * np.arange(self._size[0])[:, None] + _OF_POSE)
-        mobility, self._response = self._dynamics(self._run, q)
+        place = self._run.taken(T, 16 * np.arange(self._count)[:, None] + _OF_POSE)
+        found = [self._run(function, q) for function in self._dynamics]
+        mobility, self._response = found if len(found) > 1 else found[0]
         return place, mobility
 
     def twists(self, q: Any, v: Any) -> Any:
@@ -175,8 +165,7 @@ class DenseBodies:
 
     def after(self, _: Any, v: Any, wrench: Any) -> Any:
         """Joint velocities after impulses on the bodies, (6 m,), at the configuration of the last `at`."""
-        bodies, nv = self._size
-        return self._run(compiled(velocities_after, m=nv, n=6 * bodies), self._response, v, wrench)
+        return self._run(compiled(velocities_after, m=self._nv, n=6 * self._count), self._response, v, wrench)
 
 
 def of_bodies(kernel: Kernel, bodies: tuple[int, ...]) -> KernelFunction:
@@ -188,16 +177,7 @@ def of_bodies(kernel: Kernel, bodies: tuple[int, ...]) -> KernelFunction:
 class Contacts:
     """Contacts between points of a robot and its environment, together with dry friction and stops of joints.
 
-    Args:
-        robot: The robot.
-        points: Points that may touch.
-        ground: Shapes that they may touch.
-        constraints: Tasks that are held fixed, and eliminated.
-        sweeps: Number of sweeps, or rounds, of the solver.
-        dt: Time step [s].
-        joints: Dry friction and stops of joints, if there are any.
-        solver: "pgs" or "admm".
-        varied: Whether the robot is a population, whose constants are those of the sequence.
+    Arguments as of `Simulator`; `constraints` are tasks, and a `varied` robot is a population.
 
     Attributes:
         size: Number of impulses: three for each pair of a shape and a point, then those of joints.
@@ -251,29 +231,17 @@ class Contacts:
         def recursion(algorithm: Algorithm, dynamic: bool) -> Compiled:
             return self._bound(algorithm, recursions.sites, dynamic)
 
-        def dynamics(run: Any, q: Any) -> tuple[Any, Any]:
-            if self._held is not None:
-                state = PythonFunction(partial(_held_dynamics, self._held))
-                mobility, response = run(state, q)
-                return mobility, response
-            functions = recursions.inverse_inertia, recursions.response
-            mobility, response = (run(recursion(one.algorithm, True), q) for one in functions)
-            return mobility, response
-
-        if self._held is None and self._robot.mechanism.first_general is None:
-            return FactoredBodies(run, recursion, len(recursions.sites))
-        return DenseBodies(run, recursion, dynamics, (len(recursions.sites), self._robot.nv))
+        count = len(recursions.sites)
+        if self._held is not None:
+            held = [PythonFunction(partial(_held_dynamics, self._held))]
+            return DenseBodies(run, recursion, held, count, self._robot.nv)
+        if self._robot.mechanism.first_general is None:
+            return FactoredBodies(run, recursion, count)
+        functions = [recursion(one.algorithm, True) for one in (recursions.inverse_inertia, recursions.response)]
+        return DenseBodies(run, recursion, functions, count, self._robot.nv)
 
     def impulses(self, run: Any, q: Any, v: Any, start: Any, bodies: Any) -> Impulses:
-        """The effect of contacts in a step: the text.
-
-        Args:
-            run: Runs functions: see `kinetree.runtime.texts`.
-            q: Configuration.
-            v: Joint velocities without contacts.
-            start: Impulses that the solver starts from.
-            bodies: From `bodies`.
-        """
+        """The effect of contacts in a step on velocities v, of a solver that starts from impulses `start`: the text."""
         count, many, mu = self._count, len(self._ground), self._mu
         (place, mobility), twist = bodies.at(q), bodies.twists(q, v)
         of_points = [
@@ -359,15 +327,7 @@ def _gaps(shape: Shape, points: Array, _: Any) -> tuple[Array, Array]:
 
 
 class JointRows:
-    """Impulses of dry friction and stops.
-
-    Args:
-        robot: The robot.
-        dt: Time step [s].
-        friction: Dry friction of each degree of freedom, (nv,) [N m or N].
-        limits: Whether joints stop at their limits.
-        sweeps: Number of Gauss–Seidel sweeps.
-        varied: Whether the robot is a population, whose constants are those of the sequence.
+    """Impulses of dry friction, (nv,) [N m or N], and of stops at the limits of joints. Interface as of `Contacts`.
 
     Attributes:
         size: Number of impulses: of friction, then of stops.

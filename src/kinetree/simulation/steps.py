@@ -83,17 +83,8 @@ class Steps:
     ) -> dict[str, Any]:  # fmt: skip
         """One step: results by name.
 
-        Args:
-            run: Runs functions: see `kinetree.runtime.texts`.
-            sites: Frames with wrenches.
-            near: Whether rows of constraints may depend on each other.
-            alone: Whether mean accelerations (before a projection) are wanted.
-            q: Configuration.
-            v: Joint velocities.
-            tau: Joint forces.
-            wrenches: Those on `sites`, if there are any.
-            start: Impulses that the contact solver starts from.
-            doubts: Number of doubts so far.
+        `wrenches` on `sites` are one array or none; contact solvers begin with impulses `start`; `doubts` is their
+        number so far. A step `alone` has mean accelerations, those before a projection.
         """
         plant, contacts, held = self._plant, self._contacts, self._constraints
         near = near or (held is not None and not held.regular)
@@ -144,10 +135,9 @@ class Steps:
     ) -> Callable[..., Any]:
         """Steps as a function of q, v, tau, and wrenches on `sites` if there are any; its results are q and v.
 
-        With impulses it also takes the impulses to start from. A single step has the mean accelerations (before a
-        projection) and the fields of `Impulses` as further results, several steps with a warm start the last impulses.
-        With constraints, a single step has their forces as a further result, and the last result is the number of
-        doubts.
+        With contacts it also takes the impulses to start from. A single step has mean accelerations, the fields of
+        `Impulses` and the forces of constraints as further results, several steps the residuals and with a warm start
+        the last impulses. With constraints, the last result is the number of doubts.
 
         Args:
             records: Number of states in the result; None for one, without an axis.
@@ -253,20 +243,10 @@ class Steps:
     def fill(
         self, q: Array, v: Array, tau: Array, series: bool, every: int, qs: Array, vs: Array, residuals: Array
     ) -> Array:
-        """Compute a rollout, as many steps at a time as fit the cache and do not keep Ctrl-C waiting.
+        """Compute a rollout into qs, vs and residuals, (…, T/every + 1, …); returns the doubts of constraints, (…).
 
-        Args:
-            q: Configuration, (…, nq).
-            v: Joint velocities, (…, nv).
-            tau: Joint forces, (…, T, nv), or constant ones, (…, nv).
-            series: Whether each step has its own joint forces.
-            every: Steps from each state to the next.
-            qs: For the configurations, (…, T/every + 1, nq).
-            vs: For the velocities, (…, T/every + 1, nv).
-            residuals: For the residuals of contacts, (…, T/every + 1), zero.
-
-        Returns:
-            Number of doubts of the constraints, (…).
+        Joint forces are a `series`, (…, T, nv), or constant, (…, nv). A call has as many steps as fit the cache and do
+        not keep Ctrl-C waiting.
         """
         batch, steps = qs.shape[:-2], (qs.shape[-2] - 1) * every
         doubts = np.zeros(batch)
