@@ -60,14 +60,7 @@ class Solved(NamedTuple):
 def within_effort(bias: Solved, goals: Solved, full: Solved, effort: Array) -> tuple[Solved, Array]:
     """τ = τ_bias + s τ_goals + s₀ τ_posture with the largest s, then s₀, in [0, 1] within the effort limits.
 
-    Args:
-        bias: The law without goals and posture.
-        goals: With the goals, without the posture.
-        full: With both.
-        effort: Limits of the torques.
-
-    Returns:
-        The result, and s and s₀, (…, 2).
+    `bias` is the law without goals and posture, `goals` that without posture. Returns the result, and s and s₀, (…, 2).
     """
     s = _largest(bias.tau, goals.tau - bias.tau, effort)
     moved = bias.mixed(goals, s)

@@ -34,15 +34,7 @@ _MOVING = 1e-2
 
 
 class Escape:
-    """Accelerations (2).
-
-    Args:
-        robot: The robot.
-        jacobian: J of all rows at configurations.
-        weights: Roots of the weights of all rows for diagonals of Λ⁻¹.
-        cuts: The cut of each row, (r,).
-        policy: As of `hierarchy`.
-    """
+    """Accelerations (2). `weights` turns diagonals of Λ⁻¹ to roots of the rows' weights; policy as of `hierarchy`."""
 
     def __init__(
         self, robot: Model, jacobian: Callable[[Array], Array], weights: Callable[[Array], Array], cuts: Array,
@@ -57,15 +49,7 @@ class Escape:
         self._middle, self._range = 0.5 * (low + high)[self._q], (high - low)[self._q]
 
     def __call__(self, q: Array, v: Array, A: Array, J: Array, residual: Array) -> Array:
-        """Accelerations of some samples, (n, nv).
-
-        Args:
-            q: Configurations, (n, nq).
-            v: Joint velocities, (n, nv).
-            A: Λ⁻¹ of all rows, (n, r, r).
-            J: Jacobian of all rows, (n, r, nv).
-            residual: b − J̇v − J a₀, (n, r).
-        """
+        """Accelerations of some samples, (n, nv), from Λ⁻¹, J and the residual b − J̇v − J a₀ of all rows."""
         roots = self._weights(np.diagonal(A, axis1=-2, axis2=-1))
         finite = np.isfinite(residual).all(axis=-1) & np.isfinite(J).all(axis=(-1, -2))
         found = np.zeros((len(q), J.shape[-1]))

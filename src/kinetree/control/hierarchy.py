@@ -68,11 +68,7 @@ class Level(NamedTuple):
 def forces(levels: Sequence[Level], run: Any, A: Any, r: Any) -> tuple[Any, Any]:
     """The recursion: forces along all rows, (r,), and the eigenvalues of each level in the place of its rows, (r,).
 
-    Args:
-        levels: Levels that partition the rows, highest priority first.
-        run: Runs kernels: see `kinetree.runtime.texts`.
-        A: Λ⁻¹ of all rows, (r, r).
-        r: Residual accelerations, (r,).
+    Levels partition the rows, highest priority first; A is Λ⁻¹ of all rows, r their residual accelerations.
     """
     rows = levels[-1].rows.stop
     numbers = np.arange(rows * rows).reshape(rows, rows)
@@ -154,24 +150,13 @@ class Levels:
         return np.concatenate([np.full(one.rows.stop - one.rows.start, one.cut) for one in self.blocks()])
 
     def blocks(self, limits: int = 0) -> list[Level]:
-        """All levels.
-
-        Args:
-            limits: Number of joints at their limits.
-        """
+        """All levels, with a number of joints at their limits."""
         if limits not in self._known:
             self._known[limits] = self._blocks(self.cuts, self._policy, limits, self._tasks.core.recursions.reach)
         return self._known[limits]
 
     def forces(self, run: Any, A: Any, residual: Any, limits: int = 0) -> tuple[Any, Any]:
-        """Forces along the rows, and the smallest eigenvalue divided by its cut, over all levels of goals.
-
-        Args:
-            run: Runs kernels.
-            A: Λ⁻¹ of all rows, (r, r).
-            residual: (r,).
-            limits: Number of joints at their limits.
-        """
+        """Forces along the rows, and the smallest eigenvalue divided by its cut, over all levels of goals."""
         force, values = forces(self.blocks(limits), run, A, residual)
         of_rows = self._shares(limits)
         return force, run(compiled(least_share, n=len(of_rows)), values, of_rows)

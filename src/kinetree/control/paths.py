@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.control.pose_functions import interpolate, pose_error
+from kinetree.control.pose_functions import interpolate, pose_error, real_numbers
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.runtime.arguments import number, refuse_lazy
+from kinetree.runtime.arguments import number
 from kinetree.spatial.value import Array
 
 # Powers of s, lowest first, that multiply Δ, T·v₀, T·v₁, T²·a₀ and T²·a₁.
@@ -237,13 +237,7 @@ def _seconds(seconds: Any) -> float:
 
 
 def _finite(name: str, values: Any, nan: bool = False) -> Array:
-    refuse_lazy(name, values)
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        raise InputError(f"{name} is not a rectangular array of numbers") from None
-    if array.dtype.kind not in "iuf":
-        raise InputError(f"{name} has dtype {array.dtype}; pass real numbers")
+    array = real_numbers(name, values)
     if not nan and not np.isfinite(array).all():
         raise InputError(f"{name} has NaN or infinite entries")
-    return array.astype(np.float64, copy=False)
+    return array

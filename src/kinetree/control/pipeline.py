@@ -65,13 +65,7 @@ _NOTHING = np.zeros(0)
 
 
 class LawRows(NamedTuple):
-    """The rows of the law with some joints held at their limits.
-
-    Attributes:
-        recursions: Those of constraints, joints and goals.
-        reach: Typical mobility of each row, (r,).
-        cuts: Eigenvalue of each row's level below which directions count as singular, (r,).
-    """
+    """The rows of constraints, joints at their limits and goals, with reach and cut of each, (r,)."""
 
     recursions: Recursions
     reach: Array
@@ -93,8 +87,8 @@ class ControlPipeline:
         sharing: Shares the load among motors and constraints.
         fixed: Targets of the sites of constraints, (s, 4, 4).
         held: Number of rows of constraints.
-        posture: Configuration of the posture, (nq,).
-        pull: Its gains, (nv, 2).
+        posture: Configuration, (nq,).
+        pull: Gains of the posture, (nv, 2).
         gains: Gains of the rows of goals, (r, 2).
         error: The error between poses.
         pushes: Whether goals press, so that `push` is an input.
@@ -138,15 +132,9 @@ class ControlPipeline:
     # The text
 
     def _text(self, pattern: Array, near: bool, case: str, brief: bool, run: Any, *inputs: Any) -> list[Any]:
-        """The whole computation: see the module's docstring. Results are those of `_outputs`.
+        """The whole computation, from `_inputs` to `_outputs`, with the joints of a pattern held at their limits.
 
-        Args:
-            pattern: Joints held at their limits, (l,).
-            near: Whether the law is solved level by level.
-            case: One of `CASES`.
-            brief: Whether torques are all that is wanted.
-            run: Runs functions: see `kinetree.runtime.texts`.
-            inputs: Those of `_inputs`.
+        The law is solved level by level if it is `near` a singularity; `brief` wants torques alone.
         """
         q, v, target, feed, *more = inputs
         limits, held, rows = self._limits, self._held, np.flatnonzero(pattern)
@@ -492,12 +480,9 @@ def _require_limits(robot: Model, bounds: Bounds, driven: Array) -> None:
 
 
 def _next(active: Array, following: Array, round_: int) -> Array:
-    """The active rows of the next round, (…, l).
+    """The active rows of the next round, (…, l), from those now, (l,).
 
-    Args:
-        active: Active rows, (l,).
-        following: The same after holding all joints that violate a bound and releasing all that are pulled, (…, l).
-        round_: Number of the round.
+    `following` has all joints held that violate a bound, and all released that are pulled, (…, l).
     """
     following = following.astype(np.int8)
     if round_ < 0:

@@ -130,7 +130,15 @@ _BETWEEN = {way: compiled(each) for way, each in INTERPOLATIONS.items()}
 def _array(name: str, values: Any, trailing: tuple[int, ...]) -> Array:
     if type(values) is ndarray and values.dtype is _FLOAT64 and values.shape == trailing:
         return values
-    rank = len(trailing)
+    rank, array = len(trailing), real_numbers(name, values)
+    if rank and array.shape[-rank:] != trailing:
+        wanted = ", ".join(map(str, ("…", *trailing)))
+        raise InputError(f"{name} has shape {array.shape}; pass ({wanted})")
+    return array
+
+
+def real_numbers(name: str, values: Any) -> Array:
+    """Real numbers as an array of float64."""
     refuse_lazy(name, values)
     try:
         array = np.asarray(values)
@@ -138,9 +146,6 @@ def _array(name: str, values: Any, trailing: tuple[int, ...]) -> Array:
         raise InputError(f"{name} is not a rectangular array of numbers") from None
     if array.dtype.kind not in "iuf":
         raise InputError(f"{name} has dtype {array.dtype}; pass real numbers")
-    if rank and array.shape[-rank:] != trailing:
-        wanted = ", ".join(map(str, ("…", *trailing)))
-        raise InputError(f"{name} has shape {array.shape}; pass ({wanted})")
     return array.astype(np.float64, copy=False)
 
 

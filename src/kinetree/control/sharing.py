@@ -139,12 +139,9 @@ _SPREAD, _WEAK = 1e14, 1e9
 
 
 class LoadShare(NamedTuple):
-    """Some of the constraints, and the kernel that shares the load among them.
+    """Rows of some constraints, (p,), and the kernel that shares the load among them.
 
-    Attributes:
-        rows: Their rows, (p,).
-        kernel: Takes q, joint forces and the constants; returns the joint forces left, λ, and measures of what lacks.
-        constants: Inputs of the kernel that do not change.
+    It takes q, joint forces and the constants, and returns the joint forces left, λ, and measures of what lacks.
     """
 
     rows: Array
@@ -272,13 +269,7 @@ class Sharing:
         return self._constraints is None or self._simple
 
     def share(self, run: Any, q: Any, full: Any) -> tuple[Any, Any, list[Any]]:
-        """Motor torques, (nv,), λ of all constraints, (c,), and measures of what lacks, for `carried`: by kernels.
-
-        Args:
-            run: Runs kernels: see `kinetree.runtime.texts`.
-            q: Configuration, (nq,).
-            full: ID(q, v, a), (nv,).
-        """
+        """Motor torques, (nv,), λ of all constraints, (c,), and measures of what lacks, for ID(q, v, a): by kernels."""
         forces, lacking = [], []
         for part in self.parts:
             full, force, *measures = run(part.kernel, q, full, *part.constants)
@@ -288,15 +279,7 @@ class Sharing:
         return full, run.taken(run.joined(*forces), order), lacking
 
     def settled(self, q: Array, full: Array, tau: Array, force: Array, lacking: Sequence[Any]) -> tuple[Array, Array]:
-        """Results of `share`; by pseudo-inverses where a direction is missing in which constraints should bear a load.
-
-        Args:
-            q: Configuration, (…, nq).
-            full: ID(q, v, a), (…, nv).
-            tau: Motor torques, (…, nv).
-            force: λ, (…, c).
-            lacking: Measures, (…) each.
-        """
+        """Results of `share`; by pseudo-inverses where a direction lacks in which constraints should bear a load."""
         sure: Any = bool(lacking)
         for measure, most in zip(lacking, self._most, strict=False):
             sure = sure & (measure < most)

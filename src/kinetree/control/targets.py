@@ -115,13 +115,7 @@ class Targets:
         return Wanted(self._target, *self._unfed)
 
     def read(self, targets: Mapping[str, Any] | None, state: ControllerState | None, dt: Any) -> Wanted:
-        """Inputs of the control law. Poses are not checked here: see `require_poses`.
-
-        Args:
-            targets: Targets by goal name.
-            state: State of the force goals.
-            dt: Time since the last call [s].
-        """
+        """Inputs of the control law from targets by goal name. Poses are not checked here: see `require_poses`."""
         if not targets and not self.forced:
             if targets is not None and not isinstance(targets, Mapping):
                 raise _no_mapping(targets)
@@ -176,16 +170,7 @@ class Targets:
         return Wanted(pose, self._feed, None, None, ())
 
     def require_batch(self, targets: Mapping[str, Any] | None, batch: tuple[int, ...], state: tuple[int, ...]) -> None:
-        """Refuse targets with leading axes that the state does not have: (3, 3) is no batch of positions for one state.
-
-        Args:
-            targets: Targets by goal name.
-            batch: Their leading axes.
-            state: Leading axes of the state.
-
-        Raises:
-            InputError: Targets that are neither for each state nor for all.
-        """
+        """Refuse targets whose leading axes the state does not have: (3, 3) is no batch of positions for one state."""
         if not batch or batch == state:
             return
         if arguments.common_batch("control", ("targets", "states"), (batch, state)) != state:

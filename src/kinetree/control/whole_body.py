@@ -51,15 +51,7 @@ from kinetree.spatial.value import Array
 
 
 class WholeBodySolution(NamedTuple):
-    """Solution for one sample.
-
-    Attributes:
-        a: Joint accelerations, (nv,); None if there is no solution.
-        f: Forces at the contact points, (3 points,); None if there is no solution.
-        tau: Joint torques, zero where there is no motor, (nv,).
-        slack: By how much rows give way.
-        broken: The names of these rows.
-    """
+    """Solution for one sample: a and f are None if there is none; rows that give way by `slack` are `broken`."""
 
     a: Any
     f: Any
@@ -143,15 +135,8 @@ class WholeBodyProgram:
     ) -> WholeBodySolution:
         """The solution for one sample.
 
-        Args:
-            J: Jacobian of contacts and goals, (c + r, nv).
-            residual: b − J̇v of contacts and goals, (c + r,).
-            M: Mass matrix, (nv, nv).
-            h: Bias forces, (nv,).
-            poses: Of the soles, (feet, 4, 4).
-            a0: Accelerations of the posture, (nv,).
-            least: Lower bounds of the accelerations of joints with limits, (l,).
-            most: Upper bounds, (l,).
+        J and the residual b − J̇v are those of contacts, then goals; h are bias forces; poses those of the soles, (feet,
+        4, 4); least and most bound the accelerations of joints with limits, (l,).
         """
         held, pushes, motors, free = self._held, 3 * self.points, self._motors, self._free
         V = J[held:] * self._weights[:, None]

@@ -33,12 +33,11 @@ grows at most by what the correction of penetrations takes.
     μ                                friction of each contact, at its normal row
     contacts                         the first of the r rows of each contact, and the first of the n columns of its body
 
+Kernels `above_…` measure heights of points above fixed shapes, negative inside, and outward normals there. A height is
+the last of three numbers for each point, where `contact_problem` expects the normal row of a contact.
+
 [D17] T. Duff et al., "Building an orthonormal basis, revisited", Journal of Computer Graphics Techniques 6, 2017.
 
-Heights of points above fixed shapes, and outward normals there. Cost O(1) for each point.
-
-A height is the signed distance from the surface, negative inside. It is stored as the last of three numbers for each
-point, where `contact_problem` expects the normal row of a contact.
 """
 
 from __future__ import annotations
@@ -166,13 +165,9 @@ def contact_points(
 
 
 @kernel(
-    arm=("r",),
-    force=("r",),
-    wrench=("n",),
-    outputs=("wrench",),
-    sparse=("wrench",),
+    arm=("r",), force=("r",), wrench=("n",), outputs=("wrench",), sparse=("wrench",),
     lists={"contacts": {"r": 3, "n": 6}},
-)
+)  # fmt: skip
 def contact_wrenches(k: Workspace, arm: Indexed, force: Indexed, wrench: Indexed) -> None:
     """What forces at all points are for their bodies: wrenches in world axes, moments first."""
     for rows, own in k.contacts:
@@ -287,7 +282,7 @@ def _shape(numbers: int) -> Callable[[Measure], Kernel]:
 def above_plane(p: Vector, shape: Any) -> tuple[Any, Vector]:
     """Of a plane: unit normal, and distance from the origin along it."""
     n = shape[0], shape[1], shape[2]
-    return _inner(p, n) - shape[3], n
+    return _dot(p, n) - shape[3], n
 
 
 @_shape(4)
@@ -300,7 +295,7 @@ def above_sphere(p: Vector, shape: Any) -> tuple[Any, Vector]:
 def above_capsule(p: Vector, shape: Any) -> tuple[Any, Vector]:
     """Of a capsule: start and axis of its segment, one over the axis' squared length or zero, radius."""
     way, axis = _minus(p, shape[:3]), tuple(shape[3:6])
-    share = _clipped(_inner(way, axis) * shape[6])
+    share = _clipped(_dot(way, axis) * shape[6])
     return _around(_minus(way, [share * a for a in axis]), shape[7])
 
 
@@ -310,7 +305,7 @@ def above_block(p: Vector, shape: Any) -> tuple[Any, Vector]:
     way = _minus(p, shape[:3])
     x, y, z = (magnitude(w) - half for w, half in zip(way, shape[3:], strict=True))
     outside = tuple(0.5 * (b + magnitude(b)) for b in (x, y, z))
-    far = sqrt(_inner(outside, outside))
+    far = sqrt(_dot(outside, outside))
     # one face, even at an edge
     face = (
         select(x, y, 0.0, select(x, z, 0.0, 1.0)),
@@ -327,14 +322,10 @@ def above_block(p: Vector, shape: Any) -> tuple[Any, Vector]:
 
 def _around(way: Any, radius: Any) -> tuple[Any, Vector]:
     """Height above a surface around a point or line, and the direction away from it; up, exactly on the latter."""
-    far = sqrt(_inner(way, way))
+    far = sqrt(_dot(way, way))
     safe = select(-far, 0.0, far, 1.0)
     x, y, z = (w / safe for w in way)
     return far - radius, (x, y, select(-far, 0.0, z, 1.0))
-
-
-def _inner(a: Any, b: Any) -> Any:
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
 def _minus(a: Any, b: Any) -> Vector:
