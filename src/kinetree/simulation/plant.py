@@ -1,13 +1,11 @@
-"""What a simulator integrates: a robot with springs and dampers in its joints.
+"""What a simulator integrates: a robot with springs and dampers in its joints, also under a controller.
 
 Joint damping D and stiffness K are implicit in the velocity, so that any D and K is stable at any step size: with
 τ′ = τ − D v − K (q ⊖ q₀) − dt K v, and armature + dt D + dt² K in place of the armature, forward dynamics solves
 
     (M + dt D + dt² K) a = τ′ − C − g                                                             (1)
 
-in O(n). "rk4" and "implicit_midpoint" treat −D v − K (q ⊖ q₀) as ordinary forces.
-
-A simulation under a controller that runs at its own rate.
+in O(n). "rk4" and "implicit_midpoint" treat −D v − K (q ⊖ q₀) as ordinary forces. A controller runs at its own rate.
 """
 
 from __future__ import annotations
@@ -91,16 +89,7 @@ class Plant:
     def integrated(
         self, run: Run, dynamics: Dynamics, q: Any, v: Any, tau: Any, impulses: Impulses | None = None
     ) -> tuple[Any, Any]:
-        """The state after a step, on arrays or recorded.
-
-        Args:
-            run: Runs a recursion.
-            dynamics: The robot's forward dynamics.
-            q: Configuration.
-            v: Joint velocities.
-            tau: Joint forces.
-            impulses: Velocities after impulses at a configuration.
-        """
+        """The state after a step, on arrays or recorded: `run` runs a recursion."""
         start = self.pushed(run, q, v, tau) if self._implicit else None
 
         def accelerations(q: Any, v: Any) -> Any:
@@ -167,20 +156,7 @@ def run(
     watch: Callable[[float, Array, Array, Any], None] | None,
     warm: bool,
 ) -> Film:
-    """The motion under a controller; arguments as of `Simulator.run`.
-
-    Args:
-        step: The simulator's step.
-        dt: Its time step [s].
-        q: Initial configuration, (…, nq).
-        v: Initial joint velocities, (…, nv).
-        controller: Called at the servo's rate; torques are held in between.
-        targets: By goal name, paths or constant targets.
-        seconds: Duration [s].
-        servo: Rate of the controller [Hz]; None for every step.
-        watch: Called after each command.
-        warm: Whether a step's contact solver starts from the impulses of the step before.
-    """
+    """The motion under a controller; arguments as of `Simulator.run`, with its step, its time step and `warm_start`."""
     seconds = arguments.number("seconds", seconds, what="a positive number", above=0.0)
     servo = None if servo is None else arguments.number("servo", servo, what="a positive number", above=0.0)
     period = dt if servo is None else 1.0 / servo

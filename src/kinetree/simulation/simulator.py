@@ -218,11 +218,7 @@ class Simulator:
     def _report(self, function: str, end: tuple[Array, Array], residual: Array, *given: Any) -> None:
         """Warn of samples that did not converge, or whose motion left the range of numbers.
 
-        Args:
-            function: The function that the user called.
-            end: The state at the end, (…, nq) and (…, nv).
-            residual: (…).
-            given: States and forces, (…, n); samples that are not finite from the start are not reported.
+        Samples whose states or forces, `given`, are not finite from the start are not reported.
         """
         solved = functools.reduce(np.logical_and, [np.isfinite(x).all(axis=-1) for x in end], residual <= CONVERGED)
         if solved.all():

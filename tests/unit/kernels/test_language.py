@@ -186,6 +186,26 @@ def gathered(k: Any, x: Any, sums: Any) -> None:
         sums[i] = total[i]
 
 
+@kt.kernel(x=("n",), y=("n",), outputs=("y",), sparse=("y",), rounds=("times", "more"))
+def repeated(k: Any, x: Any, y: Any) -> None:
+    """x doubled several times, and halved more times."""
+    for i in k.n:
+        y[i] = x[i]
+    for _ in k.times:
+        for i in k.n:
+            y[i] = 2.0 * y[i]
+        for _ in k.more:
+            for i in k.n:
+                y[i] = 0.5 * y[i]
+
+
+@pytest.mark.parametrize(("times", "more"), [(0, 0), (1, 0), (5, 0), (3, 2)])
+def test_loops_that_no_axis_has(times: int, more: int) -> None:
+    f = kt.compiled(repeated, n=3, times=times, more=more)
+    for engine in ("native", "reference"):
+        np.testing.assert_array_equal(f.engine(engine)(np.arange(3.0)), np.arange(3.0) * 2.0 ** (times * (1 - more)))
+
+
 def test_lists_that_are_given_when_a_kernel_is_compiled() -> None:
     f = kt.compiled(gathered, r=9, n=4, members=[(0, 2), (6, 0), (3, 2)])
     x = np.arange(1.0, 10.0)

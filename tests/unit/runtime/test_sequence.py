@@ -164,3 +164,31 @@ def test_inputs_broadcast() -> None:
     A, x = np.ones((2, 1, 2, 2)), np.ones(3)
     for result in executed(INPUTS, text)(A, x):
         assert result.shape[:2] == (2, 1)
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_texts_run_functions_on_rows_and_share_memory(shape: tuple[int, ...]) -> None:
+    robot, rng = kt.zoo.double_pendulum(), np.random.default_rng(2)
+    q, (v, w) = rng.normal(size=(*shape, 2)), rng.normal(size=(2, *shape, 2))
+    inputs, outputs = [Operand(name, (2,)) for name in "qvw"], [Operand("rows", (2, 2)), Operand("sum", (2,))]
+    adding = kt.compiled(total, n=2)
+
+    def text(run: Any, q: Any, v: Any, w: Any) -> list[Any]:
+        rows = run.of_rows(robot.mass_matrix_solve, q, run(robot.mass_matrix, q), (2, 2))
+        (first, second), (force,) = run.sharing(kt.compiled(halves), [v], [adding, adding])
+        first(force)  # its second input is in the memory of the other's
+        return [rows, second(w)]
+
+    results = recorded("rows", inputs, outputs, text)(q, v, w)
+    for engine in ("native", "reference"):
+        found = executed(inputs, text, engine)(q, v, w)
+        for result, same, expected in zip(found, results, (np.eye(2), 0.5 * v + w), strict=True):
+            assert_close(result, np.broadcast_to(expected, result.shape), bound(2))
+            if engine == "native":
+                np.testing.assert_array_equal(result, same)
+
+
+@kt.kernel(x=(2,), half=(2,), quarter=(2,), outputs=("half", "quarter"))
+def halves(_k: Any, x: Any, half: Any, quarter: Any) -> None:
+    """Two results."""
+    half[...], quarter[...] = 0.5 * x[...], 0.25 * x[...]
