@@ -23,20 +23,16 @@ def run(algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], input
     program = lowered(algorithm, variants) if own is None else own.lowered
     tables = Tables(algorithm, variants, mechanism, sites, program.metadata)
     sizes = algorithm.sizes(mechanism, sites)
-    memory: dict[tuple[str, int], Any] = {
-        ("records", 0): [math.nan] * tables.records,
-        ("constants", 0): tables.constants.tolist(),
-        ("gravity", 0): mechanism.gravity.tolist(),
-        **{("array", i): [math.nan] * tables.array_size(i) for i in range(len(program.layout.arrays))},
+    given: dict[tuple[str, int], Any] = {
         **{("input", i): np.asarray(x, dtype=float).reshape(-1).tolist() for i, x in enumerate(inputs)},
         **{("output", i): [0.0] * math.prod(a.shape(sizes)) for i, a in enumerate(algorithm.outputs)},
     }
-    machine = Machine(memory, tables, {name: (tables.cells(name), columns) for name, columns in program.tables.items()})
+    machine = Machine(program, tables, given)
     with np.errstate(all="ignore"):
         machine.block(program.program.top)
     results = []
     for i, argument in enumerate(algorithm.outputs):
-        result = np.array(memory["output", i]).reshape(argument.shape(sizes))
+        result = np.array(given["output", i]).reshape(argument.shape(sizes))
         if argument.symmetric:
             upper = np.triu(np.ones(result.shape[-2:], dtype=bool))
             result = np.where(upper, result, result.swapaxes(-1, -2))

@@ -281,8 +281,17 @@ class TreeLoop:
         return list(self.bodies.values())
 
 
+class _HasBody:
+    body: CodeBlock
+
+    @property
+    def blocks(self) -> list[CodeBlock]:
+        """The blocks inside."""
+        return [self.body]
+
+
 @dataclass(eq=False)
-class For:
+class For(_HasBody):
     """A loop of a lowered program, over contiguous numbers from `start` to `stop`, exclusively."""
 
     index: Op  # the current number
@@ -294,25 +303,15 @@ class For:
     carried: Any = None  # what consecutive iterations pass to each other in registers (`LoopCarried`)
     note: str = ""  # a comment for generated code
 
-    @property
-    def blocks(self) -> list[CodeBlock]:
-        """The blocks inside."""
-        return [self.body]
-
 
 @dataclass(eq=False)
-class Follow:
+class Follow(_HasBody):
     """A loop of a lowered program that follows a table from number to number until one is negative."""
 
     index: Op
     start: Op
     table: str
     body: CodeBlock
-
-    @property
-    def blocks(self) -> list[CodeBlock]:
-        """The blocks inside."""
-        return [self.body]
 
 
 @dataclass(eq=False)
@@ -331,15 +330,10 @@ class Switch:
 
 
 @dataclass(eq=False)
-class Segment:
+class Segment(_HasBody):
     """A block of straight-line code that uses no op of other segments, only constants."""
 
     body: CodeBlock
-
-    @property
-    def blocks(self) -> list[CodeBlock]:
-        """The blocks inside."""
-        return [self.body]
 
 
 class CodeBlock:

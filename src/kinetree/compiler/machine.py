@@ -15,7 +15,7 @@ import numpy as np
 from kinetree.compiler.elementary import sine_cosine
 from kinetree.compiler.ir import Access, CodeBlock, Follow, For, Op, Segment, Store, Switch
 from kinetree.compiler.lower.layout import Tables
-from kinetree.spatial.value import Array
+from kinetree.compiler.lower.lower import Lowered
 
 
 class Machine:
@@ -24,15 +24,21 @@ class Machine:
     Scalars are numbers here. `kinetree.compiler.specialize` executes blocks on symbols.
 
     Args:
-        memory: The contents of each memory space.
-        tables: Sizes of the mechanism.
-        cells: Each table, with the names of its columns.
+        lowered: The program.
+        tables: Numbers of the mechanism.
+        given: The contents of inputs and outputs, by memory space.
     """
 
-    def __init__(
-        self, memory: dict[tuple[str, int], Any], tables: Tables, cells: dict[str, tuple[Array, list[str]]]
-    ) -> None:
-        self.memory, self.tables, self.cells = memory, tables, cells
+    def __init__(self, lowered: Lowered, tables: Tables, given: dict[tuple[str, int], Any]) -> None:
+        self.tables = tables
+        self.cells = {name: (tables.cells(name), columns) for name, columns in lowered.tables.items()}
+        self.memory: dict[tuple[str, int], Any] = {
+            ("records", 0): [math.nan] * tables.records,
+            ("constants", 0): tables.constants.tolist(),
+            ("gravity", 0): tables.setup.mechanism.gravity.tolist(),
+            **{("array", i): [math.nan] * tables.array_size(i) for i in range(len(lowered.layout.arrays))},
+            **given,
+        }
         self.values: dict[Op, Any] = {}
 
     def block(self, block: CodeBlock) -> None:

@@ -71,16 +71,8 @@ class Unrolling(Machine):
     """
 
     def __init__(self, lowered: Lowered, tables: Tables, most: int) -> None:
-        cells = {name: (tables.cells(name), columns) for name, columns in lowered.tables.items()}
-        memory: dict[tuple[str, int], Any] = {
-            ("records", 0): [None] * tables.records,
-            ("constants", 0): tables.constants.tolist(),
-            ("gravity", 0): tables.setup.mechanism.gravity.tolist(),
-            **{("array", i): [None] * tables.array_size(i) for i in range(len(lowered.layout.arrays))},
-            **{("input", i): {} for i in range(lowered.inputs)},
-            **{("output", i): {} for i in range(lowered.outputs)},
-        }
-        super().__init__(memory, tables, cells)
+        inputs, outputs = (("input", i) for i in range(lowered.inputs)), (("output", i) for i in range(lowered.outputs))
+        super().__init__(lowered, tables, {space: {} for space in (*inputs, *outputs)})
         self.program = Program(RULES)
         self.executed: Counter[bool] = Counter()
         self._most, self._independent = most, False
@@ -153,8 +145,8 @@ def split(program: Program) -> tuple[Program, int]:
     items = [item for item in program.top.items if not (isinstance(item, Op) and item.code == "const")]
     defined = {item: i for i, item in enumerate(items) if isinstance(item, Op)}
     # constants and inputs are at hand anyway, so segments need not pass them on
-    last = {op: i for i, item in enumerate(items) for op in _used(item) if op.code not in ("const", "load")}
-    cuts = _cuts([(defined[op], end) for op, end in last.items()], len(items))
+    uses = [(op, i) for i, item in enumerate(items) for op in _used(item) if op.code not in ("const", "load")]
+    cuts = _cuts([(defined[op], last) for op, last in dict(uses).items()], len(items))
     if not cuts:
         result.top.items = program.top.items
         for item in result.top.items:
@@ -162,7 +154,7 @@ def split(program: Program) -> tuple[Program, int]:
                 item.block = result.top
         return result, 0
     # the last segment that uses each value of an earlier one, and the place where the value is until then
-    until = {op: bisect(cuts, end) for op, end in last.items() if bisect(cuts, defined[op]) < bisect(cuts, end)}
+    until = {op: bisect(cuts, i) for op, i in uses if bisect(cuts, defined[op]) < bisect(cuts, i)}
     places: dict[Op, int] = {}
     free, count = list[int](), 0
     constants = [item for item in program.top.items if isinstance(item, Op) and item.code == "const"]

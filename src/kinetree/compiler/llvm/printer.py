@@ -110,7 +110,7 @@ class Emitter(Memory):
         """Whether an item of the outermost block becomes a module."""
         if isinstance(item, (Op, Store)):
             return False
-        return isinstance(item, Segment) or (self.long and sum(map(_length, item.blocks)) >= _LONG_LOOP)
+        return isinstance(item, Segment) or (self.long and sum(len(walk(block)) for block in item.blocks) >= _LONG_LOOP)
 
     def apart(self, item: Item, scope: Scope) -> None:
         """An item of the outermost block as a module of its own, and a call."""
@@ -262,12 +262,6 @@ def _taken_from_outside(block: CodeBlock) -> list[Op]:
         for op in needed(item):
             used[op] = None
     return [op for op in used if op not in inside and op.code not in ("const", "int")]
-
-
-def _length(block: CodeBlock) -> int:
-    """The number of items in a block and in those nested in it."""
-    nested = [inner for item in block.items if not isinstance(item, (Op, Store)) for inner in item.blocks]
-    return len(block.items) + sum(map(_length, nested))
 
 
 def _written(pointer: str) -> str:

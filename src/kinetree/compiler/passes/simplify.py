@@ -28,6 +28,7 @@ from kinetree.compiler.ir import (
     Role,
     Rule,
     Store,
+    place_of,
     walk,
 )
 
@@ -40,8 +41,7 @@ def simplify(program: Program) -> Program:
     constants: dict[Any, float] = {}
     while (found := _constant_components(program)) != constants:
         constants = found
-        if not _fold(program, constants):
-            break
+        _fold(program, constants)
     forward_constants(program)
     return without_dead_code(program)
 
@@ -61,33 +61,12 @@ def _constant_components(program: Program) -> dict[Any, float]:
     a component that is zero on the world and is only multiplied on the way to the tips is found to be zero everywhere.
     """
     stored: dict[Any, _Known] = {}
-    # Once found not to be constant, an item stays so and is not visited again.
-    open_items: list[tuple[Op | Store, list[Any]]] = []
-    for item in walk(program.top):
-        if isinstance(item, Op):
-            args = item.args
-            if len(args) == 2 and args[0].note is None and args[1].note is None:  # most of them
-                item.note = None
-                continue
-            keys = []
-            if item.code == "load":
-                keys = keys_of(item.attr)
-                if not keys:  # inputs and constants of nodes
-                    item.note = None
-                    continue
-            value = item.note = _evaluate(item, keys, stored)
-        elif isinstance(item, Store) and (keys := keys_of(item.place)):
-            value = item.value.note
-            _record(value, keys, stored)
-        else:
-            continue
-        if value is not None:
-            open_items.append((item, keys))
+    # once found not to be constant, an item stays so and is not visited again
+    items = [(item, keys_of(place_of(item))) for item in walk(program.top) if isinstance(item, (Op, Store))]
     changed = True
     while changed:
-        changed = False
-        remaining = []
-        for pair in open_items:
+        changed, remaining = False, []
+        for pair in items:
             item, keys = pair
             if isinstance(item, Op):
                 value = item.note = _evaluate(item, keys, stored)
@@ -96,7 +75,7 @@ def _constant_components(program: Program) -> dict[Any, float]:
                 changed |= _record(value, keys, stored)
             if value is not None:
                 remaining.append(pair)
-        open_items = remaining
+        items = remaining
     return {key: value for key, value in stored.items() if isinstance(value, float)}
 
 
@@ -248,48 +227,29 @@ RULES: dict[str, Rule] = {
 }
 
 
-#: Operations that are not evaluated when constants are searched for, even if their arguments are known.
-_OPAQUE = ("div", "select")
-
-
-def _fold(program: Program, constants: Mapping[Any, float]) -> bool:
-    """Apply the program's rules once more, given components of fields and arrays that are known to be constant.
-
-    Notes of ops are their values, if these are constants.
-
-    Returns:
-        Whether there were constants that notes did not know of, or stores that change nothing: only then can more
-        components be constant.
-    """
-    news = False
+def _fold(program: Program, constants: Mapping[Any, float]) -> None:
+    """Apply the program's rules once more, given components of fields and arrays that are known to be constant."""
 
     def folded(op: Op, args: tuple[Op, ...]) -> Op | None:
-        nonlocal news
         if op.code == "load":
             values = {constants.get(key) for key in keys_of(op.attr)}
             value = values.pop() if len(values) == 1 else None
-            better = None if value is None else program.op("const", attr=value)
-        else:
-            rule = program.rules.get(op.code)
-            better = None if rule is None else rule(program, *args)
-        if better is not None and (better.code == "const" or op.code in _OPAQUE):
-            news |= not isinstance(op.note, float)
-        return better
+            return None if value is None else program.op("const", attr=value)
+        rule = program.rules.get(op.code)
+        return None if rule is None else rule(program, *args)
 
-    return rewrite(program, folded) or news
+    rewrite(program, folded)
 
 
-def rewrite(program: Program, replaced: Callable[[Op, tuple[Op, ...]], Op | None]) -> bool:
-    """Record a program again, merging ops that become equal; returns whether stores were removed.
+def rewrite(program: Program, replaced: Callable[[Op, tuple[Op, ...]], Op | None]) -> None:
+    """Record a program again, merging ops that become equal, without stores that change nothing.
 
     Args:
         program: The program, which is changed.
         replaced: What an op becomes, given what its arguments have become; None to keep it.
     """
-    removed = False
 
     def visit(block: CodeBlock) -> None:
-        nonlocal removed
         items, block.items, block.known = block.items, [], {}
         program.current = block
         for item in items:
@@ -302,10 +262,7 @@ def rewrite(program: Program, replaced: Callable[[Op, tuple[Op, ...]], Op | None
                 item.note = better
             elif isinstance(item, Store):
                 value = item.value.note
-                # storing what the block has loaded from there changes nothing
-                if value.code == "load" and value.block is block and value.attr == item.place:
-                    removed = True
-                else:
+                if not (value.code == "load" and value.block is block and value.attr == item.place):
                     block.items.append(Store(item.place, value))
             else:
                 for body in item.blocks:
@@ -315,7 +272,6 @@ def rewrite(program: Program, replaced: Callable[[Op, tuple[Op, ...]], Op | None
                     block.items.append(item)
 
     visit(program.top)
-    return removed
 
 
 def forward_constants(program: Program) -> None:
@@ -421,7 +377,7 @@ def _without_overwritten(items: list[Item]) -> list[Item]:
     return kept
 
 
-def keys_of(place: Place) -> list[Any]:
+def keys_of(place: Place | None) -> list[Any]:
     """Keys of a place by class of node instead of role, one for each class that the role may have."""
     if isinstance(place, FieldPlace):
         role, name, component = place
