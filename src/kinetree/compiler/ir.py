@@ -77,6 +77,8 @@ class Position(NamedTuple):
 
 #: A position (0: none) and a fixed offset from it.
 LoopPosition = tuple[Any, int]
+#: A component of a field: its name and number.
+Component = tuple[str, int]
 
 
 class FieldPlace(NamedTuple):
@@ -363,6 +365,8 @@ class Program:
         self.current = self.top
         #: For each of the tree's arrays, its dimensions and the scalars per entry.
         self.arrays: list[tuple[tuple[str, ...], int]] = []
+        #: Sums over children that start at −0, and the kinds of nodes that have them (`passes/fuse.py`).
+        self.deferred: dict[Component, set[str]] = {}
 
     def forget(self, items: bool = False) -> None:
         """Forget which ops are known in which block, once nothing more is recorded.
@@ -473,10 +477,6 @@ def sweep_direction(item: Item) -> str:
         return ""
     is_plain = all(_FLAT.issuperset(map(type, body.items)) for body in item.blocks)
     return item.loop.direction if is_plain else ""
-
-
-#: A component of a field.
-Component = tuple[str, int]
 
 
 class FieldAccess(NamedTuple):

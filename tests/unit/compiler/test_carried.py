@@ -61,22 +61,26 @@ def test_the_column_of_relatives_exists_where_it_is_read() -> None:
 def test_what_forward_dynamics_carries() -> None:
     program = program_of(forward_dynamics, ROBOTS["chain"])
     motion, hinge, acceleration = (found for found in carried_by(program) if found is not None)
-    assert (len(motion.values), motion.spent, motion.sums) == (6, motion.values, frozenset())  # V
-    assert len(hinge.values) == len(hinge.spent) == 21 + 6  # P and z; only P starts with constants
+    assert (len(motion.values), motion.dead_after, motion.sums) == (6, motion.values, frozenset())  # V
+    assert len(hinge.values) == len(hinge.dead_after) == 21 + 6  # P and z; only P starts with constants
     assert 0 < len(hinge.sums) <= 21
-    assert (len(acceleration.values), acceleration.spent, acceleration.sums) == (6, acceleration.values, frozenset())
+    assert (len(acceleration.values), acceleration.dead_after, acceleration.sums) == (
+        6,
+        acceleration.values,
+        frozenset(),
+    )
 
 
 def test_what_inverse_dynamics_carries() -> None:
     motion, force = (found for found in carried_by(program_of(inverse_dynamics, ROBOTS["chain"])) if found is not None)
-    assert (len(motion.values), motion.spent, motion.sums) == (12, motion.values, frozenset())  # V and α
-    assert (len(force.values), force.spent, force.sums) == (6, force.values, frozenset())
+    assert (len(motion.values), motion.dead_after, motion.sums) == (12, motion.values, frozenset())  # V and α
+    assert (len(force.values), force.dead_after, force.sums) == (6, force.values, frozenset())
 
 
 def test_what_later_loops_read_is_stored_everywhere() -> None:
     motion, _ = carried_by(program_of(handed_out_and_kept, ROBOTS["chain"]))
     assert motion is not None
-    assert (len(motion.values), motion.spent) == (1, frozenset())
+    assert (len(motion.values), motion.dead_after) == (1, frozenset())
 
 
 def test_starts_of_sums_are_not_stored() -> None:

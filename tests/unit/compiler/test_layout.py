@@ -119,7 +119,7 @@ def test_offsets_of_what_sweeps_carry_mean_nothing_else_there(
     for loop, one in sweeps.items():
         time = program.top.items.index(loop)
         offsets = {fields[key] for key in fields if key[1:] in one.values}
-        harmless = {"loaded"} if one.taken else {"stored"}  # at the node that does not take what is carried, or give it
+        harmless = {"loaded"} if one.source else {"stored"}  # at the node that does not take or give what is carried
         for key, found in uses(program).items():
             times = {use.time for use in found}
             if min(times) <= time <= max(times) and key[0] != WORLD_CLASS and fields[key] in offsets:

@@ -213,7 +213,7 @@ class _Passes(Passes):
         """Add to the parents' fields: pass them on, or add in place, or in rounds."""
         f, emitter = self.f, self.lanes
         stores = {offset: store for each in body.stores for offset, store in self.given(each).items()}
-        passes = len(stores) == len(body.stores) and all(self.is_spent(store.place) for store in body.stores)
+        passes = len(stores) == len(body.stores) and all(self.is_dead_after(store.place) for store in body.stores)
         passed = self.passed(body, stores, scope) if passes else {}
         arrangement = emitter.word(row, emitter.columns_at["parents"])
         given, before = self.given_record(scope), f.block

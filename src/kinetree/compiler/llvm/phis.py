@@ -60,7 +60,7 @@ class Passes:
         self.table = loop.stop.attr.removeprefix("count ")
         self.offsets = sorted(self.carried.values)
         #: Cells with the record of the node whose fields a pass takes, and of the one of which it gives fields.
-        self.taken, self.given_to = (record_of(self.table, k) for k in (self.carried.taken, 1 - self.carried.taken))
+        self.source, self.target = (record_of(self.table, k) for k in (self.carried.source, 1 - self.carried.source))
         #: Numbers of the row that the body that is being printed reads.
         self.cells: dict[tuple[str, str], Op] = {}
         self.nothing = Given("-1", dict.fromkeys(self.offsets, "poison"))
@@ -108,15 +108,15 @@ class Passes:
         for item in block.items:
             if isinstance(item, Op) and id(item) not in late:
                 self.op(item, block, scope)
-            elif isinstance(item, Store) and not self.is_spent(item.place):
+            elif isinstance(item, Store) and not self.is_dead_after(item.place):
                 self.emitter.item(item, scope)
-        if stores and self.carried.spent:
-            return self.kept(stores, scope) if self.carried.taken else self.spent(stores, sums, scope)
+        if stores and self.carried.dead_after:
+            return self.kept(stores, scope) if self.carried.source else self.summed(stores, sums, scope)
         return self.all_given(stores, scope)
 
     def op(self, op: Op, block: CodeBlock, scope: Scope) -> None:
         """Print an operation of a body; what can be taken from the pass before is found when it is first needed."""
-        if op.code == "load" and self.is_of(op.attr, self.taken):
+        if op.code == "load" and self.is_of(op.attr, self.source):
             if id(op) not in scope.names:
                 self.take(block, scope)
         else:
@@ -126,8 +126,8 @@ class Passes:
         """Find all that a body takes: from the pass before, or else from memory."""
         f, element = self.f, self.emitter.element
         ops = [item for item in block.items if isinstance(item, Op) and item.code == "load"]
-        loads = [op for op in ops if self.is_of(op.attr, self.taken)]
-        other = f.let(f"icmp ne i64 {self.record}, {self.emitter.integer(self.cell(self.taken, scope), scope)}")
+        loads = [op for op in ops if self.is_of(op.attr, self.source)]
+        other = f.let(f"icmp ne i64 {self.record}, {self.emitter.integer(self.cell(self.source, scope), scope)}")
         before, inner = f.block, scope.inner()
         with f.when(other):
             fetched = [self.fetched(op.attr, inner) for op in loads]
@@ -142,7 +142,7 @@ class Passes:
     def given(self, item: Item) -> dict[int, Store]:
         """The offset of a value that a body gives by storing it, and the store."""
         place: Any = item.place if isinstance(item, Store) else None
-        is_given = isinstance(item, Store) and self.is_of(place, self.given_to)
+        is_given = isinstance(item, Store) and self.is_of(place, self.target)
         return {place.offset: item} if is_given and isinstance(item, Store) else {}
 
     def all_given(self, stores: dict[int, Store], scope: Scope) -> Given:
@@ -156,7 +156,7 @@ class Passes:
         """What is given, and stored where other children than the next node read it."""
         with self.f.when(self.has(SiblingFlags.LATER_CHILDREN, self.relatives(scope))):
             inner = scope.inner()
-            for offset in sorted(self.carried.spent):
+            for offset in sorted(self.carried.dead_after):
                 self.emitter.item(stores[offset], inner)
         return self.all_given(stores, scope)
 
@@ -177,21 +177,21 @@ class Passes:
 
     def given_record(self, scope: Scope) -> str:
         """The record of the node of which a pass gives fields."""
-        return self.emitter.integer(self.cell(self.given_to, scope), scope)
+        return self.emitter.integer(self.cell(self.target, scope), scope)
 
     def given_place(self, offset: int, scope: Scope) -> Access:
         """Where a field is of which a pass gives the value."""
-        return Access(("records", 0), self.cell(self.given_to, scope), offset)
+        return Access(("records", 0), self.cell(self.target, scope), offset)
 
     def sums(self, stores: dict[int, Store]) -> dict[int, Op]:
-        """The sums from nothing among what a body gives: what they load."""
+        """What the sums that start at −0 load, among what a body gives."""
         return {
             offset: next(a for a in store.value.args if a.code == "load" and a.attr == store.place)
             for offset, store in stores.items()
             if offset in self.carried.sums
         }
 
-    def spent(self, stores: dict[int, Store], sums: dict[int, Op], scope: Scope) -> Given:
+    def summed(self, stores: dict[int, Store], sums: dict[int, Op], scope: Scope) -> Given:
         """Finish sums, and store what siblings need."""
         f, emitter, element = self.f, self.emitter, self.emitter.element
         values = {offset: emitter.use(store.value, scope) for offset, store in stores.items() if offset not in sums}
@@ -212,7 +212,7 @@ class Passes:
             }
             with f.when(self.has(SiblingFlags.AFTER, relatives)):
                 inner = scope.inner()
-                for offset in sorted(self.carried.spent):
+                for offset in sorted(self.carried.dead_after):
                     emitter.store(self.given_place(offset, inner), (sofar | values)[offset], inner)
             inside = f.block
         values |= {offset: f.merged(element, {before: alone[offset], inside: total}) for offset, total in sofar.items()}
@@ -228,9 +228,9 @@ class Passes:
             return self.emitter.use(args[0], scope)
         return self.emitter.op(Op(code, args, None, self.loop.body), scope)
 
-    def is_spent(self, access: Any) -> bool:
+    def is_dead_after(self, access: Any) -> bool:
         """Whether only siblings or later children may need from memory what is stored to a place."""
-        return self.is_of(access, self.given_to) and access.offset in self.carried.spent
+        return self.is_of(access, self.target) and access.offset in self.carried.dead_after
 
     def is_of(self, access: Any, record: tuple[str, str]) -> bool:
         """Whether a place is a carried field of the node whose record is in this cell of the row."""

@@ -1,20 +1,19 @@
-"""Values that consecutive nodes of a sweep pass to each other in registers.
+"""Loop-carried values: what consecutive nodes of a sweep pass to each other in registers.
 
 Nodes are numbered depth first: towards the tips, a node's first child directly follows it; towards the base, the last
 child to add to a node directly precedes it. A number that one stores and the next loads takes several cycles on its way
 through memory, and in a chain each node waits for the one before it. So compiled code carries such numbers from one
 pass of a loop to the next, and stores only what siblings or later loops read.
 
-Sums over children that start from nothing (`kinetree.compiler.passes.fuse`) are in memory only while
-several children add to them; what nothing but children read, only where a child does not directly follow. So most nodes
-of long chains have no memory for either.
+Sums over children that start at −0 (`kinetree.compiler.passes.fuse`) are in memory only while several children add to
+them; what nothing but children read, only where a child does not directly follow. So most nodes of long chains have no
+memory for either.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntFlag
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -77,10 +76,10 @@ class LoopCarried(NamedTuple):
 
     #: Position in a row of the node whose fields a pass may take from the one before it: its own towards the base, its
     #: parent's towards the tips. It gives fields of the other.
-    taken: int
+    source: int
     values: frozenset[Any]  # what is carried
-    spent: frozenset[Any]  # those of them that nothing else reads: not after the sweep, nor other roles in it
-    sums: frozenset[Any]  # those of them that are sums from nothing
+    dead_after: frozenset[Any]  # those of them that nothing else reads: not after the sweep, nor other roles in it
+    sums: frozenset[Any]  # those of them that are sums that start at −0
 
 
 NOTHING = LoopCarried(0, frozenset(), frozenset(), frozenset())
@@ -91,9 +90,9 @@ def carried(program: Program) -> dict[TreeLoop, LoopCarried]:
     found = {}
     accesses = [_Accesses(item) for item in program.top.items]
     for time, loop in enumerate(program.top.items):
-        if isinstance(loop, TreeLoop) and accesses[time].direction:
-            taken = int(accesses[time].direction == "outward")
-            made = _carried(loop, taken, accesses[:time], accesses[time], accesses[time + 1 :])
+        if isinstance(loop, TreeLoop) and sweep_direction(loop):
+            read_later = set[Component]().union(*(later.loaded for later in accesses[time + 1 :]))
+            made = _carried(loop, accesses[time], read_later, program.deferred)
             if 0 < len(made.values) <= len(made.sums) + _MOST:
                 found[loop] = made
     return found
@@ -103,7 +102,6 @@ class _Accesses:
     """Accesses of an outermost item to fields."""
 
     def __init__(self, outermost: Item) -> None:
-        self.direction = sweep_direction(outermost)
         accesses = field_accesses(outermost)
         self.loads = [(component, role, item) for component, role, item in accesses if isinstance(item, Op)]
         self.stores = [(component, role, item) for component, role, item in accesses if isinstance(item, Store)]
@@ -111,39 +109,40 @@ class _Accesses:
 
 
 def _carried(
-    loop: TreeLoop, taken: int, before: Sequence[_Accesses], now: _Accesses, after: Sequence[_Accesses]
+    loop: TreeLoop, now: _Accesses, read_later: set[Component], deferred: Mapping[Component, set[str]]
 ) -> LoopCarried:
+    source = int(sweep_direction(loop) == "outward")
     givers = [
-        _Giver(body, loop.roles[variant][1 - taken], now)
+        _Giver(body, loop.roles[variant][1 - source], now)
         for variant, body in loop.bodies.items()
-        if loop.roles[variant][1 - taken].classes != (WORLD_CLASS,)
+        if loop.roles[variant][1 - source].classes != (WORLD_CLASS,)
     ]
     candidates = {component for giver in givers for component in giver.stores}
     if not candidates:
         return NOTHING
-    takers = {roles[taken] for roles in loop.roles.values()}
+    takers = {roles[source] for roles in loop.roles.values()}
     candidates &= {component for component, role, _ in now.loads if role in takers}
-    spent = candidates.difference(*(item.loaded for item in after))
-    if taken:
-        spent -= {component for component, role, _ in now.loads if role not in takers}
-    starts = _starts(before)
-    sums = {component for component in spent if not taken and all(giver.adds(component, starts) for giver in givers)}
+    dead_after = candidates - read_later
+    if source:
+        dead_after -= {component for component, role, _ in now.loads if role not in takers}
+    sums = {
+        component for component in dead_after if not source and all(giver.adds(component, deferred) for giver in givers)
+    }
     # what some nodes do not give is not carried, unless it is a sum, to which they add nothing
     values = {component for component in candidates if all(component in giver.stores for giver in givers)} | sums
     if not all(values & giver.stores.keys() for giver in givers):
         values = set()
-    return LoopCarried(taken, *map(frozenset, (values, spent & values, sums & values)))
+    return LoopCarried(source, *map(frozenset, (values, dead_after & values, sums & values)))
 
 
 def register_only(program: Program, found: dict[TreeLoop, LoopCarried]) -> set[Component]:
     """Components that are in memory only at nodes with `SiblingFlags.LATER_CHILDREN`, given what sweeps carry."""
     sums = {component for one in found.values() for component in one.sums}
-    passed = {component for one in found.values() if one.taken for component in one.spent} | sums
+    passed = {component for one in found.values() if one.source for component in one.dead_after} | sums
     for item in program.top.items:
         one = found.get(item, NOTHING) if isinstance(item, TreeLoop) else NOTHING
-        here, accesses = one.spent if one.taken else one.sums, _Accesses(item)
-        # the starts of sums are not stored
-        stores = [store for store in accesses.stores if store[0] not in sums or not _is_nothing(store[-1].value)]
+        here, accesses = one.dead_after if one.source else one.sums, _Accesses(item)
+        stores = [store for store in accesses.stores if store[0] not in sums]  # their starts are not stored
         for component, role, _ in (*accesses.loads, *stores):
             if component not in here and role.classes != (WORLD_CLASS,):
                 passed.discard(component)
@@ -165,9 +164,9 @@ class _Giver:
         """How often each op is used, by its identity."""
         return Counter(id(a) for item in self._items for a in needed(item))
 
-    def adds(self, component: Component, starts: dict[Component, set[str]]) -> bool:
-        """Whether a component starts from nothing, and the body adds a term to it once, or leaves it alone."""
-        if not starts.get(component, set()).issuperset(self.role.classes):
+    def adds(self, component: Component, deferred: Mapping[Component, set[str]]) -> bool:
+        """Whether a component starts at −0, and the body adds a term to it once, or leaves it alone."""
+        if not deferred.get(component, set()).issuperset(self.role.classes):
             return False
         if component not in self.stores:
             return component not in self.loads
@@ -187,21 +186,3 @@ def term(total: Op, load: Op) -> tuple[str, tuple[Op, ...]] | None:
     if total.code == "sub" and total.args[0] is load:
         return "neg", total.args[1:]
     return ("mul", total.args[:2]) if total.code == "fma" and total.args[2] is load else None
-
-
-def _starts(before: Sequence[_Accesses]) -> dict[Component, set[str]]:
-    """Components that start from nothing, and the kinds of nodes that have them."""
-    found: dict[Component, set[str]] = {}
-    other = set[Component]().union(*(accesses.loaded for accesses in before))
-    for accesses in before:
-        is_outward = accesses.direction == "outward"
-        for component, role, store in accesses.stores:
-            if is_outward and _is_nothing(store.value):
-                found.setdefault(component, set()).update(role.classes)
-            else:
-                other.add(component)
-    return {component: kinds for component, kinds in found.items() if component not in other}
-
-
-def _is_nothing(op: Op) -> bool:
-    return op.code == "const" and math.copysign(1.0, op.attr) < 0.0 == op.attr

@@ -465,13 +465,13 @@ class _Lowering:
         found = self.carried.get(loop)
         if found is None:
             return None
-        if found.spent:
+        if found.dead_after:
             self.column(table, RELATIVES)
         for position in range(2):
             self.column(*record_of(table, position))
         offsets = {(name, component): offset for (_, name, component), offset in self.layout.fields.items()}
-        taken, *parts = found
-        return LoopCarried(taken, *(frozenset(offsets[component] for component in part) for part in parts))
+        source, *parts = found
+        return LoopCarried(source, *(frozenset(offsets[component] for component in part) for part in parts))
 
     def of_over(self, loop: TreeLoop, what: str) -> Op:
         """A number of the entity that a loop is over."""

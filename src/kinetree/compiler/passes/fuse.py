@@ -67,6 +67,7 @@ def defer_constants(program: Program) -> None:
             uses = _uses(program, item).items()
             if starts := {component: found for component, each in uses if (found := _starts(each)) is not None}:
                 _defer(program, item, starts)
+                program.deferred |= {component: {start.kind for start in each} for component, each in starts.items()}
 
 
 def _uses(program: Program, loop: TreeLoop) -> dict[Component, list[tuple[FieldAccess, bool]]]:
