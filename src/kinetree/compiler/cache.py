@@ -65,9 +65,6 @@ _PATIENCE_SECONDS = 20.0  # the largest kernels take 5 s to compile
 _POLL_SECONDS = 0.005
 
 _PACKAGE = Path(__file__).parents[1]
-#: The sources of what compiles modules.
-_COMPILER = ("compiler/llvm/machine_code.py",)
-
 # Whether files have owners that `os` knows: everywhere but on Windows.
 _OWNERS = hasattr(os, "geteuid")
 
@@ -95,10 +92,8 @@ def module_key(text: str, *parts: object) -> str | None:
 @lru_cache(maxsize=1)
 def _compiler_fingerprint() -> str:
     """SHA-256 over what turns the text of a module into object code."""
-    digest = hashlib.sha256(f"llvmlite {llvmlite.__version__}\n".encode())
-    for path in _COMPILER:
-        digest.update(_content(path))
-    return digest.hexdigest()
+    versions = f"llvmlite {llvmlite.__version__}\n"
+    return hashlib.sha256(versions.encode() + _content("compiler/llvm/machine_code.py")).hexdigest()
 
 
 def _content(path: str) -> bytes:

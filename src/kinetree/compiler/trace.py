@@ -53,7 +53,7 @@ from kinetree.spatial.value import Array
 class SymbolicCell:
     """A symbolic node: accessing its fields records loads and stores."""
 
-    def __init__(self, tree: Recorder, role: Role, kind: Any, parameters: Array) -> None:
+    def __init__(self, tree: TracedTree, role: Role, kind: Any, parameters: Array) -> None:
         self.tree, self.role, self.kind, self.parameters = tree, role, kind, parameters
         self.handle = role
         self.block = tree.program.current
@@ -101,7 +101,7 @@ class SymbolicArgument(Entries):
     """An input or output: accessing its entries records loads and stores."""
 
     def __init__(
-        self, tree: Recorder, argument: Argument, place: Callable[..., Place], readable: bool, writable: bool
+        self, tree: TracedTree, argument: Argument, place: Callable[..., Place], readable: bool, writable: bool
     ) -> None:
         super().__init__(argument, readable, writable)
         self.tree, self.place = tree, place
@@ -126,7 +126,7 @@ def object_array(items: list[Any]) -> Array:
 class SymbolicArray:
     """An array of the tree."""
 
-    def __init__(self, tree: Recorder, number: int, over: tuple[str, ...]) -> None:
+    def __init__(self, tree: TracedTree, number: int, over: tuple[str, ...]) -> None:
         self.tree, self.number, self.over = tree, number, over
         self.description: tuple[Any, ...] | None = None
 
@@ -182,7 +182,7 @@ class SymbolicInward:
     loop may be the same one. A node's own columns start there, and none of its loops over other columns visits them.
     """
 
-    def __init__(self, tree: Recorder, array: SymbolicArray | NodeArray, over: str) -> None:
+    def __init__(self, tree: TracedTree, array: SymbolicArray | NodeArray, over: str) -> None:
         self.tree, self.array, self.over = tree, array, over
 
     def __getitem__(self, keys: Any) -> Any:
@@ -220,11 +220,8 @@ class OfPort:
     port: str
 
 
-class Recorder:
-    """Records a program.
-
-    Args:
-        checked: Trace each body twice.
+class TracedTree(Tree):
+    """Runs an algorithm on symbols and records a program; `checked` traces each body twice.
 
     Attributes:
         program: The program recorded so far.
@@ -232,21 +229,27 @@ class Recorder:
         direction: Direction of the loop being traced: "outward" if nodes come after their parents.
         moved: Entries of `tree.inward` that the body being traced has set at another node than its own so far.
         arrays: Number of the next array. Where a body is traced again, it makes the same ones.
+        open: Lines of the loops being traced.
     """
 
-    def __init__(self, checked: bool) -> None:
-        self.checked = checked
+    def __init__(self, variants: Variants, checked: bool) -> None:
+        self.variants, self.checked = variants, checked
         self.program = Program(RULES)
         self.types: dict[tuple[str, str], tuple[Any, ...]] = {}
         self.direction = ""
         self.moved: list[tuple[int, LoopPosition]] = []
         self.arrays = 0
+        self.open: list[str] = []
         self._settled: set[tuple[str, str]] = set()  # fields set before the loop being traced
         self._parent_reads: list[tuple[str, tuple[str, ...], str]] = []
         self._values: dict[Place, Op] = {}  # entries of outputs and arrays known in the current block
-        self._open: list[str] = []
         self._world_role = Role("world", (WORLD_CLASS,))
         self._world_cell = SymbolicCell(self, self._world_role, None, np.zeros(0))
+        self._kinds = {kind.name: kind for kind, _ in variants.nodes}
+        self.world = NodeRole(self._world_cell, "world", "set", Ledger())
+        self.gravity = Motion.of(np.zeros(3), object_array([self.program.load(Uniform(i)) for i in range(3)]))
+        self.rigid_bodies = all(kind.rigid for kind in self._kinds.values())
+        self.rigid_multibody = all(kind.rigid_multibody for kind in self._kinds.values())
 
     # Fields
 
@@ -300,7 +303,7 @@ class Recorder:
         """Trace the body of a loop for each variant."""
         program = self.program
         outer, outer_values, moved, outer_moved = program.current, self._values, list(self.moved), list(self.moved)
-        self._open.append(author_line())
+        self.open.append(author_line())
         outermost = outer is program.top
         if outermost:
             self._settled = set(self.types)
@@ -311,16 +314,16 @@ class Recorder:
             self._values, self.moved = {}, list(outer_moved)
             yield roles(variant)
             if program.current is not body:
-                raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")
+                raise ContractError(f"{self.open[-1]}: a loop over the tree was left before its end")
             program.current, self.arrays = outer, max(made, self.arrays)
             moved += self.moved[len(outer_moved) :]
             first = loop.bodies.setdefault(variant, body)
             if first is not body and canonical(first) != canonical(body):
                 raise ContractError(
-                    f"{self._open[-1]}: this loop behaves differently when its nodes come in another order: "
+                    f"{self.open[-1]}: this loop behaves differently when its nodes come in another order: "
                     "it carries state from one iteration to the next outside the tree's fields"
                 )
-        self._open.pop()
+        self.open.pop()
         outer.items.append(loop)
         self._values = {} if outer_values else outer_values
         self.moved = [] if outermost else moved
@@ -338,23 +341,7 @@ class Recorder:
                 )
         self._parent_reads.clear()
 
-    def finish(self) -> None:
-        """Raise if a loop was left before its end."""
-        if self._open:
-            raise ContractError(f"{self._open[-1]}: a loop over the tree was left before its end")
-
-
-class TracedTree(Recorder, Tree):
-    """Runs an algorithm on symbols."""
-
-    def __init__(self, variants: Variants, checked: bool) -> None:
-        super().__init__(checked)
-        self.variants = variants
-        self._kinds = {kind.name: kind for kind, _ in variants.nodes}
-        self.world = NodeRole(self._world_cell, "world", "set", Ledger())
-        self.gravity = Motion.of(np.zeros(3), object_array([self.program.load(Uniform(i)) for i in range(3)]))
-        self.rigid_bodies = all(kind.rigid for kind in self._kinds.values())
-        self.rigid_multibody = all(kind.rigid_multibody for kind in self._kinds.values())
+    # The tree language
 
     def visit(self, loop: LoopData[Any], over: Any, start: Index | None, stop: Index | None = None) -> Iterator[Any]:
         made = TreeLoop(loop, over, start, stop)
@@ -425,12 +412,7 @@ class TracedTree(Recorder, Tree):
 
 
 def trace(algorithm: Algorithm, variants: Variants, checked: bool = True) -> Program:
-    """Run an algorithm on symbols.
-
-    Args:
-        algorithm: The recursion.
-        variants: What kinds of nodes there are.
-        checked: Trace each body twice, to find state that is carried from node to node in Python variables.
+    """Run an algorithm on symbols; `checked`, to find state that Python variables carry from node to node.
 
     Raises:
         ContractError: The algorithm breaks a rule of the tree language; the message has its file and line.
@@ -445,5 +427,6 @@ def trace(algorithm: Algorithm, variants: Variants, checked: bool = True) -> Pro
         for n, argument in enumerate(algorithm.outputs)
     ]
     algorithm(tree, *inputs, *outputs)
-    tree.finish()
+    if tree.open:
+        raise ContractError(f"{tree.open[-1]}: a loop over the tree was left before its end")
     return tree.program

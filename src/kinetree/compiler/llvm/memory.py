@@ -79,20 +79,12 @@ class Memory:
         self.lowered, self.width, self.scalar = lowered, width, scalar
         self.element, self.bytes = scalar.vector(width), scalar.bytes
         self.head, self.outside_element = {name: place for place, name in enumerate(lowered.head)}, self.element
-        self._vectors: dict[int, str] = {}
         self._constants: dict[tuple[int, int], str] = {}
 
     @property
     def f(self) -> FunctionWriter:
         """The writer of the current function."""
         return self.own.writer
-
-    def vector(self, width: int) -> str:
-        """The type of several numbers, or of one."""
-        found = self._vectors.get(width)
-        if found is None:
-            found = self._vectors[width] = self.scalar.vector(width)
-        return found
 
     def constant(self, op: Op, width: int) -> str:
         """The number of a `const` in all lanes."""
@@ -215,7 +207,7 @@ class Memory:
             return self.splat(f.let(f"load {self.scalar.llvm}, ptr {pointer}, align {self.bytes}{pure}"), scope.width)
         if not lanes:
             return f.let(f"load {self.element}, ptr {pointer}, align {self.bytes * scope.width}{pure}")
-        t, suffix, mask = self.vector(lanes.count), self.scalar.suffix(lanes.count), f"<{lanes.count} x i1>"
+        t, suffix, mask = self.scalar.vector(lanes.count), self.scalar.suffix(lanes.count), f"<{lanes.count} x i1>"
         if _straight(access) and lanes.mask is None:
             return f.let(f"load {t}, ptr {pointer}, align {self.bytes}{pure}")
         if _straight(access):
@@ -235,7 +227,7 @@ class Memory:
             aligned = self.bytes if access.space[0] == "output" else self.bytes * self.width
             f.do(f"store {self.element} {value}, ptr {pointer}, align {aligned}")
             return
-        t, suffix, mask = self.vector(lanes.count), self.scalar.suffix(lanes.count), f"<{lanes.count} x i1>"
+        t, suffix, mask = self.scalar.vector(lanes.count), self.scalar.suffix(lanes.count), f"<{lanes.count} x i1>"
         if _straight(access) and lanes.mask is None:
             f.do(f"store {t} {value}, ptr {pointer}, align {self.bytes}")
         elif _straight(access):

@@ -146,7 +146,7 @@ class Emitter(Memory):
             return self.load(op.attr, scope)
         if code in INTEGERS:
             return self.whole(op, scope)
-        f, t, args = self.own.writer, self.vector(scope.width), [self.use(a, scope) for a in op.args]
+        f, t, args = self.own.writer, self.scalar.vector(scope.width), [self.use(a, scope) for a in op.args]
         if code in _BINARY:
             return f.let(f"{_BINARY[code]} {t} {args[0]}, {args[1]}")
         if code in _CALLED:
@@ -197,7 +197,7 @@ class Emitter(Memory):
     def function(self, code: str, width: int) -> str:
         name = self.own.functions.get((code, width))
         if name is None:
-            t = self.vector(width)
+            t = self.scalar.vector(width)
             name = self.own.functions[code, width] = f"@llvm.{code}.{self.scalar.suffix(width)}"
             self.own.declared.add(f"declare {t} {name}({', '.join([t] * _CALLED[code])})")
         return name

@@ -69,22 +69,22 @@ class FunctionWriter:
         k = self._fresh()
         before, index = self._block, f"%i{k}"
         self.do(f"br label %head{k}")
-        self._open(f"head{k}")
+        self.label(f"head{k}")
         self.do(f"{index} = phi i64 [{start}, %{before}], [%next{k}, %latch{k}]")
         phis = self.mark()
         self._carried.append({})
         self.do(f"%more{k} = icmp {more.format(index)}")
         self.do(f"br i1 %more{k}, label %body{k}, label %exit{k}")
-        self._open(f"body{k}")
+        self.label(f"body{k}")
         yield index
         self.do(f"br label %latch{k}")
-        self._open(f"latch{k}")
+        self.label(f"latch{k}")
         self.do(f"%next{k} = {following(index)}")
         self.do(f"br label %head{k}")
         with self.hoisted(phis):
             for name, (kind, first, following_value) in self._carried.pop().items():
                 self.do(f"{name} = phi {kind} [{first}, %{before}], [{following_value}, %latch{k}]")
-        self._open(f"exit{k}")
+        self.label(f"exit{k}")
 
     @property
     def block(self) -> str:
@@ -119,11 +119,11 @@ class FunctionWriter:
         self.do(f"br i1 {condition}, label %one{k}, label %other{k}")
         values, blocks = [], []
         for label, write in ((f"one{k}", one), (f"other{k}", other)):
-            self._open(label)
+            self.label(label)
             values.append(write())
             blocks.append(self._block)
             self.do(f"br label %end{k}")
-        self._open(f"end{k}")
+        self.label(f"end{k}")
         return [self.merged(kind, dict(zip(blocks, pair, strict=True))) for pair in zip(*values, strict=True)]
 
     @contextmanager
@@ -131,20 +131,20 @@ class FunctionWriter:
         """Run the block only if `condition`, an i1, holds."""
         k = self._fresh()
         self.do(f"br i1 {condition}, label %then{k}, label %end{k}")
-        self._open(f"then{k}")
+        self.label(f"then{k}")
         yield
         self.do(f"br label %end{k}")
-        self._open(f"end{k}")
+        self.label(f"end{k}")
 
     @contextmanager
     def returning_when(self, condition: str, result: str = "void") -> Iterator[None]:
         """Run the block and return from the function if `condition`, an i1, holds; `result` has a type and a value."""
         k = self._fresh()
         self.do(f"br i1 {condition}, label %then{k}, label %end{k}")
-        self._open(f"then{k}")
+        self.label(f"then{k}")
         yield
         self.do(f"ret {result}")
-        self._open(f"end{k}")
+        self.label(f"end{k}")
 
     @contextmanager
     def switch(self, value: str, cases: Mapping[int, _Case], exhaustive: bool) -> Iterator[Iterator[_Case]]:
@@ -167,12 +167,12 @@ class FunctionWriter:
 
         def blocks() -> Iterator[_Case]:
             for case, label in labels.items():
-                self._open(label)
+                self.label(label)
                 yield case
                 self.do(f"br label %end{k}")
 
         yield blocks()
-        self._open(f"end{k}")
+        self.label(f"end{k}")
 
     def mark(self) -> int:
         """The position of the next instruction, for `hoisted`."""
@@ -191,20 +191,17 @@ class FunctionWriter:
         """Jump to a label if `condition` holds."""
         k = self._fresh()
         self.do(f"br i1 {condition}, label %{label}, label %stay{k}")
-        self._open(f"stay{k}")
-
-    def label(self, name: str) -> None:
-        """Start the block of a label; the instruction before it must have left the previous block."""
-        self._open(name)
+        self.label(f"stay{k}")
 
     def text(self, result: str = "void") -> str:
         """The finished function, which returns `result`, a type and a value."""
         start = [f"{self.header} {{", "entry:", *self._first]
         return "\n".join([*start, *self._lines, f"  ret {result}", "}", ""])
 
-    def _open(self, label: str) -> None:
-        self._lines.append(f"{label}:")
-        self._block = label
+    def label(self, name: str) -> None:
+        """Start the block of a label; the instruction before it must have left the previous block."""
+        self._lines.append(f"{name}:")
+        self._block = name
 
     def _fresh(self) -> int:
         self._count += 1

@@ -258,7 +258,8 @@ class _Lowering:
         if not isinstance(place, (Input, OutputEntry)):
             raise AssertionError(f"{place} is not a place of a traced program")
         *leading, (base, offset) = place.at or [(0, 0)]
-        dimensions = self.dimensions(place)
+        arguments = self.algorithm.inputs if isinstance(place, Input) else self.algorithm.outputs
+        dimensions = arguments[place.number].dimensions
         total = self.fixed(0)
         for one, following in zip(leading, dimensions[1:], strict=True):
             total = self.product(self.sum(total, self.number(one)), self.length(following))
@@ -309,11 +310,6 @@ class _Lowering:
         at = getattr(place, "at", ())
         axes = [i for i, (b, _) in enumerate(at) if isinstance(b, Position) and b.role is self.independent]
         return axes[0] if axes else -1
-
-    def dimensions(self, place: Input | OutputEntry) -> tuple[str | int, ...]:
-        """What the axes of an input or output run over."""
-        arguments = self.algorithm.inputs if isinstance(place, Input) else self.algorithm.outputs
-        return arguments[place.number].dimensions
 
     def length(self, dimension: str | int) -> Op:
         """The length of an axis."""

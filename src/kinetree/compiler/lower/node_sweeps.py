@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from kinetree.compiler.ir import Access, CodeBlock, For, Op, Program, Store, bodies
+from kinetree.compiler.ir import Access, CodeBlock, For, Op, Program, Store, bodies, place_of
 from kinetree.compiler.lower.layout import Layout
 from kinetree.compiler.lower.loop_carried import record_of
 from kinetree.language.tree import Tree
@@ -67,7 +67,7 @@ class Sweeps:
             "slots": max(len(body.operands) for body in self.bodies.values()),
             "costs": costs,
             "frame": max((_arithmetic(block) + _outside(block) for block in self.frames), default=0),
-            "adds": any(_adds(block) for block in self.frames),
+            "adds": any("records" in _spaces(block, Store) for block in self.frames),
         }
 
 
@@ -116,17 +116,14 @@ class _Analysis:
     def loop(self, loop: For) -> None:
         for block, variants in bodies(loop).items():
             for item in block.items:
-                if not isinstance(item, Op):
-                    _require(isinstance(item, Store))
-                    self.item(item, True)
-                elif item.code == "load":
-                    self.item(item, True)
+                _require(isinstance(item, (Op, Store)))
+                self.item(item, True)
             self.bodies[block] = _body(block, variants, loop.index)
 
     def item(self, item: Any, inside: bool) -> None:
         """Check the memory that an item accesses, and note the columns that it needs."""
-        access = item.place if isinstance(item, Store) else item.attr
-        if not isinstance(access, Access):
+        access = place_of(item)
+        if access is None:
             return
         space, base = access.space[0], access.base
         if (space, base, inside) in self.seen and access.stride is None:
@@ -155,7 +152,7 @@ def _check_frame(block: CodeBlock) -> None:
     own = {id(item) for item in block.items}
     for item in block.items:
         _require(isinstance(item, (Op, Store)))
-        access: Any = item.place if isinstance(item, Store) else item.attr if isinstance(item, Op) else None
+        access = place_of(item)
         values = [item.value] if isinstance(item, Store) else item.args if isinstance(item, Op) else ()
         _require(all(id(a) in own or a.code in (*_INTEGERS, "const") for a in values))
         if isinstance(access, Access):
@@ -223,14 +220,12 @@ def _arithmetic(block: CodeBlock) -> int:
     return sum([_COSTS.get(item.code, 1) for item in block.items if isinstance(item, Op) and item.args])
 
 
+def _spaces(block: CodeBlock, kind: type[Op | Store]) -> list[str]:
+    """The memory spaces that a body loads from or stores to."""
+    places = [place_of(item) for item in block.items if isinstance(item, kind)]
+    return [place.space[0] for place in places if place is not None]
+
+
 def _outside(block: CodeBlock) -> int:
     """Number of accesses to inputs and outputs."""
-    loaded = [item.attr for item in block.items if isinstance(item, Op) and item.code == "load"]
-    stored: list[Any] = [item.place for item in block.items if isinstance(item, Store)]
-    return sum(access.space[0] in ("input", "output") for access in (*loaded, *stored))
-
-
-def _adds(block: CodeBlock) -> bool:
-    """Whether a body stores to records."""
-    places: list[Any] = [item.place for item in block.items if isinstance(item, Store)]
-    return any(place.space[0] == "records" for place in places)
+    return sum(space in ("input", "output") for space in (*_spaces(block, Op), *_spaces(block, Store)))
