@@ -65,6 +65,8 @@ _PATIENCE_SECONDS = 20.0  # the largest kernels take 5 s to compile
 _POLL_SECONDS = 0.005
 
 _PACKAGE = Path(__file__).parents[1]
+_COMPILER = "compiler/llvm/machine_code.py"
+
 # Whether files have owners that `os` knows: everywhere but on Windows.
 _OWNERS = hasattr(os, "geteuid")
 
@@ -93,7 +95,7 @@ def module_key(text: str, *parts: object) -> str | None:
 def _compiler_fingerprint() -> str:
     """SHA-256 over what turns the text of a module into object code."""
     versions = f"llvmlite {llvmlite.__version__}\n"
-    return hashlib.sha256(versions.encode() + _content("compiler/llvm/machine_code.py")).hexdigest()
+    return hashlib.sha256(versions.encode() + _content(_COMPILER)).hexdigest()
 
 
 def _content(path: str) -> bytes:

@@ -480,16 +480,15 @@ def test_modules_of_code_that_must_not_be_cached_are_not(directory: Path, compil
 
 def test_keys_of_modules_cover_text_target_and_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {cache.module_key("text", "target"), cache.module_key("other", "target"), cache.module_key("text", "other")}
-    for path in cache._COMPILER:
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_bytes((cache._PACKAGE / path).read_bytes())
+    compiler = tmp_path / cache._COMPILER
+    compiler.parent.mkdir(parents=True)
+    compiler.write_bytes((cache._PACKAGE / cache._COMPILER).read_bytes())
     cache.source_fingerprint()  # of the package itself
     try:
         monkeypatch.setattr(cache, "_PACKAGE", tmp_path)
-        for path in cache._COMPILER:
-            (tmp_path / path).write_text((tmp_path / path).read_text(encoding="utf-8") + "\n", encoding="utf-8")
-            cache._compiler_fingerprint.cache_clear()
-            keys.add(cache.module_key("text", "target"))
+        compiler.write_text(compiler.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+        cache._compiler_fingerprint.cache_clear()
+        keys.add(cache.module_key("text", "target"))
         monkeypatch.setattr(cache.llvmlite, "__version__", "0.0")
         cache._compiler_fingerprint.cache_clear()
         keys.add(cache.module_key("text", "target"))
