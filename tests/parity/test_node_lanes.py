@@ -15,12 +15,11 @@ import kinetree as kt
 from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
 from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
 from kinetree.compiler import interpreter
-from kinetree.compiler.llvm import machine_code, node_lanes
+from kinetree.compiler.llvm import machine_code
 from kinetree.compiler.lower import node_schedule
 from kinetree.compiler.lower.node_schedule import LANES
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.setup import Variants
-from kinetree.runtime import kernels
 from kinetree.runtime.kernels import bind
 from tests.mechanisms import built
 from tests.parity.functions import FUNCTIONS, Array, Function, assert_same_bits, robot, states
@@ -137,23 +136,6 @@ def test_interpreter(algorithm: Algorithm) -> None:
     q, v, x = states(robot, ())
     native = bind(algorithm, robot.mechanism, (), algorithm.name)(q, v, x)
     assert_same_bits(interpreter.run(algorithm, robot.mechanism, (), [q, v, x, np.zeros((0, 6))]), (native,))
-
-
-@pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("shortest", [2, 7, 40])
-def test_sums_in_loops(shortest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Terms of children are added one by one, or in loops over those at consecutive places."""
-    monkeypatch.setenv("KINETREE_CACHE_DIR", "off")
-    monkeypatch.setattr(node_lanes, "_SHORTEST_RUN", shortest)
-    kernels._made.cache_clear()
-    try:
-        robot = fresh(kt.zoo.random_tree(9, kinds=("revolute", "spherical"), seed=5))
-        q, v, x = states(robot, (3,))
-        for function in (robot.inverse_dynamics, robot.forward_dynamics):
-            alone = np.stack([function(*sample) for sample in zip(q, v, x, strict=True)])
-            assert_same_bits((alone,), (function(q, v, x),))
-    finally:
-        kernels._made.cache_clear()
 
 
 @pytest.mark.skipif(not machine_code.host().is_x86, reason="for x86-64 processors")
