@@ -59,10 +59,10 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def checked(source: Path, cc: str, *options: str) -> list[str]:
     """What the check in a source prints."""
-    program = source.with_suffix(f".{cc}")
+    binary = source.with_suffix(f".{cc}")
     macro = f"-D{source.stem.upper()}_CHECK"
-    subprocess.run([program(cc), *options, macro, str(source), "-o", str(program), "-lm"], check=True)
-    run = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    subprocess.run([program(cc), *options, macro, str(source), "-o", str(binary), "-lm"], check=True)
+    run = subprocess.run([str(binary)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout
     return run.stdout.splitlines()
 
@@ -103,10 +103,10 @@ def test_the_check_finds_a_wrong_number(exported: dict[str, Path], tmp_path: Pat
     spoiled = text[: digit.start(1)] + str(int(digit[1]) + 1) + text[digit.end(1) :]
     (tmp_path / source.name).write_text(spoiled, encoding="utf-8")
     shutil.copy(source.with_suffix(".h"), tmp_path)
-    program = tmp_path / "check"
+    binary = tmp_path / "check"
     macro = f"-D{source.stem.upper()}_CHECK"
-    subprocess.run([program("gcc"), macro, str(tmp_path / source.name), "-o", str(program), "-lm"], check=True)
-    run = subprocess.run([str(program)], capture_output=True, text=True, check=False)
+    subprocess.run([program("gcc"), macro, str(tmp_path / source.name), "-o", str(binary), "-lm"], check=True)
+    run = subprocess.run([str(binary)], capture_output=True, text=True, check=False)
     assert run.returncode == 1
     assert re.search(r"inverse_dynamics +1 of \d+ numbers differ", run.stdout)
 
