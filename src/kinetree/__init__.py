@@ -35,6 +35,7 @@ from kinetree.model.results import (
     Energy,
     ForwardGradients,
     InverseGradients,
+    LinearizedAcceleration,
     LinearizedForward,
     LinearizedInverse,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "Joint",
     "Limits",
     "LinearCoupling",
+    "LinearizedAcceleration",
     "LinearizedForward",
     "LinearizedInverse",
     "Model",

@@ -26,6 +26,10 @@ from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
 from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
 from kinetree.algorithms.dynamics.mass_matrix import mass_matrix, mass_matrix_inverse
 from kinetree.algorithms.dynamics.regressor import regressor
+from kinetree.algorithms.kinematics.acceleration_derivatives import (
+    ACCELERATION_DERIVATIVES,
+    CLASSICAL_ACCELERATION_DERIVATIVES,
+)
 from kinetree.algorithms.kinematics.frame_kinematics import (
     ACCELERATIONS,
     CLASSICAL_ACCELERATIONS,
@@ -177,6 +181,7 @@ def test_a_robot_far_away_on_a_slide_loses_no_digit() -> None:
 FRAMES = (
     *(VELOCITIES, ACCELERATIONS, CLASSICAL_ACCELERATIONS, JACOBIANS_DOT_V),
     *(JACOBIANS, JACOBIAN_RATES, VELOCITY_DERIVATIVES),
+    *(ACCELERATION_DERIVATIVES, CLASSICAL_ACCELERATION_DERIVATIVES),
 )
 #: Every text that runs in both views, by name; those of frames for each reference.
 TEXTS: dict[str, Algorithm] = {

@@ -330,6 +330,15 @@ def test_frames(name: str, engine: str, reference: str) -> None:
     close(name, "", compute("acceleration", q, v, a, on=engine), J @ a + rate @ v)
     by_q = np.moveaxis(np.imag(compute("velocity", stepped(name, units), v)) / H, 0, -1)
     close(name, "", compute("velocity_derivative", q, v, on=engine), by_q)
+    for classical in (False, True):
+
+        def acceleration(*state: Any, classical: bool = classical) -> Any:
+            return of.acceleration.engine("reference")(*state, asked, reference, classical)
+
+        found = of.acceleration_derivatives.engine(engine)(q, v, a, asked, reference, classical)
+        states = (stepped(name, units), v, a), (q, v + 1j * H * units, a), (q, v, a + 1j * H * units)
+        for matrix, moved in zip(found, states, strict=True):
+            close(name, "", matrix, np.moveaxis(np.imag(acceleration(*moved)) / H, 0, -1))
 
 
 @each()

@@ -7,7 +7,19 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import InputError
-from tests.laws.cases import REFERENCES, Case, H, cases, configuration_rate, model, times, transposed
+from tests.laws.cases import (
+    LWA,
+    REFERENCES,
+    Case,
+    H,
+    along,
+    cases,
+    configuration_rate,
+    directions,
+    model,
+    times,
+    transposed,
+)
 from tests.tolerance import EPS, Array, assert_close, peak, refused
 
 
@@ -171,6 +183,27 @@ def test_velocity_derivative(case: Case, reference: str) -> None:
         expected = case.exact("velocity", moved, v, [frame], reference=reference)[..., 0, :].imag / H
         matrix = case.on("velocity_derivative", q, v, frame, reference=reference)
         assert_close((matrix @ d[..., None])[..., 0], expected, case.tolerance, scale(case, frame, reference, d))
+
+
+@pytest.mark.parametrize("classical", [False, True])
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_acceleration_derivatives(case: Case, reference: str, classical: bool) -> None:
+    """Complex steps; per acceleration it is the Jacobian, and per velocity J̇ and ∂(J v)/∂q where axes are at rest."""
+    q, v, a = case.state
+    step, frame = directions(case), case.frames[-1]
+    options = {"reference": reference, "classical": classical}
+    expected = along(case, "acceleration", step, frames=[frame], **options)[..., 0, :]
+    matrices = case.on("acceleration_derivatives", q, v, a, frame, **options)
+    terms = [(matrix @ d[..., None])[..., 0] for matrix, d in zip(matrices, step, strict=True)]
+    J = case.on("jacobian", q, frame, reference=reference)
+    size = scale(case, frame, reference, step[0]) * float(np.max(np.sum(np.abs(v), axis=-1)))
+    assert_close(sum(terms), expected, case.tolerance, max(size, peak(*terms)))
+    assert_close(matrices.da, J, case.tolerance)
+    if reference == LWA or not classical:
+        by_v = case.on("jacobian_rate", q, v, frame, reference=reference)
+        by_v = by_v + case.on("velocity_derivative", q, v, frame, reference=reference)
+        assert_close(matrices.dv, by_v, case.tolerance, size)
 
 
 @pytest.mark.parametrize("reference", REFERENCES)

@@ -93,6 +93,7 @@ FUNCTIONS = (
     Function("forward_dynamics_derivatives", "qvx", outputs=3),
     Function("jacobian_rate", "qv", _frame),
     Function("velocity_derivative", "qv", _frame),
+    Function("acceleration_derivatives", "qvx", _frame, outputs=3),
     Function("regressor", "qvx"),
     Function("inverse_dynamics.jvp", "qvxxvx"),
     Function("inverse_dynamics.vjp", "qvxv", outputs=3),

@@ -43,6 +43,10 @@ from kinetree.algorithms.dynamics.mass_matrix import (
     mass_matrix_log_determinant,
     mass_matrix_solve,
 )
+from kinetree.algorithms.kinematics.acceleration_derivatives import (
+    ACCELERATION_DERIVATIVES,
+    CLASSICAL_ACCELERATION_DERIVATIVES,
+)
 from kinetree.algorithms.kinematics.frame_kinematics import (
     ACCELERATIONS,
     CLASSICAL_ACCELERATIONS,
@@ -63,7 +67,7 @@ from kinetree.model.compilation import Progress, compile_functions
 from kinetree.model.configurations import Configurations
 from kinetree.model.derivatives import Derivatives
 from kinetree.model.export import export_c
-from kinetree.model.results import Energy, ForwardGradients, InverseGradients
+from kinetree.model.results import Energy, ForwardGradients, InverseGradients, LinearizedAcceleration
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.runtime.arguments import frame_names
 from kinetree.runtime.function import FrameFunction
@@ -204,6 +208,35 @@ class Kinematics(ModelBase):
             frames: One name, or a sequence of m names: (…, m, 6, nv).
             reference: As for `jacobian`.
             out: Array for the result.
+        """
+
+    @frame_quantity(
+        ACCELERATION_DERIVATIVES,
+        classical=CLASSICAL_ACCELERATION_DERIVATIVES,
+        bundle=LinearizedAcceleration,
+        view="common",
+    )
+    def acceleration_derivatives(
+        self,
+        q: ArrayLike,
+        v: ArrayLike,
+        a: ArrayLike,
+        frames: Frames,
+        reference: Reference = "local",
+        classical: bool = False,
+        *,
+        out: tuple[Array, Array, Array] | None = None,
+    ) -> LinearizedAcceleration:
+        """Derivatives of frames' accelerations with respect to q (along the tangent), v and a, (…, 6, nv) each.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            a: Joint accelerations, (…, nv).
+            frames: One name, or a sequence of m names: (…, m, 6, nv).
+            reference: As for `acceleration`.
+            classical: As for `acceleration`.
+            out: Three arrays for the results.
         """
 
 

@@ -47,6 +47,20 @@ class LinearizedForward(NamedTuple):
     dtau: Array
 
 
+class LinearizedAcceleration(NamedTuple):
+    """δA = dq δq + dv δv + da δa of frames' accelerations A, about a state and its accelerations.
+
+    Attributes:
+        dq: ∂A/∂q, (…, 6, nv): δq is a tangent, the increment of `robot.integrate(q, δq)`.
+        dv: ∂A/∂v, (…, 6, nv).
+        da: ∂A/∂a, the Jacobian, (…, 6, nv).
+    """
+
+    dq: Array
+    dv: Array
+    da: Array
+
+
 class InverseGradients(NamedTuple):
     """Gradients of wᵀτ of inverse dynamics; from `hvp`, their directional derivatives.
 

@@ -112,6 +112,7 @@ def frame_quantity(
     frames: Callable[[Any], tuple[str, ...]] | None = None,
     *,
     classical: Mapping[str, Algorithm] = MappingProxyType({}),
+    bundle: type[tuple[Any, ...]] = tuple,
     view: View | Mapping[str, View] = "own",
 ) -> Callable[[Declared[P, R]], Quantity[FrameFunction[P, R]]]:
     """Declare a function of frames.
@@ -120,6 +121,7 @@ def frame_quantity(
         algorithms: The recursion, or one for each reference.
         frames: Gives the owner's default frames, used when none are named; by default all.
         classical: The recursions used with `classical=True`.
+        bundle: Type of several results.
         view: In which coordinates the recursions run; it may depend on the reference.
     """
     by_reference = {"local": algorithms} if isinstance(algorithms, Algorithm) else algorithms
@@ -130,7 +132,7 @@ def frame_quantity(
             return {r: in_view(text, owner.mechanism, views[r]) for r, text in texts.items()}
 
         names = owner.frames if frames is None else frames(owner)
-        given = {"site": owner.site, "frames": names, "classical": seen(classical)}
+        given = {"site": owner.site, "frames": names, "classical": seen(classical), "bundle": bundle}
         return FrameFunction(mechanism=owner.mechanism, algorithms=seen(by_reference), **given, **described)
 
     return _declared(make)  # type: ignore[return-value]

@@ -238,13 +238,13 @@ def _velocity_derivative(reference: str) -> Callable[..., None]:
             seen = tree.seen(reference, frame, carrier)
             V = seen @ carrier.V
             for c in tree.path(frame):
-                axes = _turned_axes(reference, seen @ S[carrier, c], V)
+                axes = turned_axes(reference, seen @ S[carrier, c], V)
                 dq[frame, c] = (seen @ turned[carrier, c] + axes).data
 
     return velocity_derivative
 
 
-def _turned_axes(reference: str, S: Motion, V: Motion) -> Motion:
+def turned_axes(reference: str, S: Motion, V: Motion) -> Motion:
     """The contribution of rotating axes and, for "world", of the moving reference point to the change of a twist."""
     if reference == "local":
         return Motion.zero()
