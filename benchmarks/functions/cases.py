@@ -116,6 +116,8 @@ STATES: Mapping[str, Case] = {
     "gravity_forces": _method("gravity_forces", "q"),
     "energy": _method("energy", "qv"),
     "regressor": _method("regressor", "qva"),
+    "reactions": _method("reactions", "qva"),
+    "stacked_vectors": _method("stacked_vectors", "qva"),
     "center_of_mass": _method("center_of_mass", "q"),
     "center_of_mass_jacobian": _method("center_of_mass_jacobian", "q"),
     "centroidal_momentum_matrix": _method("centroidal_momentum_matrix", "q"),

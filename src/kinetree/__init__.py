@@ -38,6 +38,7 @@ from kinetree.model.results import (
     LinearizedAcceleration,
     LinearizedForward,
     LinearizedInverse,
+    StackedVectors,
 )
 from kinetree.runtime.function import compiled
 from kinetree.runtime.threads import get_threads, set_threads
@@ -80,6 +81,7 @@ __all__ = [
     "Node",
     "PolynomialCoupling",
     "RelativeTask",
+    "StackedVectors",
     "Station",
     "Task",
     "Weld",

@@ -64,8 +64,8 @@ class Algorithm:
     outputs: tuple[Argument, ...]
     #: Whether it runs on trees of rigid bodies only.
     rigid: bool = False
-    #: Whether results are declared to depend on the nodes that support the frames, and on no others.
-    local: bool = False
+    #: Whether only nodes that support the frames matter to results; None: if these are all indexed by frames.
+    local: bool | None = None
 
     def require(self, mechanism: Mechanism, name: str = "") -> None:
         """Raise, naming the first node that is no rigid body, unless the recursion runs on a mechanism."""
@@ -81,7 +81,9 @@ class Algorithm:
     @property
     def local_to_frames(self) -> bool:
         """Whether only the nodes supporting the frames matter: as declared, or if every output is indexed by frames."""
-        return self.local or all("frames" in argument.dimensions for argument in self.outputs)
+        if self.local is not None:
+            return self.local
+        return all("frames" in argument.dimensions for argument in self.outputs)
 
     @staticmethod
     def sizes(mechanism: Mechanism, sites: Sequence[Site]) -> dict[str, int]:
@@ -134,7 +136,7 @@ def algorithm(
     stacked: tuple[str, ...] = (),
     outputs: tuple[str, ...],
     rigid: bool = False,
-    local: bool = False,
+    local: bool | None = None,
     **dimensions: Dimensions,
 ) -> Callable[[Any], Algorithm]:
     """Declare the dimensions of a recursion's arguments.
@@ -145,7 +147,7 @@ def algorithm(
         stacked: Outputs that are block matrices; see `Argument`.
         outputs: Names of the arguments that are filled.
         rigid: Whether it runs on trees of rigid bodies only, rather than on nodes of any kind.
-        local: Whether nodes matter only if they support one of the frames.
+        local: Whether nodes matter only if they support one of the frames; by default if all outputs are of frames.
         **dimensions: For each argument after `tree`, the dimensions of its axes.
     """
 

@@ -67,6 +67,7 @@ from kinetree.model.compilation import Progress, compile_functions
 from kinetree.model.configurations import Configurations
 from kinetree.model.derivatives import Derivatives
 from kinetree.model.export import export_c
+from kinetree.model.reactions import Reactions
 from kinetree.model.results import Energy, ForwardGradients, InverseGradients, LinearizedAcceleration
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.runtime.arguments import frame_names
@@ -244,7 +245,7 @@ _INVERSE_DERIVATIVES = {"jvp": inverse_dynamics_jvp, "vjp": inverse_dynamics_vjp
 _FORWARD_DERIVATIVES = {"jvp": forward_dynamics_jvp, "vjp": forward_dynamics_vjp, "hvp": forward_dynamics_hvp}
 
 
-class Dynamics(Configurations, Kinematics, Derivatives):
+class Dynamics(Configurations, Kinematics, Reactions, Derivatives):
     """The dynamics of a model."""
 
     @differentiable_quantity(inverse_dynamics, _INVERSE_DERIVATIVES, InverseGradients)
@@ -520,7 +521,7 @@ class Dynamics(Configurations, Kinematics, Derivatives):
 #: Names of all functions of a model, in teaching order.
 FUNCTIONS = tuple(
     name
-    for owner in (Configurations, Kinematics, Dynamics, Derivatives)
+    for owner in (Configurations, Kinematics, Dynamics, Reactions, Derivatives)
     for name, member in vars(owner).items()
     if isinstance(member, Quantity)
 )

@@ -13,7 +13,7 @@ from kinetree.algorithms.methods import inertia, inverse_inertia
 from kinetree.algorithms.methods.choice import choose, view_of
 from kinetree.algorithms.tasks.task_space import TaskKinds
 from kinetree.compiler.c99 import SCALARS, CSource, Exported
-from kinetree.errors import InputError, UnknownNameError
+from kinetree.errors import InputError, UnknownNameError, UnsupportedError
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.common_frame import in_view
 from kinetree.language.mechanism import Mechanism, Site
@@ -108,6 +108,10 @@ def _quantity(
         raise UnknownNameError("function", name, exportable)
     function = attrgetter(name)(robot)
     function.require()
+    if function.mechanism.kinds != robot.mechanism.kinds:  # each fixed joint is a node there
+        raise UnsupportedError(
+            f"export_c: {name} of robots with fixed joints cannot be exported, since C code merges them"
+        )
     sites: tuple[Site, ...] = ()
     if isinstance(function, FrameFunction):
         sites = frames or tuple(robot.site(frame) for frame in robot.frames)

@@ -19,6 +19,24 @@ class Energy(NamedTuple):
     potential: Array
 
 
+class StackedVectors(NamedTuple):
+    """Vectors of all nodes, in their own coordinates, one after the other: (…, m) each.
+
+    Attributes:
+        V: Velocities.
+        alpha: Accelerations, with gravity as an upward acceleration of the world.
+        f: Forces that joints transmit to their nodes.
+        coriolis: Coriolis accelerations a.
+        gyroscopic: Gyroscopic forces b.
+    """
+
+    V: Array
+    alpha: Array
+    f: Array
+    coriolis: Array
+    gyroscopic: Array
+
+
 class LinearizedInverse(NamedTuple):
     """δτ = dq δq + dv δv + da δa, about a state and its accelerations.
 

@@ -351,7 +351,7 @@ class FrameFunction(Function[P, R]):
         classical: The recursions for `classical=True`, for functions that have this parameter after the reference.
     """
 
-    choices = ("frames", "reference")
+    choices: tuple[str, ...] = ("frames", "reference")
 
     def __init__(
         self,

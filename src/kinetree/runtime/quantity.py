@@ -114,6 +114,8 @@ def frame_quantity(
     classical: Mapping[str, Algorithm] = MappingProxyType({}),
     bundle: type[tuple[Any, ...]] = tuple,
     view: View | Mapping[str, View] = "own",
+    of: Callable[[Any], Any] = lambda owner: owner,
+    kind: type[FrameFunction[..., Any]] = FrameFunction,
 ) -> Callable[[Declared[P, R]], Quantity[FrameFunction[P, R]]]:
     """Declare a function of frames.
 
@@ -123,17 +125,21 @@ def frame_quantity(
         classical: The recursions used with `classical=True`.
         bundle: Type of several results.
         view: In which coordinates the recursions run; it may depend on the reference.
+        of: Gives what has the mechanism and the sites of an owner, if that is not the owner itself.
+        kind: The class of the function.
     """
     by_reference = {"local": algorithms} if isinstance(algorithms, Algorithm) else algorithms
     views = view if isinstance(view, Mapping) else dict.fromkeys(by_reference, view)
 
     def make(owner: Any, described: dict[str, Any]) -> FrameFunction[..., Any]:
-        def seen(texts: Mapping[str, Algorithm]) -> dict[str, Algorithm]:
-            return {r: in_view(text, owner.mechanism, views[r]) for r, text in texts.items()}
+        robot = of(owner)
 
-        names = owner.frames if frames is None else frames(owner)
-        given = {"site": owner.site, "frames": names, "classical": seen(classical), "bundle": bundle}
-        return FrameFunction(mechanism=owner.mechanism, algorithms=seen(by_reference), **given, **described)
+        def seen(texts: Mapping[str, Algorithm]) -> dict[str, Algorithm]:
+            return {r: in_view(text, robot.mechanism, views[r]) for r, text in texts.items()}
+
+        names = robot.frames if frames is None else frames(owner)
+        given = {"site": robot.site, "frames": names, "classical": seen(classical), "bundle": bundle}
+        return kind(mechanism=robot.mechanism, algorithms=seen(by_reference), **given, **described)
 
     return _declared(make)  # type: ignore[return-value]
 

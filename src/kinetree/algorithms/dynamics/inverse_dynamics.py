@@ -40,7 +40,10 @@ def gravity_forces(tree: Tree, q: Indexed, tau: Indexed) -> None:
 def newton_euler(
     tree: Tree, q: Any, v: Any, a: Any, base: Motion, wrench: Any, tau: Any, *, springs: bool = True
 ) -> None:
-    """[J11] Algorithm 3.1 for a world with acceleration `base`, with or without the nodes' springs and dampers."""
+    """[J11] Algorithm 3.1 for a world with acceleration `base`, with or without the nodes' springs and dampers.
+
+    Leaves V, α and f at every node; τ is not computed if there is no array for it.
+    """
     tree.world.V = Motion.zero()
     tree.world.alpha = base
     tree.world.f = Force.zero()
@@ -57,6 +60,7 @@ def newton_euler(
             carrier.f -= frame.X.T @ Force(wrench[frame])
 
     for k, parent in tree.gather():
-        needed = k.H.T @ k.f + k.armature * a[k]
-        tau[k] = needed + k.resistance(q[k], v[k]) if springs else needed
+        if tau is not None:
+            needed = k.H.T @ k.f + k.armature * a[k]
+            tau[k] = needed + k.resistance(q[k], v[k]) if springs else needed
         parent.f += k.X.T @ k.f

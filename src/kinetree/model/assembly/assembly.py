@@ -31,6 +31,7 @@ from kinetree.model.assembly.node_constants import (
 from kinetree.model.assembly.stages import merged_poses, stages_of
 from kinetree.model.body import Body, Frame
 from kinetree.model.joint import Joint
+from kinetree.model.joints.free import Welded
 from kinetree.model.joints.protocol import Stage
 from kinetree.model.loops.aggregation import Cluster, Clustering, Constraint
 from kinetree.model.loops.cluster_kind import ClusterKind, SlotKind
@@ -43,6 +44,9 @@ from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.reproducible import product
 from kinetree.spatial.transform import IDENTITY, Transform, composed
 from kinetree.spatial.value import Array
+
+#: The joint of bodies that are not merged into others.
+WELDED = Welded()
 
 _ROUNDING = 4.0 * float(np.finfo(float).eps)
 
@@ -61,6 +65,7 @@ def assemble(
     gravity: Array,
     clustering: Clustering | None = None,
     reframed: bool = True,
+    merged: bool = True,
 ) -> Assembled:
     """The nodes of a model and its frames.
 
@@ -71,17 +76,19 @@ def assemble(
         gravity: (3,) [m/s²].
         clustering: Bodies that form clusters, if there are any. Frames then refer to `Mechanism.reaching`.
         reframed: Whether nodes get frames in which placements take few steps, instead of their joints' own frames.
+        merged: Whether bodies behind fixed joints become part of others, instead of nodes without degrees of freedom.
     """
+    how = {"reframed": reframed, "merged": merged}
     if clustering is None or not clustering.clusters:
-        rigid = _Assembly(bodies, joints, (), [(body.name,) for body in bodies], reframed=reframed)
+        rigid = _Assembly(bodies, joints, (), [(body.name,) for body in bodies], **how)
         return Assembled(rigid.mechanism(gravity), partial(rigid.sites, frames))
     clusters, order, _ = clustering
     # bodies inside a cluster need a twist of their own only if they carry something, or a frame of theirs is used
-    lean = _Assembly(bodies, joints, clusters, order, reframed=reframed)
+    lean = _Assembly(bodies, joints, clusters, order, **how)
 
     @cache
     def full() -> _Assembly:
-        return _Assembly(bodies, joints, clusters, order, every=True, reframed=reframed)
+        return _Assembly(bodies, joints, clusters, order, every=True, **how)
 
     @cache
     @ieee_default
@@ -110,10 +117,11 @@ class _Assembly:
         order: Sequence[tuple[str, ...]],
         every: bool = False,
         reframed: bool = True,
+        merged: bool = True,
     ) -> None:
         self._bodies, self._joints = bodies, joints
         self._by_name = {body.name: body for body in bodies}
-        self._merged = merged_poses(bodies, joints)
+        self._merging, self._merged = merged, merged_poses(bodies, joints)
         self._nodes: list[NodeDraft] = []
         # factors of the pose of each node in its parent, which are multiplied for all nodes at once
         self._factors: list[tuple[Array, Array, Array]] = []
@@ -143,6 +151,10 @@ class _Assembly:
             return
         carrier, at = self._carrier(joint.parent)
         if joint.kind == "fixed":
+            if not self._merging:
+                draft = NodeDraft(body.name, carrier, jointed_kind(WELDED, False), NONE, NONE)
+                self._carriers[body.name] = self._append(draft, at, joint.placement), IDENTITY
+                return
             self._carriers[body.name] = carrier, self._merged[body.name]
             return
         placement, own = joint.placement, joint.own

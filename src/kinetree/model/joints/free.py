@@ -9,7 +9,7 @@ import numpy as np
 from kinetree.model.joints.one_axis import Revolute
 from kinetree.model.joints.protocol import JointKind, ScrewStage, Stage
 from kinetree.spatial import screw
-from kinetree.spatial.hinge import AxisMap
+from kinetree.spatial.hinge import AxisMap, MotionColumns
 from kinetree.spatial.rotation import normalized, rotation_of_quaternion, turn_about_z
 from kinetree.spatial.scalar import sincos
 from kinetree.spatial.transform import Transform
@@ -27,6 +27,21 @@ class Fixed(JointKind):
     @property
     def stages(self) -> tuple[Stage, ...]:
         return ()
+
+
+@final
+class Welded(Stage):
+    """A fixed joint as a node of its own: for the forces that it transmits."""
+
+    name = "welded"
+    nq = 0
+    nv = 0
+
+    def transform(self, placement: Transform, _own: Array, _q: Array) -> Transform:
+        return placement
+
+    def joint_map(self, _own: Array) -> MotionColumns:
+        return MotionColumns(np.zeros(0), 0)
 
 
 @final
