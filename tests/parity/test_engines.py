@@ -264,13 +264,15 @@ def sizes_of(kernel: Kernel) -> dict[str, Any]:
     sizes: dict[str, Any] = {name: 2 if name == "T" else 7 + i for i, name in enumerate(kernel.sizes_named)}
     if re.search("contact|admm", kernel.name):
         sizes |= {name: 9 for name in sizes if name == "r"}
-    if kernel.lists_given:
+    if kernel.lists_given == ("threes", "sixes"):
+        sizes |= {"nv": 11, "nb": 9, "threes": [(7, 0)], "sixes": [(1, 3)]}
+    elif kernel.lists_given:
         sizes |= {"n": 12, "contacts": [(0, 6), (3, 0), (6, 6)]}
     return sizes
 
 
 def samples(kernel: Kernel, count: int) -> list[Array]:
-    """Inputs around one, square ones symmetric and positive definite."""
+    """Inputs around one, square ones symmetric and positive definite; steps do not amplify."""
     rng, sizes = np.random.default_rng(0), Sizes.of(kt.compiled(kernel, **sizes_of(kernel)).mechanism)
     found = []
     for argument in kernel.inputs:
@@ -278,7 +280,7 @@ def samples(kernel: Kernel, count: int) -> list[Array]:
         given = rng.uniform(0.2, 1.0, (count, *shape))
         if len(shape) > 1 and shape[-1] == shape[-2]:
             given = given + np.swapaxes(given, -1, -2) + 2.0 * shape[-1] * np.eye(shape[-1])
-        found.append(given)
+        found.append(given / (2.0 * shape[-1]) if argument.name in ("a_q", "a_v", "turn", "drift") else given)
     return found
 
 

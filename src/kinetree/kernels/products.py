@@ -41,26 +41,27 @@ def at(matrices: Any, t: Any) -> MatrixView:
 
 
 def add_products(
-    outs: Sequence[Indexed], over: Over, left: Any, rights: Sequence[Any], start: Any = None, symmetric: bool = False
-) -> None:
+    outs: Sequence[Indexed], over: Over, left: Any, rights: Sequence[Any], start: Any = None, symmetric: bool = False,
+    tile: int = TILE,
+) -> None:  # fmt: skip
     """Add products with one matrix, `out += left @ right` of each pair, or `out = start + left @ right`.
 
     If symmetric, only the upper triangle is wanted; some entries just below the diagonal change as well.
     """
     rows, terms, columns = over
-    for block in rows.blocks(TILE):
+    for block in rows.blocks(tile):
         wanted = columns.since(block) if symmetric else columns
         if start is not None:
             for j in wanted:
                 for out in outs:
                     for i in block:
                         out[i, j] = start[i, j]
-        for some in terms.blocks(TILE):
-            tile = [[left[i, p] for p in some] for i in block]
+        for some in terms.blocks(tile):
+            factors_of = [[left[i, p] for p in some] for i in block]
             for j in wanted:
                 for out, right in zip(outs, rights, strict=True):
                     entries = [right[p, j] for p in some]
-                    for i, factors in zip(block, tile, strict=True):
+                    for i, factors in zip(block, factors_of, strict=True):
                         total = out[i, j]
                         for factor, entry in zip(factors, entries, strict=True):
                             total = total + factor * entry

@@ -12,10 +12,11 @@ the last term is Yᵀ D⁻¹ Y, and K = U⁻¹ D⁻¹ Y. Of symmetric matrices, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kinetree.kernels.branchless import smaller
-from kinetree.kernels.language import Workspace, kernel
+from kinetree.kernels.language import Scalar, Size, Workspace, kernel
 from kinetree.kernels.products import TILE, ZERO, add_product, at, mirror, transposed
 from kinetree.language.tree import Indexed
 
@@ -41,7 +42,7 @@ def riccati(
         add_product(PB, (nx, nx, nu), X, b, ZERO)
         add_product(H, (nu, nx, nu), transposed(b), PB, at(R, t), symmetric=True)
         add_product(Y, (nu, nx, nx), transposed(b), PA, at(N, t))
-        _eliminate(k, H, Y, share, least)
+        eliminate(k, H, ((Y, nx),), share, least)
         for i in nu:
             factor = -share[i]
             for j in nx:
@@ -49,7 +50,7 @@ def riccati(
         add_product(X, (nx, nx, nx), transposed(a), PA, at(Q, t), symmetric=True)  # (1)
         add_product(X, (nx, nu, nx), transposed(W), Y, symmetric=True)
         mirror(nx, X)
-        _substitute(k, H, Y, share)
+        substitute(k, H, ((Y, nx),), share)
         for i in nu:
             for j in nx:
                 K[t, i, j] = Y[i, j]
@@ -59,35 +60,50 @@ def riccati(
     pivot[...] = least[...]
 
 
-def _eliminate(k: Workspace, H: Indexed, Y: Indexed, share: Indexed, least: Any) -> None:
-    """H becomes D U, share 1/D and Y becomes U⁻ᵀ Y, four pivots at a time; only the upper triangle of H counts."""
+def eliminate(
+    k: Workspace, H: Indexed, right: Sequence[tuple[Indexed, Size]], share: Indexed, least: Scalar, y: Any = None
+) -> None:
+    """H becomes D U, share 1/D and each Y of `right` becomes U⁻ᵀ Y, four pivots at a time; so does the vector y.
+
+    Only the upper triangle of H counts.
+    """
     for block in k.nu.blocks(TILE):
         for n, p in enumerate(block):
             least[...] = smaller(least[...], H[p, p])
             share[p] = 1.0 / H[p, p]
             for i in block[n + 1 :]:
                 factor = H[p, i] * share[p]
-                for j in k.nu.since(i):
-                    H[i, j] = H[i, j] - factor * H[p, j]
-                for j in k.nx:
-                    Y[i, j] = Y[i, j] - factor * Y[p, j]
+                for matrix, columns in ((H, k.nu.since(i)), *right):
+                    for j in columns:
+                        matrix[i, j] = matrix[i, j] - factor * matrix[p, j]
+                if y is not None:
+                    y[i] = y[i] - factor * y[p]
         for i in k.nu.after(block):
             factors = [H[p, i] * share[p] for p in block]
-            for matrix, columns in ((H, k.nu.since(i)), (Y, k.nx)):
+            for matrix, columns in ((H, k.nu.since(i)), *right):
                 for j in columns:
                     total = matrix[i, j]
                     for factor, p in zip(factors, block, strict=True):
                         total = total - factor * matrix[p, j]
                     matrix[i, j] = total
+            if y is not None:
+                for factor, p in zip(factors, block, strict=True):
+                    y[i] = y[i] - factor * y[p]
 
 
-def _substitute(k: Workspace, H: Indexed, Y: Indexed, share: Indexed) -> None:
-    """Y becomes U⁻¹ D⁻¹ Y, given D U and 1/D."""
+def substitute(k: Workspace, H: Indexed, right: Sequence[tuple[Indexed, Size]], share: Indexed, y: Any = None) -> None:
+    """Each Y becomes U⁻¹ D⁻¹ Y, and so does y, given D U and 1/D."""
     for i in reversed(k.nu):
         for p in k.nu.after(i):
             factor = H[i, p]
-            for j in k.nx:
-                Y[i, j] = Y[i, j] - factor * Y[p, j]
+            for matrix, columns in right:
+                for j in columns:
+                    matrix[i, j] = matrix[i, j] - factor * matrix[p, j]
+            if y is not None:
+                y[i] = y[i] - factor * y[p]
         scale = share[i]
-        for j in k.nx:
-            Y[i, j] = Y[i, j] * scale
+        for matrix, columns in right:
+            for j in columns:
+                matrix[i, j] = matrix[i, j] * scale
+        if y is not None:
+            y[i] = y[i] * scale

@@ -180,6 +180,7 @@ class _Gate(Matching, Results):
         """Every input must be a plain array of one sample, or of as many as the others, or a number for a scalar."""
         f, put = self.f, self.put
         put("-1", self.samples)
+        put("0", self.axes)
         keyed = f.let(f"icmp ne i64 {f.word(self.keys)}, 0")
         arrays = f.let(f"sub i64 {self.inputs}, {f.let(f'zext i1 {keyed} to i64')}")
         with f.when(keyed):
@@ -206,13 +207,29 @@ class _Gate(Matching, Results):
                 put(f.address(f.at(array, DATA)), place, "ptr")
                 size = self.bytes_of(operand)
                 put(size, length)
-                put(f.let(f"mul i64 {extra}, {size}"), step)
-                with f.when(f.let(f"icmp eq i64 {extra}, 1")):
-                    n, before = f.word(dims), f.word(self.samples)
-                    other = f.let(f"and i1 {f.let(f'icmp ne i64 {before}, -1')}, {f.let(f'icmp ne i64 {before}, {n}')}")
-                    f.leave_when(other, "general")
-                    put(n, self.samples)
-                    put(f.let(f"mul i64 {n}, {size}"), length)
+                put("0", step)
+                with f.when(f.let(f"icmp ne i64 {extra}, 0")):
+                    self.take_leading(extra, dims)
+                    put(size, step)
+                    put(f.let(f"mul i64 {f.word(self.samples)}, {size}"), length)
+
+    def take_leading(self, extra: str, dims: str) -> None:
+        """The leading axes of the first batch are those of the call; all others must be the same."""
+        f, put = self.f, self.put
+        with f.when(f.let(f"icmp eq i64 {f.word(self.samples)}, -1")):
+            put(dims, self.lead, "ptr")
+            put(extra, self.axes)
+            put("1", self.samples)
+            with f.loop(0, extra) as axis:
+                put(f.let(f"mul i64 {f.word(self.samples)}, {f.word(dims, axis)}"), self.samples)
+        self.require_leading(extra, dims)
+
+    def require_leading(self, extra: str, dims: str) -> None:
+        """Go to `general` unless the leading axes of an array are those of the call."""
+        f = self.f
+        f.leave_when(f.let(f"icmp ne i64 {extra}, {f.word(self.axes)}"), "general")
+        with f.loop(0, extra) as axis:
+            f.leave_when(self.leads_differ(dims, axis), "general")
 
     def take_number(self, value: str, single: str, converted: str, place: str) -> None:
         """Store the address of a number in the kernel's format, of a Python float or a scalar of NumPy."""
@@ -269,7 +286,7 @@ class _Gate(Matching, Results):
         self.drive = f.let(f"select i1 {wide}, ptr {batch_drive}, ptr {drive}")
         self.orders = f.let(f"select i1 {wide}, ptr {batch_plan}, ptr {orders}")
         f.leave_when(f.let(f"icmp eq ptr {self.drive}, null"), "general")
-        self.extra = f.let(f"zext i1 {self.batched} to i64")
+        self.extra = f.word(self.axes)
 
     def take_out(self) -> None:
         """The arrays of `out` must fit, and overlap neither each other nor, in a batch, the inputs."""
@@ -286,9 +303,7 @@ class _Gate(Matching, Results):
             array, k = self.part(f.address(self.out), o), f.let(f"add i64 {o}, {self.inputs}")
             operand = self.operand(k)
             extra, dims = self.require_array(array, operand, PLAIN | WRITEABLE)
-            f.leave_when(f.let(f"icmp ne i64 {extra}, {self.extra}"), "general")
-            with f.when(self.batched):
-                f.leave_when(f.let(f"icmp ne i64 {f.word(dims)}, {self.count}"), "general")
+            self.require_leading(extra, dims)
             data = f.address(f.at(array, DATA))
             length = f.let(f"mul i64 {self.bytes_of(operand)}, {self.count}")
             start = f.let(f"ptrtoint ptr {data} to i64")

@@ -23,7 +23,8 @@ TYPE_FLAGS = 168
 PLAIN = 0x0001 | 0x0100  # NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED
 WRITEABLE = 0x0400
 OWNS_DATA = 0x0004
-MAX_OPERANDS = 16
+MAX_OPERANDS = 40
+MAX_LEADING = 4  # leading axes of a batch
 MAX_PARAMETERS = 24
 MAX_KEYS = 16
 MAX_ROWS_SIZE = 6 * MAX_KEYS  # numbers in a dictionary's arrays
@@ -110,7 +111,7 @@ class GateWriter:
         operands: The words of operands.
         batched: Whether the call is for a batch.
         count: Number of samples.
-        extra: Number of leading axes of results, 0 or 1.
+        extra: Number of leading axes of results.
     """
 
     source: str
@@ -131,14 +132,15 @@ class GateWriter:
         self.arguments = f.let(f"alloca [{MAX_OPERANDS} x ptr], align 8")
         self.lengths = f.let(f"alloca [{MAX_OPERANDS} x i64], align 8")
         self.steps = f.let(f"alloca [{MAX_OPERANDS} x i64], align 8")
-        self.shape = f.let("alloca [4 x i64], align 8")
+        self.shape = f.let(f"alloca [{MAX_LEADING + 3} x i64], align 8")
         self.numbers = f.let(f"alloca [{MAX_OPERANDS} x double], align 8")
         self.samples, self.hit = f.let("alloca i64, align 8"), f.let("alloca i64, align 8")
         self.out, self.item, self.chosen, self.answer = (f.let("alloca ptr, align 8") for _ in range(4))
         self.values = f.let(f"alloca [{MAX_KEYS} x ptr], align 8")
         self.rows = f.let(f"alloca [{MAX_ROWS_SIZE} x i64], align 8")
         self.keys, self.place, self.differs, self.fits = (f.let("alloca i64, align 8") for _ in range(4))
-        self.key, self.buffer = (f.let("alloca ptr, align 8") for _ in range(2))
+        self.key, self.buffer, self.lead = (f.let("alloca ptr, align 8") for _ in range(3))
+        self.axes = f.let("alloca i64, align 8")
 
     def put(self, value: str, place: str, kind: str = "i64") -> None:
         """Store a word or a pointer."""
@@ -176,7 +178,7 @@ class GateWriter:
         f.leave_when(f.let(f"icmp ne i32 {f.let(f'and i32 {found}, {flags}')}, {flags}"), "general")
 
     def require_array(self, array: str, operand: str, flags: int) -> tuple[str, str]:
-        """Go to `general` unless this is a plain array of the operand's shape, with at most one leading axis.
+        """Go to `general` unless this is a plain array of the operand's shape, with few leading axes.
 
         Returns:
             The number of leading axes, and the address of its dimensions.
@@ -186,13 +188,17 @@ class GateWriter:
         ndim = f.let(f"sext i32 {f.let(f'load i32, ptr {f.at(array, NDIM)}, align 4')} to i64")
         rank = f.word(operand)
         extra = f.let(f"sub i64 {ndim}, {rank}")
-        f.leave_when(f.let(f"icmp ugt i64 {extra}, 1"), "general")
+        f.leave_when(f.let(f"icmp ugt i64 {extra}, {MAX_LEADING}"), "general")
         dims = f.address(f.at(array, DIMS))
         with f.loop(0, rank) as axis:
             wanted = f.word(operand, f.let(f"add i64 {axis}, 1"))
             actual = f.word(dims, f.let(f"add i64 {axis}, {extra}"))
             f.leave_when(f.let(f"icmp ne i64 {actual}, {wanted}"), "general")
         return extra, dims
+
+    def leads_differ(self, dims: str, axis: str) -> str:
+        """Whether the length of a leading axis is not that of the batch, an i1."""
+        return self.f.let(f"icmp ne i64 {self.f.word(dims, axis)}, {self.f.word(self.f.address(self.lead), axis)}")
 
     def part(self, results: str, o: str) -> str:
         """The array for an output among results: one of a tuple, or the only one."""
@@ -254,11 +260,11 @@ class Results(GateWriter):
     def make(self, operand: str) -> None:
         """Set `item` to a new array for a result, a view of `buffer` if there is one."""
         f, put = self.f, self.put
-        put(self.count, self.shape)
-        for axis in range(3):
-            put(f.word(operand, 1 + axis), f.at(self.shape, 1 + axis, "i64"))
+        with f.loop(0, self.extra) as axis:
+            put(f.word(f.address(self.lead), axis), f.at(self.shape, axis, "i64"))
+        for i in range(3):
+            put(f.word(operand, 1 + i), f.at(self.shape, f.let(f"add i64 {self.extra}, {i}"), "i64"))
         rank = f.let(f"trunc i64 {f.let(f'add i64 {f.word(operand)}, {self.extra}')} to i32")
-        dims = f.at(self.shape, f.let(f"sub i64 1, {self.extra}"), "i64")
         number = f.let(f"trunc i64 {f.word(self.words, KernelDescriptor.TYPE_NUMBER)} to i32")
         buffer = f.address(self.buffer)
         view = f.let(f"icmp ne ptr {buffer}, null")
@@ -268,7 +274,7 @@ class Results(GateWriter):
         flags = f.let(f"select i1 {view}, i32 {PLAIN | WRITEABLE}, i32 0")
         rest = f"i32 {number}, ptr null, ptr {f.address(self.item)}, i32 0, i32 {flags}, ptr null"
         new = f.address(self.words, KernelDescriptor.NEW_ARRAY)
-        made = f.let(f"call ptr {new}(ptr {self.kind}, i32 {rank}, ptr {dims}, {rest})")
+        made = f.let(f"call ptr {new}(ptr {self.kind}, i32 {rank}, ptr {self.shape}, {rest})")
         put(made, self.item, "ptr")
         failed = f.let(f"icmp eq ptr {made}, null")
         with f.when(f.let(f"and i1 {failed}, {view}")):
@@ -342,7 +348,7 @@ class Results(GateWriter):
                 put("0", self.fits)
         with f.when(f.let(f"icmp ne i64 {f.word(self.fits)}, 0")):
             dims = f.address(f.at(array, DIMS))
-            with f.when(self.batched), f.when(f.let(f"icmp ne i64 {f.word(dims)}, {self.count}")):
+            with f.loop(0, self.extra) as axis, f.when(self.leads_differ(dims, axis)):
                 put("0", self.fits)
             with f.loop(self.extra, axes) as axis:
                 wanted = f.word(operand, f.let(f"add i64 {f.let(f'sub i64 {axis}, {self.extra}')}, 1"))

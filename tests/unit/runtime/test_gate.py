@@ -128,7 +128,7 @@ class Sub(np.ndarray):
         np.ones(7, ">f8"),
         np.ones(14)[::2],
         np.ones(7)[::-1],
-        np.ones((1, 1, 7)),
+        np.ones((1, 1, 1, 1, 1, 7)),
         np.ones((0, 7)),
         np.ones(7).view(Sub),
         np.frombuffer(b"\0" + np.ones(7).tobytes(), np.uint8)[1:].view(np.float64),
@@ -191,6 +191,29 @@ def test_batches_take_the_long_way_if_they_are_worth_several_threads(
         q, v, s = rng.normal(size=(samples, 7)), rng.normal(size=(samples, 7)), rng.normal(size=samples)
         assert same(function(q, v, s), Compiled.general(function, q, v, s))
         assert function.count == (not short)
+
+
+@native
+@pytest.mark.parametrize("shape", [(1, 9), (3, 3), (2, 1, 4), (1, 2, 3, 4)])
+def test_several_leading_axes_take_the_short_way(function: Counting, shape: tuple[int, ...]) -> None:
+    """With the bits and the strides of one axis; a scalar, or an input without these axes, is for all samples."""
+    rng = np.random.default_rng(3)
+    q, v, s = rng.normal(size=(*shape, 7)), rng.normal(size=(*shape, 7)), rng.normal(size=shape)
+    for given in ((q, v, s), (q, v, 2.0), (q, v[(0,) * len(shape)].copy(), s)):
+        flat = [x.reshape(-1, *x.shape[len(shape) :]) if np.shape(x)[: len(shape)] == shape else x for x in given]
+        for _ in range(2):  # the second time, with kept results
+            for a, b in zip(function(*given), function(*flat), strict=True):
+                assert same(a, b.reshape(a.shape))
+                assert a.shape[: len(shape)] == shape
+                assert a.flags.c_contiguous
+        out = tuple(np.empty_like(x) for x in function(*given))
+        assert all(map(operator.is_, function(*given, out=out), out))
+    assert function.count == 0
+    other = q.reshape(-1, 7) if len(shape) > 1 else q
+    with pytest.raises(InputError, match="batch"):
+        function(q, np.ones((*shape[:-1], shape[-1] + 1, 7)), 1.0)
+    function(q, other[:1].copy(), 1.0)  # one axis of length one is broadcast
+    assert function.count == 2
 
 
 @native
