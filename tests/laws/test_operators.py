@@ -245,7 +245,6 @@ def test_operators_that_do_not_fit() -> None:
     refused("operators are added to operators only; got int", lambda: o.A + 1, error=error)
     refused("operators are multiplied by numbers", lambda: o.A * o.A, error=error)
     refused("operators: q", robot.operators, np.ones(4), error=error)
-    refused(r"q is one configuration, \(3,\)", robot.operators, np.ones((2, 3)), error=error)
     with pytest.raises(kt.errors.UnknownNameError, match="engine"):
         _ = robot.operators(np.ones(3), engine="quantum").mass @ np.ones(3)
     massless = kt.Builder().add_body("b").build()

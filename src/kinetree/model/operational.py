@@ -44,7 +44,7 @@ class Operational(ModelBase):
             f = ops.A @ ops.M @ ops.A.T @ ops.H.T @ a               # forces of all nodes
 
         Args:
-            q: One configuration, (nq,).
+            q: Configurations, (…, nq); products then have the batch axes in front, as in NumPy.
             engine: "native" or "reference".
         """
         return Operators(self, q, self._operator_functions, require_invertible, engine)

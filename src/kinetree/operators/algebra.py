@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,20 +21,46 @@ from kinetree.language.mechanism import WORLD, Topology
 from kinetree.runtime.arguments import refuse_lazy
 from kinetree.spatial.value import Array
 
-#: Names of the spaces in messages.
+
+class FrameRows(NamedTuple):
+    """The space of the motions of some frames, six components each."""
+
+    frames: tuple[str, ...]
+    reference: str
+
+
+#: "m" (velocities or forces of nodes), "v" (of joints), or those of frames.
+Space = str | FrameRows
+
+
+def _called(space: Space) -> str:
+    """A space in messages."""
+    return f"motions of {', '.join(space.frames)}" if isinstance(space, FrameRows) else _SPACES[space]
+
+
 _SPACES = {"m": "node velocities", "v": "joint velocities"}
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Square blocks of a diagonal, one for each node, (…, size, size); equal only to itself."""
+
+    each: tuple[Array, ...]
 
 
 @dataclass(frozen=True)
 class Expression:
     """What an operator computes, independent of the robot."""
 
-    kind: str  # "identity"; "diagonal", "shift" or "resolvent" of a quantity; or "transpose", "product", "sum"
+    #: "identity"; "diagonal", "shift" or "resolvent" of a quantity; "pick" of frames; "given" blocks of a diagonal; or
+    #: "transpose", "product", "sum".
+    kind: str
     name: str  # of the quantity
-    rows: str  # space of the result: "m" (velocities or forces of nodes) or "v" (of joints)
-    columns: str  # space of the argument
+    rows: Space  # of the result
+    columns: Space  # of the argument
     parts: tuple[Expression, ...] = ()
     factors: tuple[float, ...] = ()  # of the terms of a sum
+    blocks: Blocks | None = None  # of a diagonal that was given
 
     @property
     def text(self) -> str:
@@ -59,14 +85,14 @@ class Expression:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.kind, self.name, self.rows, self.columns, self.parts, self.factors))
+        return hash((self.kind, self.name, self.rows, self.columns, self.parts, self.factors, self.blocks))
 
     def __hash__(self) -> int:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
         # without the hash, which is another one in other processes
-        return Expression, (self.kind, self.name, self.rows, self.columns, self.parts, self.factors)
+        return Expression, (self.kind, self.name, self.rows, self.columns, self.parts, self.factors, self.blocks)
 
     def names(self) -> set[str]:
         """Names of its quantities."""
@@ -128,21 +154,35 @@ class Operator:
             self._require_same(other)
             if other._expression.rows != self._expression.columns:
                 raise InputError(
-                    f"{self} takes {_SPACES[self._expression.columns]}, but {other} gives "
-                    f"{_SPACES[other._expression.rows]}"
+                    f"{self} takes {_called(self._expression.columns)}, but {other} gives "
+                    f"{_called(other._expression.rows)}"
                 )
             return Operator(self._owner, product(self._expression, other._expression))
-        refuse_lazy("the array that an operator multiplies", other)
-        x = np.asarray(other)
-        if x.dtype.kind not in "iufc" or x.ndim == 0 or x.shape[0] != self.shape[1]:
-            raise InputError(
-                f"{self} is {self.shape[0]}×{self.shape[1]} and cannot multiply an array of shape {x.shape}"
-            )
+        batch = self._owner.batch
+        x = self._array(other, -2 if batch else 0)
         if self._call is None:
             self._call, self._taken = self._owner.bound(self._expression), (self.shape[1],)
         if x.ndim == 1:
             return self._call(x)
+        if batch:  # as of matrices in NumPy
+            applied = self._owner.bound(self._expression, columns=True)
+            return np.swapaxes(applied(np.ascontiguousarray(np.swapaxes(x, -1, -2))), -1, -2)
         return np.moveaxis(self._call(np.ascontiguousarray(np.moveaxis(x, 0, -1))), -1, 0)
+
+    def apply(self, x: Any) -> Array:
+        """The operator times vectors in the last axis, (…, columns) to (…, rows); batch axes broadcast."""
+        applied: Array = self._owner.bound(self._expression)(self._array(x, -1))
+        return applied
+
+    def _array(self, given: Any, axis: int) -> Array:
+        """A factor, whose axis has the length of the operator's columns unless it is a vector."""
+        refuse_lazy("the array that an operator multiplies", given)
+        x = np.asarray(given)
+        if x.dtype.kind not in "iufc" or x.ndim == 0 or x.shape[0 if x.ndim == 1 else axis] != self.shape[1]:
+            raise InputError(
+                f"{self} is {self.shape[0]}×{self.shape[1]} and cannot multiply an array of shape {x.shape}"
+            )
+        return x
 
     def __mul__(self, factor: Any) -> Operator:
         return self._sum((factor, self))
@@ -183,17 +223,49 @@ class Operator:
     # Inspecting the matrix
 
     def dense(self) -> Array:
-        """The matrix, (rows, columns)."""
+        """The matrix, (…, rows, columns)."""
         dense: Array = self @ np.eye(self.shape[1])
         return dense
 
+    def block(self, rows: Any, columns: Any) -> Array:
+        """Some blocks of the matrix, without forming the others, (…, r, c).
+
+        Columns are found by applying the operator to unit vectors: as many times two sweeps as the block has columns.
+
+        Args:
+            rows: A node, or several: a number or a name of `Operators.nodes`, or a sequence of them such as one of
+                `Operators.segments`. Of a space of frames, a frame or several.
+            columns: The same for the columns.
+        """
+        expression = self._expression
+        at, across = self._owner.places(expression.rows, rows), self._owner.places(expression.columns, columns)
+        found: Array = (self @ np.eye(self.shape[1])[:, across])[..., at, :]
+        return found
+
     def pattern(self) -> Array:
         """The structurally nonzero blocks of the matrix, from the tree alone, (nodes, nodes); base first."""
-        return pattern(self._expression, self._owner.topology)
+        return pattern(self._expression, self._owner.topology, self._owner.carriers)
 
     def picture(self) -> str:
         """The pattern in characters, tips first as in [J11] §7, with gaps between the segments of the tree."""
-        return picture(self._expression, self._owner.topology)
+        return "\n".join(_lines(*self._drawn()))
+
+    def svg(self, cell: float = 12.0) -> str:
+        """The pattern as a figure in SVG, drawn like Figs. 3 to 6 of [J11]: tips first, lines between segments.
+
+        Args:
+            cell: Side of one block [px].
+        """
+        return _svg(*self._drawn(), cell)
+
+    def _drawn(self) -> tuple[Array, set[int], set[int]]:
+        """The pattern, tips first, and where segments start among its rows and columns."""
+        topology, expression = self._owner.topology, self._expression
+        # depth-first numbering keeps each segment together
+        segments = [len(segment) for segment in sorted(topology.segments)][::-1]
+        starts = {sum(segments[:i]) for i in range(1, len(segments))}
+        rows, columns = (set() if isinstance(s, FrameRows) else starts for s in (expression.rows, expression.columns))
+        return self.pattern()[::-1, ::-1], rows, columns
 
     # The interface of scipy.sparse.linalg
 
@@ -215,16 +287,21 @@ class Operator:
         return f"<Operator {self._expression.text}, {self.shape[0]}×{self.shape[1]}>"
 
 
-def pattern(expression: Expression, topology: Topology) -> Array:
-    """The structurally nonzero blocks, (nodes, nodes); base first."""
+def pattern(
+    expression: Expression, topology: Topology, carriers: Callable[[FrameRows], tuple[int, ...]] = lambda _: ()
+) -> Array:
+    """The structurally nonzero blocks, (nodes, nodes); base first; `carriers` gives the nodes of frames."""
     if expression.kind == "product":
-        factors = [pattern(part, topology) for part in expression.parts]
+        factors = [pattern(part, topology, carriers) for part in expression.parts]
         found: Array = reduce(np.matmul, factors)
         return found
     if expression.kind == "sum":
-        return np.asarray(np.any([pattern(part, topology) for part in expression.parts], axis=0))
+        return np.asarray(np.any([pattern(part, topology, carriers) for part in expression.parts], axis=0))
     if expression.kind == "transpose":
-        return np.transpose(pattern(expression.parts[0], topology))
+        return np.transpose(pattern(expression.parts[0], topology, carriers))
+    if isinstance(expression.columns, FrameRows):
+        nodes = carriers(expression.columns)
+        return np.array([[node == k for node in nodes] for k in range(len(topology))]).reshape(len(topology), -1)
     blocks = np.zeros((len(topology), len(topology)), dtype=bool)
     for k, parent in enumerate(topology.parents):
         for node in {"shift": [parent], "resolvent": topology.support(k)}.get(expression.kind, [k]):
@@ -233,15 +310,30 @@ def pattern(expression: Expression, topology: Topology) -> Array:
     return blocks
 
 
-def picture(expression: Expression, topology: Topology) -> str:
-    """The pattern in characters, tips first, with gaps between segments: the serial chains of the tree."""
-    blocks = pattern(expression, topology)[::-1, ::-1]
-    # depth-first numbering keeps each segment together
-    segments = [len(segment) for segment in sorted(topology.segments)][::-1]
-    starts = {sum(segments[:i]) for i in range(1, len(segments))}
-    lines = []
+def _lines(blocks: Array, rows: set[int], columns: set[int]) -> list[str]:
+    """A pattern in characters, with gaps before some rows and columns."""
+    lines: list[str] = []
     for i, row in enumerate(blocks):
         cells = ["#" if here else "·" for here in row]
-        line = "".join((" " if j in starts else "") + cell for j, cell in enumerate(cells))
-        lines += [*([""] if i in starts else []), line]
-    return "\n".join(lines)
+        line = "".join((" " if j in columns else "") + cell for j, cell in enumerate(cells))
+        lines += [*([""] if i in rows else []), line]
+    return lines
+
+
+def _svg(blocks: Array, rows: set[int], columns: set[int], cell: float) -> str:
+    """A pattern as a drawing, with lines before some rows and columns."""
+    height, width = (cell * count for count in blocks.shape)
+    marks = [
+        f'<rect x="{j * cell:g}" y="{i * cell:g}" width="{cell:g}" height="{cell:g}"/>' for i, j in np.argwhere(blocks)
+    ]
+    lines = [f'<path d="M0 {i * cell:g}H{width:g}"/>' for i in sorted(rows)]
+    lines += [f'<path d="M{j * cell:g} 0V{height:g}"/>' for j in sorted(columns)]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-1 -1 {width + 2:g} {height + 2:g}">',
+            f'<rect width="{width:g}" height="{height:g}" fill="white" stroke="#444"/>',
+            f'<g fill="#4878a8" stroke="white">{"".join(marks)}</g>',
+            f'<g stroke="#444" stroke-width="1.5">{"".join(lines)}</g>',
+            "</svg>",
+        ]
+    )

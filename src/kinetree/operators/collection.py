@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from kinetree.compiler.formats import format_of
-from kinetree.errors import InputError
-from kinetree.language.mechanism import Mechanism
-from kinetree.operators.algebra import Expression, Operator, product, total
+from kinetree.errors import InputError, UnknownNameError, UnsupportedError
+from kinetree.language.mechanism import Mechanism, Site
+from kinetree.operators.algebra import Blocks, Expression, FrameRows, Operator, Space, product, total
+from kinetree.operators.blocks import diagonal_blocks, gathered, is_diagonal, scattered, shift_blocks, times_blocks
 from kinetree.operators.sweeps import FACTORED, Plan, algorithm_of
-from kinetree.runtime.arguments import refuse_lazy, require_shape
+from kinetree.runtime.arguments import frame_names, refuse_lazy, require_shape
 from kinetree.runtime.function import Function
 from kinetree.spatial.value import Array
 
@@ -67,7 +68,8 @@ class Operators:
         innovations_inverse: I − H ψ K.
         mass: H A M Aᵀ Hᵀ + armature, the mass matrix. Eq. 9.
         mass_inverse: (I − H ψ K)ᵀ D⁻¹ (I − H ψ K). Eq. 51.
-        Omega: ψᵀ Hᵀ D⁻¹ H ψ, so that J M⁻¹ Jᵀ = Bᵀ Ω B for J = Bᵀ Aᵀ Hᵀ. Eqs. 59, 60.
+        Omega: ψᵀ Hᵀ D⁻¹ H ψ, so that J M⁻¹ Jᵀ = Bᵀ Ω B for J = Bᵀ Aᵀ Hᵀ and B = `pick(frames)`. Eqs. 59, 60.
+        batch: Shape of the batch of configurations, () for one.
     """
 
     I = _named(_I)
@@ -100,7 +102,7 @@ class Operators:
         self,
         robot: Any,
         q: Any,
-        functions: MutableMapping[tuple[Expression, str], Function[..., Array]],
+        functions: MutableMapping[Any, Function[..., Array]],
         guard: Callable[[Mechanism], None],
         engine: str,
     ) -> None:
@@ -111,8 +113,7 @@ class Operators:
         self._engine = engine
         q = self._typed(np.asarray(q))
         require_shape("operators: q", q.shape, (robot.mechanism.nq,))
-        if q.ndim != 1:
-            raise InputError(f"operators: q is one configuration, ({robot.mechanism.nq},); got shape {q.shape}")
+        self.batch: tuple[int, ...] = q.shape[:-1]
         q.flags.writeable = False
         self._robot, self._q, self._functions, self._guard = robot, q, functions, guard
         self._mechanism: Mechanism = robot.mechanism
@@ -122,32 +123,188 @@ class Operators:
     @property
     def key(self) -> object:
         """Internal: equal for the same robot at the same configuration."""
-        return self._robot, self._q.tobytes()
+        return self._robot, self._q.shape, self._q.tobytes()
 
-    def size(self, space: str) -> int:
-        """Dimension of a space: "m" of all nodes' velocities, "v" of joint velocities."""
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the nodes, base first."""
+        return self._mechanism.names
+
+    @property
+    def segments(self) -> tuple[tuple[int, ...], ...]:
+        """The serial chains between branchings, numbers of nodes base first. [J11] §7."""
+        segments: tuple[tuple[int, ...], ...] = self.topology.segments
+        return segments
+
+    # Operators that the user specifies
+
+    def pick(self, frames: str | Iterable[str], reference: str = "local") -> Operator:
+        """B, which takes wrenches at frames to forces of the nodes that carry them: J = Bᵀ Aᵀ Hᵀ. [J11] §6.2.
+
+        `B.T @ ops.Omega @ B` is J M⁻¹ Jᵀ without a matrix: two sweeps over the tree a product, however many frames.
+
+        Args:
+            frames: One name or several, six rows each.
+            reference: "local", "local_world_aligned" or "world", as for `jacobian`.
+        """
+        if reference not in ("local", "local_world_aligned", "world"):
+            raise UnknownNameError("reference", reference, ("local", "local_world_aligned", "world"))
+        names = (frames,) if isinstance(frames, str) else frame_names("pick", frames)
+        for name in names:
+            self._robot.site(name)
+        return Operator(self, Expression("pick", "B", "m", FrameRows(tuple(names), reference)))
+
+    def diagonal(self, blocks: Any, name: str = "X") -> Operator:
+        """A block diagonal operator on nodes.
+
+        Args:
+            blocks: One square block for each node, (…, size, size); an array (…, nodes, size, size) if all have the
+                same size; or an operator whose diagonal blocks are taken: diagOf of [J11].
+            name: Its name in texts.
+        """
+        sizes = np.diff(self._mechanism.m_starts).tolist()
+        if isinstance(blocks, Operator):
+            each = diagonal_blocks(blocks, self._mechanism.m_starts)
+        else:
+            each = list(np.moveaxis(blocks, -3, 0) if isinstance(blocks, np.ndarray) else blocks)
+        if len(each) != len(sizes):
+            raise InputError(f"diagonal: {len(each)} blocks for {len(sizes)} nodes")
+        found = []
+        for node, size, block in zip(self.nodes, sizes, each, strict=True):
+            numbers = self._typed(np.asarray(block))
+            require_shape(f"diagonal: the block of node {node!r}", numbers.shape, (size, size))
+            if numbers.shape[:-2] not in ((), self.batch):
+                raise InputError(
+                    f"diagonal: the block of node {node!r} has shape {numbers.shape} for batch {self.batch}"
+                )
+            numbers.flags.writeable = False
+            found.append(numbers)
+        return Operator(self, Expression("given", name, "m", "m", blocks=Blocks(tuple(found))))
+
+    def lyapunov(
+        self, X: Operator, A: Operator | None = None, B: Operator | None = None, *, backward: bool = False
+    ) -> Operator:
+        """The block diagonal solution Y of X = Y − E_A Y E_Bᵀ, by a gather. [J11] Lemma 3.
+
+        With Y, A X Bᵀ = Y + Ã Y + Y B̃ᵀ. The composite-body inertias are `lyapunov(ops.M)`, the articulated ones
+        `lyapunov(ops.M, ops.A, ops.psi)`. The solution of X = Y − diagOf(E_Aᵀ Y E_B) comes from a scatter (Lemma 5),
+        and is the block diagonal of Aᵀ X B.
+
+        Args:
+            X: A block diagonal operator on nodes: `M`, `tau`, `diagonal(…)`, or a product of such.
+            A: `A` or `psi`; `A` by default.
+            B: The same; that of A by default.
+            backward: Whether to solve the backward equation.
+        """
+        shifts = []
+        for given in (A, A if B is None else B):
+            name = "A" if given is None else given._expression.name
+            if given is not None and given._expression not in (_A, _PSI):
+                raise InputError(f"lyapunov takes ops.A or ops.psi; got {given}")
+            shifts.append(shift_blocks(self.E_A if name == "A" else self.E_psi, self._mechanism))
+        starts = self._mechanism.m_starts
+        if not is_diagonal(X._expression):
+            raise InputError(f"lyapunov: {X} is not block diagonal; take its diagonal with ops.diagonal(X)")
+        solve = scattered if backward else gathered
+        return self.diagonal(solve(diagonal_blocks(X, starts), shifts[0], shifts[1], self._mechanism.parents), "Y")
+
+    # What operators need
+
+    def size(self, space: Space) -> int:
+        """Dimension of a space: "m" of all nodes' velocities, "v" of joint velocities, or that of frames."""
+        if isinstance(space, FrameRows):
+            return 6 * len(space.frames)
         return self._mechanism.m_starts[-1] if space == "m" else self._mechanism.nv
+
+    def places(self, space: Space, chosen: Any) -> list[int]:
+        """Internal: the components of some nodes or frames in a space."""
+        several = chosen if isinstance(chosen, (Sequence, range)) and not isinstance(chosen, str) else [chosen]
+        if isinstance(space, FrameRows):
+            names, starts = space.frames, tuple(range(0, self.size(space) + 1, 6))
+        else:
+            names = self.nodes
+            starts = self._mechanism.m_starts if space == "m" else self._mechanism.v_starts
+        found: list[int] = []
+        for one in several:
+            if isinstance(one, str):
+                if one not in names:
+                    raise UnknownNameError("frame" if isinstance(space, FrameRows) else "node", one, names)
+                one = names.index(one)
+            if not isinstance(one, (int, np.integer)) or not 0 <= one < len(names):
+                raise InputError(f"blocks are numbered from 0 to {len(names) - 1}; got {one!r}")
+            found += range(starts[one], starts[one + 1])
+        return found
+
+    def carriers(self, rows: FrameRows) -> tuple[int, ...]:
+        """Internal: the nodes that carry frames."""
+        return tuple(site.node for site in self._sites(rows))
+
+    def _sites(self, rows: FrameRows) -> tuple[Site, ...]:
+        return tuple(self._robot.site(name) for name in rows.frames)
 
     def sweeps(self, operator: Operator) -> int:
         """Number of sweeps over the tree that an operator needs."""
-        return Plan(operator._expression).sweeps
+        taken, core, _ = _ends(operator._expression)
+        if core is None:
+            raise InputError(f"{operator} is computed in several parts: count the sweeps of each")
+        return Plan(core, 1 if taken else 0).sweeps
 
     def function(self, expression: Expression) -> Function[..., Array]:
         """Internal: the function that computes y from q and x."""
-        key = expression, self._engine
+        taken, core, given = _ends(expression)
+        if core is None:
+            raise RuntimeError(f"{expression.text} is not one function")
+        references = tuple(rows.reference if rows is not None else "" for rows in (taken, given))
+        key = core, *references, self._engine
         if key not in self._functions:
-            guard = self._guard if expression.names() & (FACTORED - {"R"}) else None
+            guard = self._guard if core.names() & (FACTORED - {"R"}) else None
             made: Function[..., Array] = Function(
-                expression.text, self._mechanism, algorithm_of(expression), guard=guard
+                expression.text, self._mechanism, algorithm_of(core, *references), guard=guard
             )
             self._functions.setdefault(key, made.engine(self._engine))
         return self._functions[key]
 
-    def bound(self, expression: Expression) -> Callable[[Array], Array]:
-        """Internal: a function that applies an operator to vectors, (…, columns) to (…, rows)."""
+    def bound(self, expression: Expression, columns: bool = False) -> Callable[[Array], Array]:
+        """Internal: a function that applies an operator to vectors, (…, columns) to (…, rows).
+
+        With `columns`, the vectors have an axis more than the batch, their last but one.
+        """
         if expression.kind == "identity":
-            return self._typed
-        return partial(self.function(expression), self._q)
+            axes = (1, 1) if columns else (1,)
+            return lambda x: self._typed(np.broadcast_to(x, np.broadcast_shapes(x.shape, (*self.batch, *axes))))
+        if expression.kind == "given" or (expression.kind == "transpose" and expression.parts[0].kind == "given"):
+            blocks: Any = expression.blocks or expression.parts[0].blocks
+            transposed = expression.kind == "transpose"
+            return partial(times_blocks, blocks, self._mechanism.m_starts, transposed=transposed, columns=columns)
+        taken, core, given_rows = _ends(expression)
+        q = self._q[..., None, :] if columns else self._q
+        if core is not None:
+            function, rows = self.function(expression), taken or given_rows
+            if rows is None:
+                return partial(function, q)
+            return self._at_frames(expression, function, self._sites(rows), q)
+        if expression.kind == "sum":
+            terms = [(factor, self.bound(p, columns)) for factor, p in zip(expression.factors, expression.parts)]
+            return lambda x: _weighted(terms, x)
+        return _composed([self.bound(run, columns) for run in _runs(expression)])
+
+    def _at_frames(
+        self, expression: Expression, function: Function[..., Array], sites: tuple[Site, ...], q: Array
+    ) -> Callable[[Array], Array]:
+        taken, given = (isinstance(space, FrameRows) for space in (expression.columns, expression.rows))
+        if self._mechanism.reaching is not None and not (taken and given):
+            raise UnsupportedError(
+                f"{expression.text}: the frames of {self._robot.name!r} are on more nodes than its operators have, "
+                "because of loops or coupled joints; only products such as B.T @ Omega @ B can be computed"
+            )
+        count = len(sites)
+
+        def apply(x: Array) -> Array:
+            wide = x.reshape(*x.shape[:-1], count, 6) if taken else x
+            y: Array = function._run(sites, function.algorithm, (q, wide), None)
+            return y.reshape(*y.shape[:-2], 6 * count) if given else y
+
+        return apply
 
     def _typed(self, x: Array) -> Array:
         """A copy in the type of the engine; complex and other scalars, which only the reference takes, stay."""
@@ -159,6 +316,56 @@ class Operators:
 
     def __repr__(self) -> str:
         return f"<Operators of {self._robot.name!r}, {self.size('m')} node and {self.size('v')} joint velocities>"
+
+
+def _ends(expression: Expression) -> tuple[FrameRows | None, Expression | None, FrameRows | None]:
+    """What one function computes: the frames that B takes forces from, the core, the frames whose motion Bᵀ gives.
+
+    The core is None if the expression takes several functions.
+    """
+    parts = list(expression.parts) if expression.kind == "product" else [expression]
+    taken = parts[-1].columns if parts[-1].kind == "pick" else None
+    if taken is not None:
+        parts.pop()
+    first = parts[0] if parts else None
+    picked = first is not None and first.kind == "transpose" and first.parts[0].kind == "pick"
+    given = parts.pop(0).rows if picked else None
+    if any(_is_special(part) for part in parts) or (taken is not None and given is not None and taken != given):
+        return None, None, None
+    core = product(*parts) if parts else _I
+    return taken, core, given  # type: ignore[return-value]
+
+
+def _is_special(expression: Expression) -> bool:
+    """Whether it contains blocks that were given, or frames."""
+    return expression.kind in ("given", "pick") or any(map(_is_special, expression.parts))
+
+
+def _runs(expression: Expression) -> list[Expression]:
+    """A product as few expressions that are one function each, or single factors; first to last."""
+    runs: list[list[Expression]] = []
+    for part in reversed(expression.parts):
+        if runs and _ends(product(part, *runs[-1]))[1] is not None:
+            runs[-1].insert(0, part)
+        else:
+            runs.append([part])
+    return [product(*run) for run in runs]
+
+
+def _composed(functions: list[Callable[[Array], Array]]) -> Callable[[Array], Array]:
+    def apply(x: Array) -> Array:
+        for function in functions:
+            x = function(x)
+        return x
+
+    return apply
+
+
+def _weighted(terms: list[tuple[float, Callable[[Array], Array]]], x: Array) -> Array:
+    first, *rest = [factor * function(x) for factor, function in terms]
+    for term in rest:
+        first = first + term
+    return first
 
 
 def _again(robot: Any, q: Array, engine: str) -> Operators:

@@ -47,8 +47,8 @@ class SweepStep(NamedTuple):
 class Plan:
     """The steps of an expression, and the stream that is its result."""
 
-    def __init__(self, expression: Expression) -> None:
-        self.steps: list[SweepStep] = [SweepStep("input", "", False, (), (), 0)]
+    def __init__(self, expression: Expression, start: int = 0) -> None:
+        self.steps: list[SweepStep] = [SweepStep("input", "", False, (), (), start)]
         self._known: dict[tuple[object, ...], int] = {}
         self.result = self._stream(expression, 0)
         self.names = expression.names()
@@ -94,20 +94,48 @@ class Plan:
 
 
 @lru_cache(maxsize=1024)
-def algorithm_of(expression: Expression) -> Algorithm:
-    """y = operator x at configuration q."""
-    plan = Plan(expression)
+def algorithm_of(expression: Expression, taken: str = "", given: str = "") -> Algorithm:
+    """y = operator x at configuration q.
+
+    If a reference is `taken`, x are wrenches at the frames of the call in this reference, and B is applied to them
+    first; if one is `given`, y are the twists of the frames, Bᵀ times the result.
+    """
+    plan = Plan(expression, 1 if taken else 0)
+    posed = bool({taken, given} - {"", "local"})
 
     def run(tree: Tree, q: Indexed, x: Indexed, y: Indexed) -> None:
         _start(tree, plan)
+        if posed:
+            tree.world.C = Transform.identity()
+        if taken:
+            tree.world.load = np.zeros(6)
+        if given:
+            setattr(tree.world, f"s{plan.result}", np.zeros(6))
         for loop in range(plan.loops):
             sweep = tree.gather() if loop % 2 else tree.scatter()
             for k, parent in sweep:
-                _visit(plan, loop, k, parent, q, x, y)
+                if loop == 0 and taken:
+                    k.load = np.zeros(k.dimension)
+                elif loop == 1 and taken:
+                    k.s0 = k.load
+                elif loop == 0 and given and plan.result == 0:
+                    k.s0 = x[k]
+                _visit(plan, loop, k, parent, q, None if taken else x, None if given else y)
+                if loop == 0 and posed:
+                    k.C = k.X @ parent.C
+            if loop == 0 and taken:
+                for frame, carrier in tree.frames():
+                    carrier.load += (tree.seen(taken, frame, carrier).T @ Force(x[frame])).data
+        if given:
+            for frame, carrier in tree.frames():
+                moved: Motion = tree.seen(given, frame, carrier) @ Motion(getattr(carrier, f"s{plan.result}"))
+                y[frame] = moved.data
 
-    inputs = Argument("q", ("q",)), Argument("x", (expression.columns,))
-    name = f"operator_{sha256(expression.text.encode()).hexdigest()[:24]}"
-    return Algorithm(name, run, inputs, (Argument("y", (expression.rows,)),))
+    x_over = ("frames", 6) if taken else (expression.columns,)
+    y_over = ("frames", 6) if given else (expression.rows,)
+    inputs = Argument("q", ("q",)), Argument("x", x_over)  # type: ignore[arg-type]
+    name = f"operator_{sha256(repr((expression.text, taken, given)).encode()).hexdigest()[:24]}"
+    return Algorithm(name, run, inputs, (Argument("y", y_over),), local=False)  # type: ignore[arg-type]
 
 
 def _start(tree: Any, plan: Plan) -> None:
@@ -125,8 +153,8 @@ def _needs_factors(plan: Plan) -> bool:
     return bool(plan.names & {"P", "D", "D⁻¹", "G", "E_ψ", "ψ"})
 
 
-def _visit(plan: Plan, loop: int, k: Any, parent: Any, q: Indexed, x: Indexed, y: Indexed) -> None:
-    """The steps of one loop at one node."""
+def _visit(plan: Plan, loop: int, k: Any, parent: Any, q: Indexed, x: Indexed | None, y: Indexed | None) -> None:
+    """The steps of one loop at one node; without x, the input is the field s0, without y, the result stays there."""
     mine = [(i, step) for i, step in enumerate(plan.steps) if step.loop == loop]
     # fields of the parent are read before those of the node are written
     above = {i: getattr(parent, _read_above(i, step)) for i, step in mine if _travels(step) and step.transposed}
@@ -139,7 +167,7 @@ def _visit(plan: Plan, loop: int, k: Any, parent: Any, q: Indexed, x: Indexed, y
         for i, step in enumerate(plan.steps):
             if _travels(step) and not step.transposed:
                 setattr(k, f"sum{i}", np.zeros(k.dimension))
-            elif _travels(step) and step.kind == "shift" and step.arguments == (0,):
+            elif x is not None and _travels(step) and step.kind == "shift" and step.arguments == (0,):
                 k.s0 = x[k]
     if loop == 1 and _needs_factors(plan):
         k.articulated = k.P  # complete: the node's children were visited before
@@ -151,10 +179,12 @@ def _visit(plan: Plan, loop: int, k: Any, parent: Any, q: Indexed, x: Indexed, y
 
     def stream(i: int) -> Array:
         if i not in values:
-            values[i] = x[k] if i == 0 else getattr(k, f"s{i}")
+            values[i] = x[k] if i == 0 and x is not None else getattr(k, f"s{i}")
         return values[i]
 
-    for i, step in mine[loop == 0 :]:
+    for i, step in mine:
+        if step.kind == "input":
+            continue
         if step.kind == "sum":
             values[i] = _sum(step, stream)
         elif step.kind == "diagonal":
@@ -169,7 +199,7 @@ def _visit(plan: Plan, loop: int, k: Any, parent: Any, q: Indexed, x: Indexed, y
             sent = _WEIGHTS[step.name][0](k, given if step.kind == "shift" else values[i])
             _add(parent, f"sum{i}", sent)
         setattr(k, f"s{i}", values[i])
-    if plan.steps[plan.result].loop == loop:
+    if y is not None and plan.steps[plan.result].loop == loop:
         y[k] = stream(plan.result)
 
 
