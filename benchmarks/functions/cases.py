@@ -262,6 +262,8 @@ MODELS: Mapping[str, Case] = {
     "with_armature": _on_model(lambda model: model.with_armature(_for_all_joints(model))),
     "with_damping": _on_model(lambda model: model.with_damping(_for_all_joints(model))),
     "with_friction": _on_model(lambda model: model.with_friction(_for_all_joints(model))),
+    "with_keyframe": _on_model(lambda model: model.with_keyframe("home", model.neutral())),
+    "with_stiffness": _on_model(lambda model: model.with_stiffness(_for_all_joints(model))),
     "with_frame": _on_model(lambda model: model.with_frame("one more", model.frames[-1])),
     "with_gravity": _on_model(lambda model: model.with_gravity((0.0, 0.0, -1.62))),
     "with_independent": _on_model(lambda model: model.with_independent(*model.independent)),

@@ -138,8 +138,7 @@ def test_robots_with_loops_are_pinocchios(name: str) -> None:
 
 def test_robots_with_loops_are_mujocos() -> None:
     model = mujoco.MjModel.from_xml_string(CLOSED)
-    with pytest.warns(ModelWarning, match="hold exactly"):
-        robot = kt.from_mujoco(model, loops="embed")
+    robot = kt.from_mujoco(model)
     assert (robot.nv, model.nv) == (10, 13)
     assert not np.array_equal(robot.tree_order, np.arange(13))
     other, data = kt.interop.mujoco(robot, model), mujoco.MjData(model)

@@ -51,7 +51,7 @@ def test_what_cannot_be_drawn_is_told(tmp_path: Path) -> None:
     [
         (("gone.urdf",), "LoadError: gone.urdf: there is no such file"),
         (("--package-root", "gone"), "is not a directory"),
-        (("--film", "gone/film.html"), "cannot be written: No such file or directory"),
+        (("--film", "gone/film.html"), "there is no directory gone"),
         (("--port", "70000"), "65535"),
     ],
 )

@@ -20,28 +20,30 @@ from kinetree.cli import box as experiment
 from kinetree.cli import compute as computing
 from kinetree.cli import demo as demonstration
 from kinetree.cli import job, terminal
-from kinetree.cli.terminal import attempt, console, load, safe, table
+from kinetree.cli.terminal import attempt, configuration, console, load, log, safe, table
 from kinetree.errors import InputError, LoopError
 from kinetree.io.source import usd_file
 from kinetree.model.joint import Joint
 from kinetree.spatial.value import Array
+from kinetree.viewer.film import FILMS
 from kinetree.viewer.view import configuration_of, coordinates, values_of
 
 
-def center_of_mass(robot: kt.Model) -> Array | None:
-    """Centre of mass in the neutral configuration, in the world frame, (3,) [m]; None if no body has mass."""
+def center_of_mass(robot: kt.Model, q: Array | None = None) -> Array | None:
+    """Centre of mass in a configuration, by default neutral, in the world frame, (3,) [m]; None if no body has mass."""
     if not robot.mass > 0.0:
         return None
     # the reference engine, since compiling takes longer than a single call
-    poses = robot.pose.engine("reference")(robot.neutral(), [body.name for body in robot.bodies])
+    at = robot.neutral() if q is None else q
+    poses = robot.pose.engine("reference")(at, [body.name for body in robot.bodies])
     places = [pose[:3, :3] @ body.com + pose[:3, 3] for body, pose in zip(robot.bodies, poses)]
     total: Array = sum(body.mass * place for body, place in zip(robot.bodies, places)) / robot.mass
     return total
 
 
-def info_as_json(robot: kt.Model, warnings: list[str]) -> str:
+def info_as_json(robot: kt.Model, warnings: list[str], notes: list[str], q: Array | None) -> str:
     """A complete description of a robot, in SI units; missing limits are null."""
-    com = center_of_mass(robot)
+    com = center_of_mass(robot, q)
     return json.dumps(
         {
             "name": robot.name,
@@ -58,21 +60,24 @@ def info_as_json(robot: kt.Model, warnings: list[str]) -> str:
                     "mass": body.mass,
                     "com": body.com.tolist(),
                     "inertia": body.inertia.tolist(),
+                    "gravity_compensation": body.gravity_compensation,
                 }
                 for body in robot.bodies
             ],
             "couplings": [str(coupling) for coupling in robot.couplings],
             "joints": [_joint(joint) for joint in (*robot.joints, *robot.fixed_joints)],
             "frames": list(robot.frames),
+            "keyframes": {name: at.tolist() for name, at in robot.keyframes.items()},
             "warnings": warnings,
+            "notes": notes,
         },
         indent=2,
         allow_nan=False,
     )
 
 
-def show(console: Console, robot: kt.Model, warnings: list[str]) -> None:
-    """Print a robot's tree, its joints, its mass and its warnings."""
+def show(console: Console, robot: kt.Model, warnings: list[str], notes: list[str], q: Array | None) -> None:
+    """Print a robot's tree, its joints, its mass in a configuration, and warnings and notes about its file."""
     console.print(safe(robot))
     if robot.joints:
         console.print()
@@ -81,13 +86,24 @@ def show(console: Console, robot: kt.Model, warnings: list[str]) -> None:
         console.print("\ncoupled joints:")
         for coupling in robot.couplings:
             console.print(f"  {safe(coupling)}")
-    com = center_of_mass(robot)
-    where = "" if com is None else f", centre of mass in the neutral configuration {_numbers(com)} m"
+    loops = [one for one in robot.joint_constraints if one not in robot.couplings]
+    for title, constraints in (("loops", loops), ("constraints", robot.equalities)):
+        if constraints:
+            console.print(f"\n{title}:")
+            for one in constraints:
+                console.print(f"  {safe(one)}")
+    for name, at in robot.keyframes.items():
+        console.print(safe(f"\nkeyframe {name}: {_numbers(at)}"))
+    com = center_of_mass(robot, q)
+    which = "the neutral" if q is None else "this"
+    where = "" if com is None else f", centre of mass in {which} configuration {_numbers(com)} m"
     console.print(f"\nmass {robot.mass:.6g} kg{where}")
     if warnings:
         console.print(f"\n{len(warnings)} warning{'s' if len(warnings) > 1 else ''}:", style="yellow")
         for text in warnings:
             console.print(f"  {safe(text)}")
+    for text in notes:
+        console.print(f"\nnote: {safe(text)}")
 
 
 def _joint(joint: Joint) -> dict[str, Any]:
@@ -108,6 +124,8 @@ def _joint(joint: Joint) -> dict[str, Any]:
         "armature": joint.armature.tolist(),
         "damping": joint.damping.tolist(),
         "friction": joint.friction.tolist(),
+        "stiffness": None if joint.spring is None else joint.spring.stiffness.tolist(),
+        "spring_reference": None if joint.spring is None else joint.spring.reference.tolist(),
     }
 
 
@@ -136,9 +154,11 @@ def _numbers(values: Array) -> str:
 _SECONDS, _LONGEST = 1.5, 60.0
 
 
-def write_film(path: Path, robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path]) -> None:
-    """Write a film in which the joints move through their ranges one after the other."""
-    q, time = sweep(robot)
+def write_film(
+    path: Path, robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], start: Array | None
+) -> None:
+    """Write a film in which the joints move through their ranges one after the other, from a configuration."""
+    q, time = sweep(robot, start)
     written, warnings = attempt(
         lambda: kt.viewer.film(path, robot, q, time, visuals=visuals, package_roots=package_roots)
     )
@@ -146,11 +166,14 @@ def write_film(path: Path, robot: kt.Model, visuals: Path | None, package_roots:
     typer.echo(f"{safe(written)}: {time[-1]:.0f} s, {written.stat().st_size / 1e6:.1f} MB")
 
 
-def show_in_browser(robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], port: int) -> None:
-    """Show a robot until the user interrupts."""
+def show_in_browser(
+    robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], port: int, q: Array | None
+) -> None:
+    """Show a robot, in a configuration, until the user interrupts."""
     made, warnings = attempt(lambda: kt.viewer.View(robot, visuals=visuals, package_roots=package_roots, port=port))
     _warn(warnings)
     with made as view:
+        view.show(q)
         try:
             typer.echo(f"{safe(robot.name)}: {view.url} (stop with Ctrl-C)")
             view.wait()
@@ -158,9 +181,12 @@ def show_in_browser(robot: kt.Model, visuals: Path | None, package_roots: Sequen
             typer.echo()
 
 
-def sweep(robot: kt.Model) -> tuple[Array, Array]:
-    """A motion of each coordinate to its upper limit, its lower limit, and back: q, (T, nq), and times, (T,) [s]."""
-    start = robot.neutral()
+def sweep(robot: kt.Model, start: Array | None = None) -> tuple[Array, Array]:
+    """A motion of each coordinate to its upper limit, its lower limit, and back: q, (T, nq), and times, (T,) [s].
+
+    It starts from a configuration, by default the first keyframe, or neutral.
+    """
+    start = next(iter(robot.keyframes.values()), robot.neutral()) if start is None else start
     free = [joint for joint in robot.joints if joint.nv]
     moved = [joint for joint in free if not (joint.kind == "floating" and joint.parent == "world")]
     count = sum(joint.nv for joint in moved)
@@ -218,12 +244,37 @@ def kinetree(
 
 Robot = Annotated[Path, typer.Argument(metavar="ROBOT", help="Robot file: URDF, SDF, MJCF or USD.")]
 FloatingBase = Annotated[bool, typer.Option("--floating-base", help="Let the root float instead of fixing it.")]
+Mimic = Annotated[str, typer.Option(help="Joints that follow others: couple, independent or lock.")]
+Loops = Annotated[str, typer.Option(help="Closed loops and equality constraints: embed, multipliers or ignore.")]
+Xacro = Annotated[
+    str | None, typer.Option(metavar="NAME=VALUE,…", help='Expand a xacro file that you trust; "" without arguments.')
+]
+Configuration = Annotated[
+    str | None,
+    typer.Option(
+        "--configuration", metavar="NAME", help="A keyframe of the file, or elbow=0.5,wrist=1; others are neutral."
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the random states.")]
 
 
 def _warn(warnings: list[str]) -> None:
     for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)
+
+
+_PICTURES = (".png", ".pdf", ".svg", ".jpg", ".webp")
+
+
+def _require_suffix(option: str, path: Path | None, known: Sequence[str]) -> None:
+    """Refuse a file that cannot be written, before anything is computed for it."""
+    if path is None:
+        return
+    if path.suffix.lower() not in known:
+        given = f"{safe(path.suffix)} files" if path.suffix else "files without a suffix"
+        raise typer.BadParameter(f"{given} cannot be written; choose {', '.join(known)}", param_hint=option)
+    if not path.expanduser().parent.is_dir():
+        raise typer.BadParameter(f"there is no directory {safe(path.parent)}", param_hint=option)
 
 
 def _require_memory(option: str, states: int, model: kt.Model) -> None:
@@ -241,14 +292,16 @@ def demo(
     floating_base: FloatingBase = False,
     seed: Seed = 0,
     batch: Annotated[int, typer.Option(min=1, help="Samples in a batch.")] = demonstration.DEFAULT_BATCH,
+    mimic: Mimic = "independent",
+    loops: Loops = "ignore",
+    xacro: Xacro = None,
 ) -> None:
     """Check and time every function, on your own robot or on the built-in humanoid.
 
     Prints its tree, checks forward against inverse dynamics, compiles all functions, and shows the cost of each.
     On the built-in humanoid it also computes Λ of both hands by every algorithm. The exit code is 1 if a check fails.
     """
-    # not every function exists for coupled joints
-    model, warnings = (None, []) if robot is None else load(robot, floating_base, mimic="independent")
+    model, warnings = (None, []) if robot is None else load(robot, floating_base, mimic, loops, xacro)
     _warn(warnings)
     _require_memory("--batch", batch, model or kt.zoo.humanoid24())
     if not demonstration.run(console(), seed, batch, model):
@@ -260,13 +313,22 @@ def info(
     robot: Robot,
     floating_base: FloatingBase = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    where: Configuration = None,
+    mimic: Mimic = "couple",
+    loops: Loops = "embed",
+    xacro: Xacro = None,
 ) -> None:
-    """Show a robot: its tree, joints with limits, masses, centre of mass, and warnings about the file."""
-    model, warnings = load(robot, floating_base)
+    """Show a robot: its tree, joints with limits, masses, centre of mass, keyframes, and what the file is warned of.
+
+    Notes say what of the file is left out, as actuators and contacts.
+    """
+    with log() as notes:
+        model, warnings = load(robot, floating_base, mimic, loops, xacro)
+    q = configuration(model, where)
     if as_json:
-        typer.echo(info_as_json(model, warnings))
+        typer.echo(info_as_json(model, warnings, notes, q))
     else:
-        show(console(), model, warnings)
+        show(console(), model, warnings, notes, q)
 
 
 @app.command()
@@ -278,12 +340,15 @@ def export(
     scalar: Annotated[str, typer.Option(help="double or float.")] = "double",
     specialize: Annotated[bool, typer.Option("--specialize", help="Code without loops: faster, and longer.")] = False,
     floating_base: FloatingBase = False,
+    mimic: Mimic = "couple",
+    loops: Loops = "embed",
+    xacro: Xacro = None,
 ) -> None:
     """Export functions of a robot as C99, one header and one source file, bitwise identical to Kinetree's own results.
 
     The source also contains a main, enabled by -D<NAME>_CHECK, that checks the functions against reference values.
     """
-    model, warnings = load(robot, floating_base)
+    model, warnings = load(robot, floating_base, mimic, loops, xacro)
     _warn(warnings)
     names = [name for name in frames.split(",") if name]
     if specialize:
@@ -317,6 +382,9 @@ def compute(
         Missing, typer.Option(help="What to do about chunks of DATA that have no file: fail, or take the fill value.")
     ] = Missing.FAIL,
     floating_base: FloatingBase = False,
+    mimic: Mimic = "couple",
+    loops: Loops = "embed",
+    xacro: Xacro = None,
 ) -> None:
     """Compute a function of a robot for all samples of a Zarr group, block by block, into another one.
 
@@ -326,7 +394,7 @@ def compute(
     """
     if workers is not None and scheduler is not None:
         raise typer.BadParameter("give either --workers or --scheduler", param_hint="--scheduler")
-    model, warnings = load(robot, floating_base)
+    model, warnings = load(robot, floating_base, mimic, loops, xacro)
     _warn(warnings)
     named = frames.split(",") if frames is not None and "," in frames else frames
     options = {
@@ -352,12 +420,16 @@ def check(
     floating_base: FloatingBase = False,
     seed: Seed = 0,
     samples: Annotated[int, typer.Option(min=1, help="Random states.")] = 32,
+    mimic: Mimic = "independent",
+    loops: Loops = "ignore",
+    xacro: Xacro = None,
 ) -> None:
     """Check a robot against the laws of mechanics, and against Pinocchio or MuJoCo on the same file.
 
-    URDF is compared with Pinocchio, MJCF with MuJoCo, if installed. The exit code is 1 if anything fails.
+    URDF is compared with Pinocchio, MJCF with MuJoCo, if installed: by default the open tree, as they compute with it.
+    The exit code is 1 if anything fails.
     """
-    model, warnings = load(robot, floating_base, mimic="independent")  # as Pinocchio does
+    model, warnings = load(robot, floating_base, mimic, loops, xacro)
     _warn(warnings)
     _require_memory("--samples", samples, model)
     if not terminal.run(console(), robot, model, floating_base, seed, samples):
@@ -381,6 +453,10 @@ def view(
         Path | None,
         typer.Option(metavar="FILE", help="Write a film that moves every joint, e.g. robot.html, and stop."),
     ] = None,
+    where: Configuration = None,
+    mimic: Mimic = "couple",
+    loops: Loops = "embed",
+    xacro: Xacro = None,
 ) -> None:
     """Show a robot in a browser, with sliders for its joints, or write a film of it.
 
@@ -389,13 +465,15 @@ def view(
     """
     if find_spec("viser") is None:
         raise typer.BadParameter("the viewer needs viser: pip install 'kinetree[viewer]'", param_hint="view")
-    model, warnings = (kt.zoo.humanoid24(), []) if robot is None else load(robot, floating_base)
+    _require_suffix("--film", film, FILMS)
+    model, warnings = (kt.zoo.humanoid24(), []) if robot is None else load(robot, floating_base, mimic, loops, xacro)
     _warn(warnings)
     visuals = robot if usd_file(robot) is None else None  # shapes of USD files are not read
+    q = configuration(model, where)
     if film is not None:
-        write_film(film, model, visuals, package_root or ())
+        write_film(film, model, visuals, package_root or (), q)
     else:
-        show_in_browser(model, visuals, package_root or (), port)
+        show_in_browser(model, visuals, package_root or (), port, q)
 
 
 @app.command()
@@ -416,5 +494,7 @@ def box(
     for wanted, module, extra in ((picture, "matplotlib", "plot"), (film or view, "viser", "viewer")):
         if wanted and find_spec(module) is None:
             raise typer.BadParameter(f"this needs {module}: pip install 'kinetree[{extra}]'", param_hint="box")
+    _require_suffix("--picture", picture, _PICTURES)
+    _require_suffix("--film", film, FILMS)
     if not experiment.main(console(), picture, film, view, as_json, free_foot):
         raise typer.Exit(1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import logging
 import os
 import signal
 import sys
@@ -29,6 +30,7 @@ from kinetree.cli.check import LAWS, Check, Outcome, States, compared, obeyed
 from kinetree.errors import KinetreeError, ModelWarning
 from kinetree.interrupts import UNUSABLE
 from kinetree.model.printing import printable
+from kinetree.spatial.value import Array
 
 #: ASCII spellings of symbols that the output's encoding lacks.
 SPELLED = {
@@ -84,9 +86,55 @@ def _spell(error: UnicodeError) -> tuple[str, int]:
     return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
 
 
-def load(path: Path, floating_base: bool, mimic: str = "couple") -> tuple[kt.Model, list[str]]:
-    """Load a robot; returns it with the warnings about its file."""
-    return attempt(lambda: kt.load(path, floating_base=floating_base, mimic=mimic))
+def load(path: Path, floating_base: bool, mimic: str, loops: str, xacro: str | None) -> tuple[kt.Model, list[str]]:
+    """Load a robot; returns it with the warnings about its file. `xacro` is "name=value,…", empty for none."""
+    arguments = None if xacro is None else dict(_assignment("--xacro", one) for one in xacro.split(",") if one)
+    return attempt(lambda: kt.load(path, floating_base=floating_base, mimic=mimic, loops=loops, xacro=arguments))
+
+
+@contextmanager
+def log() -> Iterator[list[str]]:
+    """What the library logs meanwhile, at the level INFO."""
+    found: list[str] = []
+    handler, logger = logging.Handler(), logging.getLogger("kinetree")
+    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield found
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def configuration(robot: kt.Model, text: str | None) -> Array | None:
+    """A configuration: the name of a keyframe, "neutral", or "joint=value,…"; None for None."""
+    if text is None:
+        return None
+    if text in robot.keyframes:
+        return robot.keyframes[text]
+    if text == "neutral":
+        return robot.neutral()
+    if "=" not in text:
+        known = ", ".join(("neutral", *robot.keyframes))
+        raise typer.BadParameter(
+            f"{safe(text)} is no keyframe of this robot; there are: {safe(known)}. Or give joints, as elbow=0.5",
+            param_hint="--configuration",
+        )
+    pairs = [_assignment("--configuration", one) for one in text.split(",") if one]
+    try:
+        values = {name: float(value) for name, value in pairs}
+    except ValueError:
+        raise typer.BadParameter(f"{safe(text)} has a value that is no number", param_hint="--configuration") from None
+    return attempt(lambda: robot.q_from_dict(values))[0]
+
+
+def _assignment(option: str, text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{safe(text)} is not name=value", param_hint=option)
+    return name, value
 
 
 def attempt(make: Callable[[], _T]) -> tuple[_T, list[str]]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.errors import InputError, ModelError, ModelWarning
+from kinetree.errors import InputError, LoopError, ModelError, ModelWarning
 from kinetree.interop.counterpart import (
     MUJOCO_HINTS,
     Codec,
@@ -219,13 +219,14 @@ def add_bodies(builder: Builder, model: Any, names: Names) -> None:
     rotations, principal = np.split(matrix_of(np.concatenate([model.body_quat, model.body_iquat])), 2)
     poses = _posed(rotations, model.body_pos)
     inertias = product(principal * model.body_inertia[:, None], principal.transpose(0, 2, 1))
-    masses, centers = model.body_mass.tolist(), model.body_ipos.tolist()
+    masses, centers, borne = model.body_mass.tolist(), model.body_ipos.tolist(), model.body_gravcomp.tolist()
     parents, starts = model.body_parentid.tolist(), model.body_jntadr.tolist()
     joints = _joints(model, names)
     for body, count in enumerate(model.body_jntnum.tolist()):
         if body == 0:
             continue
         solid = {"mass": masses[body], "com": centers[body], "inertia": inertias[body]}
+        solid["gravity_compensation"] = borne[body]
         own = joints[starts[body] : starts[body] + count] if count else []
         _add_body(builder, names, body, names.bodies[parents[body]], poses[body], own, solid)
 
@@ -246,6 +247,7 @@ def _joints(model: Any, names: Names) -> list[_MovingJoint]:
     positions, axes, starts = np.array(model.jnt_pos), np.array(model.jnt_axis), model.jnt_dofadr.tolist()
     references, rotors = model.qpos0[model.jnt_qposadr].tolist(), rotors_of(model).tolist()
     losses = [model.dof_armature.tolist(), model.dof_damping.tolist(), model.dof_frictionloss.tolist()]
+    stiffness, rest, places = model.jnt_stiffness.tolist(), model.qpos_spring, model.jnt_qposadr.tolist()
     ranges, ranged = model.jnt_range.tolist(), model.jnt_limited.tolist()
     efforts = efforts_of(model).tolist()
     found = []
@@ -257,6 +259,9 @@ def _joints(model: Any, names: Names) -> list[_MovingJoint]:
             "damping": _one_if_equal(damping),
             "friction": _one_if_equal(friction),
         }
+        if _springy(number, stiffness[joint]):
+            at = places[joint]
+            given.update(stiffness=stiffness[joint], spring_reference=rest[at : at + codec.nq])
         if codec.kind in ("revolute", "prismatic"):  # the cone of a ball joint does not limit its coordinates
             lower, upper = ranges[joint] if ranged[joint] else (-math.inf, math.inf)
             given["limits"] = Limits(lower, upper, math.inf, efforts[joint])
@@ -265,6 +270,11 @@ def _joints(model: Any, names: Names) -> list[_MovingJoint]:
             _MovingJoint(names.joints[joint], codec.kind, axes[joint], positions[joint], references[joint], given)
         )
     return found
+
+
+def _springy(kind: int, stiffness: float) -> bool:
+    """Whether a joint has a spring that Kinetree keeps; not a free one, whose spring acts along world axes."""
+    return kind != 0 and stiffness > 0.0
 
 
 def _one_if_equal(numbers: list[float]) -> Any:
@@ -324,30 +334,43 @@ _SITE = 6
 _Z = np.array([0.0, 0.0, 1.0])
 
 
-def add_equalities(builder: Builder, model: Any, names: Names) -> tuple[int, dict[str, float]]:
-    """Add the active equality constraints; returns their number, and the positions of joints that they hold."""
+def add_equalities(builder: Builder, model: Any, names: Names, mimic: str) -> tuple[int, dict[str, float]]:
+    """Add the active equality constraints; returns their number, and the positions of joints that they hold.
+
+    Those of mocap bodies, which users move about, are left out, and couplings of joints unless `mimic` is "couple".
+    """
     held: dict[str, float] = {}
-    active = [i for i in range(model.neq) if model.eq_active0[i]]
+    moved = model.body_mocapid >= 0
+    active = []
+    for i in np.flatnonzero(model.eq_active0).tolist():
+        ends = [int(model.eq_obj1id[i]), int(model.eq_obj2id[i])]
+        if model.eq_objtype[i] == _SITE:
+            ends = [int(model.site_bodyid[site]) for site in ends]
+        is_coupling = model.eq_type[i] == _JOINT
+        if mimic != "independent" if is_coupling else not moved[ends].any():
+            active.append(i)
     for i in active:
         kind, data = int(model.eq_type[i]), np.array(model.eq_data[i], dtype=float)
         name = model.equality(i).name or f"equality{i}"
         if kind == _JOINT:
-            _add_coupling(builder, model, names, i, data, held)
+            _add_coupling(builder, model, names, i, data, held, lock=mimic == "lock")
         elif kind in (_CONNECT, _WELD):
             builder.add_loop(_loop(model, names, i, name, "connect" if kind == _CONNECT else "weld", data))
         else:
             raise ModelError(
                 f"equality constraint {name!r} ties tendons or flexible bodies, which have no counterpart; load with "
-                'loops="ignore"'
+                'loops="ignore", which leaves all of them out'
             )
     return len(active), held
 
 
-def _add_coupling(builder: Builder, model: Any, names: Names, i: int, data: Array, held: dict[str, float]) -> None:
+def _add_coupling(
+    builder: Builder, model: Any, names: Names, i: int, data: Array, held: dict[str, float], lock: bool
+) -> None:
     first, second = int(model.eq_obj1id[i]), int(model.eq_obj2id[i])
     follower = names.joints[first]
     r1 = float(model.qpos0[model.jnt_qposadr[first]])
-    if second < 0:
+    if second < 0 or lock:  # where the leader is at its reference
         held[follower] = r1 + float(data[0])
         return
     r2 = float(model.qpos0[model.jnt_qposadr[second]])
@@ -379,21 +402,17 @@ def _loop(model: Any, names: Names, i: int, name: str, kind: str, data: Array) -
     return Loop(name, kind, (bodies[0], bodies[1]), first, second, _Z)
 
 
-def start(model: Any, names: Names) -> dict[str, Array]:
-    """Where to close loops: the first keyframe, or the reference configuration, by joint."""
-    qpos = np.array(model.key_qpos[0] if model.nkey else model.qpos0, dtype=float)
-    found = {}
-    for joint, name in enumerate(names.joints):
-        at = int(model.jnt_qposadr[joint])
-        found[name] = qpos[at : at + CODECS[model.jnt_type[joint]].nq]
-    return found
+def by_joint(model: Any, names: Names, qpos: Array) -> dict[str, Array]:
+    """A configuration, by joint."""
+    starts, kinds = model.jnt_qposadr.tolist(), model.jnt_type.tolist()
+    return {name: qpos[at : at + CODECS[kind].nq] for name, at, kind in zip(names.joints, starts, kinds, strict=True)}
 
 
 # bits of `opt.disableflags`
 _NO_CONTACT, _NO_GRAVITY = 1 << 4, 1 << 7
 
 
-def from_mujoco(model: Any, *, loops: str = "ignore") -> Model:
+def from_mujoco(model: Any, *, loops: str = "embed", near: Mapping[str, Any] | None = None) -> Model:
     """A robot from a MuJoCo model.
 
     Configurations are MuJoCo's `qpos`, number by number: reference angles (`ref`) are worked into placements, and a
@@ -401,14 +420,16 @@ def from_mujoco(model: Any, *, loops: str = "ignore") -> Model:
     velocities only those of free joints differ; `interop.mujoco` converts them, and matrices.
 
     A body with several joints becomes several, massless but for the last, and so does one whose hinge or ball joint is
-    off its origin: "name (joint)" is what the joint moves. Bodies and sites are frames. Damping, dry friction and
-    limits are kept on the joints. What Kinetree does not model is listed in one `ModelWarning`.
+    off its origin: "name (joint)" is what the joint moves. Bodies and sites are frames. Keyframes are kept, and
+    damping, dry friction, springs, limits and gravity compensation, which do not enter the dynamics. Actuators and
+    contacts are left out; of what else Kinetree does not model, a `ModelWarning` tells.
 
     Args:
         model: A `mujoco.MjModel`. It is copied, so it may be changed afterwards.
-        loops: "embed" turns active equality constraints into exact couplings and loops, closed near the first keyframe
-            or `qpos0`; "multipliers" keeps the open tree, and makes them exact constraints, `robot.equalities`, for
-            `constrained_dynamics` and `Simulator`; "ignore" leaves them out.
+        loops: "embed" turns active equality constraints into exact couplings and loops; "multipliers" keeps the open
+            tree, and makes them exact constraints, `robot.equalities`, for `constrained_dynamics` and `Simulator`;
+            "ignore" leaves them out.
+        near: Coordinates of joints, by name, near which loops are closed; by default the first keyframe, or `qpos0`.
 
     Raises:
         InputError: If it is not a `mujoco.MjModel`.
@@ -416,17 +437,20 @@ def from_mujoco(model: Any, *, loops: str = "ignore") -> Model:
     require_instance("from_mujoco", model, "mujoco", "MjModel", MUJOCO_HINTS)
     if loops not in LOOPS:
         raise InputError(f"loops={loops!r} is not known; choose one of {', '.join(map(repr, LOOPS))}")
-    robot, notes = converted(model, loops=loops)
-    if notes:
+    robot, notes = converted(model, loops=loops, near=near)
+    if notes.odd:
         warnings.warn(
-            f"MuJoCo model {robot.name!r}: Kinetree does not model {'; '.join(notes)}", ModelWarning, stacklevel=2
+            f"MuJoCo model {robot.name!r}: Kinetree does not model {'; '.join(notes.odd)}", ModelWarning, stacklevel=2
         )
     return robot
 
 
 @dataclass(frozen=True)
 class Unmodelled:
-    """Numbers of objects outside the bodies that act on a robot in MuJoCo but not in Kinetree."""
+    """Numbers of objects outside the bodies that act on a robot in MuJoCo but not in Kinetree.
+
+    Of tendons, those that exert a force of their own, rather than that of an actuator.
+    """
 
     actuators: int = 0
     equalities: int = 0
@@ -440,7 +464,10 @@ class Unmodelled:
         """Count them in a `mujoco.MjModel`."""
         collide = bool(model.geom_contype.any() and model.geom_conaffinity.any() and model.ngeom > 1)
         contacts = bool(collide or model.npair) and not model.opt.disableflags & _NO_CONTACT
-        return cls(model.nu, model.neq, model.ntendon, model.nflex, model.nplugin, contacts)
+        acts = np.zeros(model.ntendon, dtype=bool)
+        for name in ("stiffness", "damping", "frictionloss", "limited", "armature", "actfrclimited"):
+            acts |= np.asarray(getattr(model, f"tendon_{name}", acts)) != 0
+        return cls(model.nu, model.neq, int(acts.sum()), model.nflex, model.nplugin, contacts)
 
     def __add__(self, other: Unmodelled) -> Unmodelled:
         counts = {name: number + getattr(other, name) for name, number in asdict(self).items()}
@@ -451,7 +478,21 @@ class Unmodelled:
 LOOPS = ("embed", "multipliers", "ignore")
 
 
-def converted(model: Any, unmodelled: Unmodelled | None = None, *, loops: str = "ignore") -> tuple[Model, list[str]]:
+class Notes(NamedTuple):
+    """What Kinetree does not model: what robots usually have, and what one would not expect to be missing."""
+
+    usual: list[str]
+    odd: list[str]
+
+
+def converted(
+    model: Any,
+    unmodelled: Unmodelled | None = None,
+    *,
+    loops: str = "embed",
+    mimic: str = "couple",
+    near: Mapping[str, Any] | None = None,
+) -> tuple[Model, Notes]:
     """A robot from a MuJoCo model, and what Kinetree does not model of it.
 
     `unmodelled` counts objects that were left out of the model; by default they are counted in it.
@@ -470,46 +511,58 @@ def converted(model: Any, unmodelled: Unmodelled | None = None, *, loops: str = 
         add_bodies(builder, model, names)
         for frame, body_name, placement in frames:
             builder.add_frame(frame, body=body_name, placement=placement)
+        for key, qpos in enumerate(np.array(model.key_qpos, dtype=float)):
+            builder.add_keyframe(model.key(key).name or f"key{key}", by_joint(model, names, qpos))
         if loops == "ignore" or not model.neq:
             return builder.build(), _notes(model, names, unmodelled)
-        count, held = add_equalities(builder, model, names)
+        count, held = add_equalities(builder, model, names, mimic)
         if loops == "multipliers":
             for joint, position in held.items():
                 builder.add_coupling(LinearCoupling((joint,), np.ones(1), position))
             robot, held = builder.build(loops="multipliers"), {}
         else:
-            robot = builder.build(near=start(model, names))
-        notes = _notes(model, names, replace(unmodelled, equalities=unmodelled.equalities - count))
-        notes.append(f"slack of equality constraints, which hold exactly here ({count})")
+            start = by_joint(model, names, np.array(model.key_qpos[0] if model.nkey else model.qpos0, dtype=float))
+            try:
+                robot = builder.build(near={**start, **(near or {})})
+            except (LoopError, ModelError) as error:
+                raise ModelError(f"{error}. {_WAYS_OUT}") from error
+        notes = _notes(model, names, replace(unmodelled, equalities=0))
+        notes.usual.append(f"slack of equality constraints, which hold exactly here ({count})")
+        if unmodelled.equalities > count:
+            notes.usual.append(f"equality constraints that are inactive ({unmodelled.equalities - count})")
         return robot.reduced(held) if held else robot, notes
 
 
-def _notes(model: Any, names: Names, unmodelled: Unmodelled) -> list[str]:
+_WAYS_OUT = (
+    'Equality constraints are built into the coordinates; loops="multipliers" keeps the open tree and makes them '
+    'constraints, loops="ignore" leaves them out, and near={…} closes loops elsewhere'
+)
+
+
+def _notes(model: Any, names: Names, unmodelled: Unmodelled) -> Notes:
     """What acts on the robot in MuJoCo but not in Kinetree, with counts."""
     fluid = model.opt.density or model.opt.viscosity or np.any(model.opt.wind)
     free = np.flatnonzero(model.jnt_type == 0).tolist()
     rotors = rotors_of(model)
     heavy = [names.joints[j] for j in free if model.dof_armature[model.jnt_dofadr[j]] + rotors[j] != 0.0]
     balls = (model.jnt_type == 1) & (model.jnt_limited != 0)
-    kept = np.any(model.dof_damping) or np.any(model.dof_frictionloss)
+    left = 'equality constraints, left out; loops="embed" or "multipliers" keeps those of joints and bodies'
+    springs = [k != 0.0 and not _springy(kind, k) for kind, k in zip(model.jnt_type, model.jnt_stiffness, strict=True)]
     counted = {
-        "actuators": unmodelled.actuators,
-        "equality constraints": unmodelled.equalities,
+        left: unmodelled.equalities,
         "tendons": unmodelled.tendons,
         "flexible bodies": unmodelled.flexes,
         "plugins": unmodelled.plugins,
-        "springs at joints": np.count_nonzero(model.jnt_stiffness),
+        "springs at free joints, or of negative stiffness": sum(springs),
         "limits of ball joints": np.count_nonzero(balls),
-        "bodies with gravity compensation": np.count_nonzero(model.body_gravcomp),
         "mocap bodies, which stay where they are": model.nmocap,
     }
     notes = [f"{what} ({count})" for what, count in counted.items() if count]
+    usual = [f"actuators ({unmodelled.actuators})"] if unmodelled.actuators else []
     if unmodelled.contacts:
-        notes.append("contacts")
+        usual.append("contacts")
     if fluid:
         notes.append("forces of air or water")
-    if kept:
-        notes.append("damping and dry friction of joints, which are kept but do not act")
     if heavy:
         notes.append(f"armature along world axes, here it is along the body's ({', '.join(heavy)})")
-    return notes
+    return Notes(usual, notes)

@@ -19,7 +19,8 @@ def load(
     floating_base: bool = False,
     root: str | None = None,
     mimic: str = "couple",
-    loops: str = "ignore",
+    loops: str = "embed",
+    near: Mapping[str, Any] | None = None,
     lock: Mapping[str, Any] | None = None,
     joint_order: Sequence[str] | None = None,
     gravity: Any = None,
@@ -41,10 +42,13 @@ def load(
         root: Load only this link and its descendants. By default everything is loaded; several roots make a forest.
         mimic: "couple" makes mimic joints follow the joints they mimic, as the file says: they have no coordinates in
             q and v. "independent" gives them coordinates of their own; "lock" fixes them at the position that follows
-            from the neutral or locked position of the joints they mimic.
-        loops: What becomes of MuJoCo's equality constraints: "embed" makes them exact, as couplings and closed loops,
-            which start from the file's first keyframe; "multipliers" keeps the open tree, and makes them constraints,
-            `robot.equalities`, for `constrained_dynamics` and `Simulator`; "ignore" leaves them out.
+            from the neutral or locked position of the joints they mimic. Joint equalities of MJCF are treated alike.
+        loops: What becomes of closed loops, MuJoCo's equality constraints, or SDF joints to a link that has a parent:
+            "embed" builds them into the coordinates, which are those of independent joints; "multipliers" keeps the
+            open tree, and makes them constraints, `robot.equalities`, for `constrained_dynamics` and `Simulator`;
+            "ignore" leaves them out. Couplings of joints come with them.
+        near: Coordinates of joints, by name, near which loops are closed. By default the first keyframe of an MJCF
+            file, else zero.
         lock: Joints to fix, by name, with their configurations.
         joint_order: Names of moving joints in the desired order of their coordinates. Coordinates are ordered depth
             first, so only whole branches can be reordered; an order that would split a branch is refused
@@ -67,7 +71,7 @@ def load(
         InputError: If an argument is invalid.
     """
     options = Options.checked(
-        floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro, snap_angles
+        floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro, snap_angles, near
     )
     stage = usd_file(source)
     if stage is not None:
@@ -76,7 +80,7 @@ def load(
         diagnostics = Diagnostics(str(stage))
         model = load_usd(stage, options, diagnostics)
         diagnostics.warn(stacklevel=2)
-        return model
+        return model._edited(source=str(stage.absolute()))
     text = Source.of(source)
     if options.xacro is not None:
         from kinetree.io.urdf import expanded
@@ -92,7 +96,7 @@ def load(
         )
     model = read(text, options, diagnostics)
     diagnostics.warn(stacklevel=2)
-    return model
+    return model if text.path is None else model._edited(source=str(text.path.absolute()))
 
 
 @lru_cache

@@ -12,16 +12,24 @@ from kinetree.io.options import Diagnostics, Options
 from kinetree.io.source import clipped, unused
 from kinetree.language.mechanism import depth_first
 from kinetree.model.body import frozen
+from kinetree.model.joint import Joint
+from kinetree.model.loops.aggregation import Constraint
 from kinetree.model.loops.coupling import LinearCoupling
+from kinetree.model.loops.loop import Loop
 from kinetree.model.model import Model
 from kinetree.model.physical import clearly_possible, fault
-from kinetree.model.specs import HERE, WORLD_NAME, BodySpec, JointSpec, Mimic, Pose, constant, made, unlimited
+from kinetree.model.specs import HERE, WORLD_NAME, BodySpec, JointSpec, Mimic, Pose, constant, finite, made, unlimited
 
 _GRAVITY = frozen((0.0, 0.0, -9.81), (3,))
 
 
 def build(
-    name: str, links: dict[str, BodySpec], joints: dict[str, JointSpec], options: Options, diagnostics: Diagnostics
+    name: str,
+    links: dict[str, BodySpec],
+    joints: dict[str, JointSpec],
+    options: Options,
+    diagnostics: Diagnostics,
+    loops: Sequence[Loop] = (),
 ) -> Model:
     """Build a model from the links and joints of a file, by name and in its order, which siblings keep."""
     above = _joints_above(links, joints, diagnostics.file)
@@ -41,13 +49,30 @@ def build(
         for hinge, parent in zip(hinges, parents, strict=True)
         if hinge.child in names
     ]
+    parts = made(bodies, hinges)
+    constraints: list[Constraint] = [*couplings, *loops]
     try:
-        model = Model(name, gravity, *made(bodies, hinges), couplings)
+        if options.loops == "multipliers":
+            model = Model(name, gravity, *parts, equalities=constraints)
+        else:
+            model = Model(name, gravity, *parts, constraints, (), _start(options.near, parts[1]))
     except ModelError as error:
-        raise LoadError(f'{error}; or load with mimic="independent" or "lock"', diagnostics.file) from None
+        out = 'loops="multipliers" or "ignore"' if loops else 'mimic="independent" or "lock"'
+        raise LoadError(f"{error}; or load with {out}", diagnostics.file) from None
     model = model.reduced(locks) if locks else model
     require_order(model, options.joint_order)
     return model
+
+
+def _start(near: Mapping[str, Any], joints: Sequence[Joint]) -> list[tuple[str, tuple[float, ...]]]:
+    """Where loops are closed."""
+    known = {joint.name: joint for joint in joints if joint.type.nq}
+    found = []
+    for name, values in near.items():
+        if name not in known:
+            raise UnknownNameError("moving joint (needed for near=)", name, tuple(known))
+        found.append((name, tuple(finite(values, known[name].type.nq, f"near: joint {name!r}").tolist())))
+    return found
 
 
 def add_carried(joint: JointSpec, inner: Pose, links: dict[str, BodySpec], joints: dict[str, JointSpec]) -> None:

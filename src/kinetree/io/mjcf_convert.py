@@ -42,15 +42,18 @@ def load_mjcf(source: Source, options: Options, diagnostics: Diagnostics) -> Mod
     try:
         found = compiled(reduction, diagnostics)
         reduction.require_whole()
-        model, notes = converted(found, reduction.unmodelled, loops=options.loops)
+        model, notes = converted(
+            found, reduction.unmodelled, loops=options.loops, mimic=options.mimic, near=options.near
+        )
     except LoadError:
         raise
     except KinetreeError as error:
         raise LoadError(str(error), source.file) from error
     if not _is_small(found) and not np.isfinite(model.mechanism.total_parameters).all():
         raise LoadError("its numbers are too large; correct them", source.file)
-    for note in notes:
+    for note in notes.odd:
         diagnostics.add("Kinetree does not model", note)
+    diagnostics.log("left out", notes.usual)
     if options.root is not None:
         model = _rooted(model, options.root)
     if options.floating_base:

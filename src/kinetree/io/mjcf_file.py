@@ -280,8 +280,8 @@ def attributes_of(element: Element, origin: Origin) -> dict[str, str]:
     return dict(element.items())
 
 
-#: MuJoCo takes about a second for meshes of this size [bytes]; the viewer allows more.
-MOST_BYTES, MOST_TO_DRAW = 24 * 2**20, 512 * 2**20
+#: Bytes of meshes that MuJoCo may read, at 24 MB/s; the viewer allows more.
+MOST_BYTES, MOST_TO_DRAW = 256 * 2**20, 512 * 2**20
 
 # factor by which convex hulls take longer
 _HULL = 5

@@ -337,6 +337,8 @@ _DRIVES = {
     "motor": ("gear", "armature", "forcerange", "forcelimited"),
     "dcmotor": ("gear", "armature", "motorconst", "resistance", "nominal", "saturation"),
 }
+# attributes of tendons that exert a force of their own
+_ACTIVE = ("stiffness", "damping", "frictionloss", "range", "armature", "springlength")
 # MuJoCo's compiler simulates one step as a test, for which only inertia matters.
 _STILL = {"constraint": "disable", "contact": "disable", "actuation": "disable"}
 
@@ -348,7 +350,7 @@ class Reduction:
         looks: Whether to keep all shapes and their colours, for the viewer.
         text: Where it is written, with what it needs of other files.
         depth: Number of models that this one is attached to.
-        equalities: Whether to keep equality constraints, and the first keyframe.
+        equalities: Whether to keep equality constraints.
     """
 
     def __init__(
@@ -380,9 +382,9 @@ class Reduction:
 
     def require_whole(self) -> None:
         """Refuse a part of a model, which others include: no bodies, and nothing in the world or names of bodies."""
-        worlds = list(self._file.sections("worldbody"))
-        if any(next(world.iter("body", "attach"), None) is not None for world in worlds):
+        if self._has_bodies():
             return
+        worlds = list(self._file.sections("worldbody"))
         naming = next((section for section in self._file.sections(*_NAMING) if len(section)), None)
         if naming is None and any(map(len, worlds)):
             return
@@ -390,6 +392,10 @@ class Reduction:
         if naming is not None:
             place, what = self._file.origin(naming[0]), f"<{naming.tag}> names parts of bodies, and there are none"
         raise place.error(f"{what}: this is part of a model, to be included by others; load the file that does so")
+
+    def _has_bodies(self) -> bool:
+        worlds = self._file.sections("worldbody")
+        return any(next(world.iter("body", "attach"), None) is not None for world in worlds)
 
     def _named_models(self) -> dict[str, Element]:
         """Attached models, by name."""
@@ -428,8 +434,11 @@ class Reduction:
             bodies.write(section)
         if any(e.get(key) is not None for e in self._actuators() for key in ("armature", "forcerange", "saturation")):
             self._write_actuators()
-        if self._equalities:
-            self._write_equalities()
+        if self._has_bodies():  # else they would name what another file has
+            if self._equalities:
+                self._write_equalities()
+            if not self._looks:
+                self._write_keyframes()
         meshes = Meshes(file, MOST_TO_DRAW if self._looks else MOST_BYTES)
         text.open("asset", {}, self._root)
         for mesh in bodies.meshes:
@@ -517,7 +526,7 @@ class Reduction:
         self.text.close("actuator")
 
     def _write_equalities(self) -> None:
-        """Write constraints between bodies, sites and joints, and where the first keyframe puts the robot."""
+        """Write constraints between bodies, sites and joints."""
         self.text.open("equality", {}, self._root)
         for section in self._file.sections("equality"):
             for element in section:
@@ -531,18 +540,24 @@ class Reduction:
                 own = {key: value for key, value in given.items() if key in _EQUALITIES[element.tag]}
                 self.text.put(element.tag, own, origin)
         self.text.close("equality")
+
+    def _write_keyframes(self) -> None:
+        """Write keyframes with a configuration."""
         keys = [key for section in self._file.sections("keyframe") for key in section.iterchildren("key")]
-        first = next((key for key in keys if key.get("qpos") is not None), None)
-        if first is not None:
+        keys = [key for key in keys if key.get("qpos") is not None]
+        if keys:
             self.text.open("keyframe", {}, self._root)
-            self.text.put("key", {"qpos": first.get("qpos", "")}, self._file.origin(first))
+            for key in keys:
+                self.bodies.put("key", _picked(key, ("name", "qpos")), self._file.origin(key))
             self.text.close("keyframe")
 
     def _counted(self) -> Unmodelled:
         """What was left out."""
         file = self._file
-        kinds = ("actuator", "equality", "tendon")
-        actuators, equalities, tendons = (sum(map(len, file.sections(kind))) for kind in kinds)
+        actuators, equalities = (sum(map(len, file.sections(kind))) for kind in ("actuator", "equality"))
+        every = [tendon for section in file.sections("tendon") for tendon in section]
+        inherit = any(section.find(".//tendon") is not None for section in file.sections("default"))
+        tendons = sum(inherit or any(tendon.get(name) is not None for name in _ACTIVE) for tendon in every)
         plugins = [
             plugin for section in file.sections("actuator", "sensor") for plugin in section.iterchildren("plugin")
         ]

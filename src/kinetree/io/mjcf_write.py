@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from kinetree.errors import InputError, ModelError, ModelWarning
 from kinetree.io.save import Elements, number, numbers, unfolded, uniform
-from kinetree.model.body import Body
+from kinetree.model.body import Body, Frame
 from kinetree.model.joint import Joint
+from kinetree.model.loops.coupling import Coupling, LinearCoupling, PolynomialCoupling
+from kinetree.model.loops.loop import Loop
 from kinetree.model.model import Model
 from kinetree.model.specs import WORLD_NAME
 from kinetree.spatial.reproducible import apply, product
 from kinetree.spatial.rotation import quaternion_of
-from kinetree.spatial.transform import inverse
+from kinetree.spatial.transform import inverse, pose
 from kinetree.spatial.value import Array
 
 _TYPES = {"revolute": "hinge", "prismatic": "slide", "spherical": "ball", "floating": "free"}
@@ -39,9 +42,9 @@ def to_mjcf(robot: Model) -> str:
     """A robot as MJCF source, which `load` and MuJoCo read.
 
     Frames become sites. Cylindrical, universal and translational joints become several joints of one body, with the
-    same coordinates, and so do joints with massless bodies between them, whose names are lost. A single `ModelWarning`
-    lists whatever MJCF cannot express: velocity limits, and damping, friction or armature that differ between the
-    coordinates of one joint.
+    same coordinates, and so do joints with massless bodies between them, whose names are lost. Couplings and loops
+    become equality constraints, which are exact here and soft in MuJoCo. A single `ModelWarning` lists whatever MJCF
+    cannot express: velocity limits, and damping, friction or armature that differ between the coordinates of one joint.
 
     Args:
         robot: The model.
@@ -49,27 +52,24 @@ def to_mjcf(robot: Model) -> str:
     Raises:
         InputError: If `robot` is not a `Model`.
         ModelError: If it has a joint that MJCF does not support (helical, planar, or floating anywhere but at the
-            world's origin), or a body that MuJoCo rejects (a moving body without mass).
+            world's origin), a body that MuJoCo rejects (a moving body without mass), or a constraint without a
+            counterpart: a rod, a coupling of several joints or by a function of yours.
     """
     if not isinstance(robot, Model):
         raise InputError(f"to_mjcf takes a kinetree.Model, got {type(robot).__name__}")
-    if robot.couplings:
-        raise ModelError(
-            f"MuJoCo's equality constraints are soft, so MJCF cannot describe the coupling {robot.couplings[0]}; save "
-            "the robot as URDF, or lock a joint with reduced()"
-        )
     lost: list[str] = []
     model = unfolded(robot)
     children: dict[str, list[Body]] = {name: [] for name in (WORLD_NAME, *(body.name for body in model.bodies))}
     for body in model.bodies:
         children[body.parent].append(body)
-    heavy = _heavy(model)
+    heavy, written = _heavy(model), {WORLD_NAME}
     xml = Elements()
     xml.open("mujoco", model=model.name)
     xml.put("compiler", angle="radian", inertiafromgeom="false", autolimits="true")
     xml.put("option", gravity=numbers(model.gravity))
     xml.open("worldbody")
-    _write_sites(xml, model, WORLD_NAME)
+    sites = _sites(robot)
+    _write_sites(xml, sites, WORLD_NAME)
     pending: list[Body | None] = [*children[WORLD_NAME][::-1]]
     while pending:
         top = pending.pop()
@@ -77,9 +77,12 @@ def to_mjcf(robot: Model) -> str:
             xml.close()
             continue
         group = _grouped(top, model, children, heavy)
-        _write_body(xml, model, group, lost)
+        _write_body(xml, sites, group, lost)
+        written.add(group.body.name)
         pending += [None, *children[group.body.name][::-1]]
     xml.close()
+    _write_equalities(xml, robot, written)
+    _write_keyframes(xml, robot)
     xml.close()
     if lost:
         warnings.warn(f"{robot.name!r} as MJCF loses: {'; '.join(lost)}", ModelWarning, stacklevel=2)
@@ -121,16 +124,17 @@ def _grouped(body: Body, model: Model, children: dict[str, list[Body]], heavy: s
     return _JointGroup(body, tuple((joint, inverse(at)) for joint, at in links), start)
 
 
-def _write_body(xml: Elements, model: Model, group: _JointGroup, lost: list[str]) -> None:
+def _write_body(xml: Elements, sites: Sequence[Frame], group: _JointGroup, lost: list[str]) -> None:
     body = group.body
-    xml.open("body", name=body.name, **_pose(group.placement))
+    borne = {"gravcomp": number(body.gravity_compensation)} if body.gravity_compensation else {}
+    xml.open("body", name=body.name, **_pose(group.placement), **borne)
     if body.mass or body.inertia.any():
         I = body.inertia
         full = (I[0, 0], I[1, 1], I[2, 2], I[0, 1], I[0, 2], I[1, 2])
         xml.put("inertial", pos=numbers(body.com), mass=number(body.mass), fullinertia=numbers(full))
     for joint, at in group.joints:
         _write_joint(xml, joint, at, lost)
-    _write_sites(xml, model, body.name)
+    _write_sites(xml, sites, body.name)
 
 
 def _write_joint(xml: Elements, joint: Joint, at: Array, lost: list[str]) -> None:
@@ -159,11 +163,91 @@ def _write_joint(xml: Elements, joint: Joint, at: Array, lost: list[str]) -> Non
         lost.append(f"that armature of joint {joint.name!r} acts along the body's axes, not the world's")
     keys = {"armature": "armature", "damping": "damping", "friction": "frictionloss"}
     settings.update({keys[name]: value for name, value in uniform(joint, keys, lost).items()})
+    settings.update(_spring(joint, lost))
     xml.put("joint", **settings)
 
 
-def _write_sites(xml: Elements, model: Model, body: str) -> None:
-    for frame in model.extra_frames:
+def _spring(joint: Joint, lost: list[str]) -> dict[str, str]:
+    if joint.spring is None:
+        return {}
+    stiffness, at_rest = joint.spring.stiffness, joint.spring.reference
+    single = joint.type.nv == 1
+    if joint.kind == "floating" or len({*stiffness.tolist()}) > 1 or not (single or (at_rest[1:] == 0.0).all()):
+        lost.append(f"the spring of joint {joint.name!r}")
+        return {}
+    found = {"stiffness": number(stiffness[0])}
+    return {**found, "springref": number(at_rest[0])} if single and at_rest[0] else found
+
+
+def _sites(robot: Model) -> list[Frame]:
+    """The robot's frames, and those that its loops connect."""
+    found = list(robot.extra_frames)
+    for loop in (one for one in (*robot.joint_constraints, *robot.equalities) if isinstance(one, Loop)):
+        ends = zip(_ENDS, loop.bodies, (loop.first, loop.second), strict=True)
+        found += [Frame(f"{loop.name} ({end})", body, at) for end, body, at in ends]
+        if loop.kind == "hinge":  # two points on its axis
+            ends = zip(_ENDS, loop.bodies, (loop.first, loop.second), strict=True)
+            further = pose(np.eye(3), _ALONG * loop.axis)
+            found += [Frame(f"{loop.name} (further {end})", body, product(at, further)) for end, body, at in ends]
+    return found
+
+
+_ENDS = ("first", "second")
+_ALONG = 0.1  # between two points of a hinge [m]
+
+
+def _write_equalities(xml: Elements, robot: Model, written: set[str]) -> None:
+    """Write couplings and loops."""
+    constraints = (*robot.joint_constraints, *robot.equalities)
+    if not constraints:
+        return
+    xml.open("equality")
+    for one in constraints:
+        if not isinstance(one, Loop):
+            xml.put("joint", **_coupling(one))
+            continue
+        gone = next((body for body in one.bodies if body not in written), None)
+        if gone is not None or one.kind == "distance":
+            why = "MJCF has no rods" if gone is None else f"{gone!r} has no mass, so that MuJoCo refuses it"
+            raise ModelError(f"MJCF cannot describe {one}: {why}")
+        for what in ("", "further ") if one.kind == "hinge" else ("",):
+            ends = {f"site{i}": f"{one.name} ({what}{end})" for i, end in enumerate(_ENDS, start=1)}
+            xml.put("weld" if one.kind == "weld" else "connect", name=f"{what}{one.name}", **ends)
+    xml.close()
+
+
+def _coupling(one: Coupling) -> dict[str, str]:
+    """A coupling q₁ = c₀ + c₁ q₂ + …, in MuJoCo of at most the fourth degree."""
+    if isinstance(one, LinearCoupling) and len(one.joints) <= 2:
+        own, *other = one.coefficients.tolist()
+        terms = [one.offset / own, *(-slope / own for slope in other)]
+    elif isinstance(one, PolynomialCoupling) and len(one.coefficients) <= 5:
+        terms = one.coefficients.tolist()
+    else:
+        raise ModelError(
+            f"MJCF cannot describe the coupling {one}: a joint follows one other joint, by a polynomial of degree "
+            "four; lock a joint with reduced()"
+        )
+    names = dict(zip(("joint1", "joint2"), one.joints))
+    return {**names, "polycoef": numbers([*terms, *[0.0] * (5 - len(terms))])}
+
+
+def _write_keyframes(xml: Elements, robot: Model) -> None:
+    """Write keyframes; a robot with loops starts where they are closed."""
+    loops = any(one.follows is None for one in robot.clusters)
+    keyframes = {**({"neutral": robot.neutral()} if loops and "neutral" not in robot.keyframes else {})}
+    keyframes.update(robot.keyframes)
+    if keyframes:
+        xml.open("keyframe")
+        for name, q in keyframes.items():
+            every = robot.q_to_dict(q)
+            parts = [np.atleast_1d(every[body.joint]) for body in robot.bodies if body.joint in every]
+            xml.put("key", name=name, qpos=numbers(np.concatenate(parts) if parts else ()))
+        xml.close()
+
+
+def _write_sites(xml: Elements, sites: Sequence[Frame], body: str) -> None:
+    for frame in sites:
         if frame.body == body:
             xml.put("site", name=frame.name, **_pose(frame.placement))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections import Counter
@@ -31,6 +32,11 @@ class Diagnostics:
     def unread(self, what: str, line: int) -> None:
         """Add an element or attribute that is not read but might have been intended."""
         self._unread.setdefault(what, []).append(line)
+
+    def log(self, kind: str, items: Sequence[str]) -> None:
+        """Log what most files have, so that a warning would tell nothing: by the logger `kinetree`, as INFO."""
+        if items:
+            logging.getLogger("kinetree").info("%s: %s: %s", self.file, kind, "; ".join(items))
 
     def texts(self) -> list[str]:
         """One message for each kind of finding."""
@@ -72,11 +78,12 @@ class Options(NamedTuple):
     directory: Any
     xacro: Mapping[str, Any] | None
     snap_angles: bool
+    near: dict[str, Any]
 
     @classmethod
     def checked(cls, *given: Any) -> Options:
         """Validate the arguments; without locks and order, these are empty."""
-        floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro, snap_angles = given
+        floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro, snap_angles, near = given
         for name, flag in (("floating_base", floating_base), ("snap_angles", snap_angles)):
             if not isinstance(flag, (bool, np.bool_)):
                 raise InputError(f"{name}={flag!r} is neither True nor False")
@@ -89,9 +96,11 @@ class Options(NamedTuple):
             raise InputError(f"lock={lock!r} is not a dictionary of configurations by joint name")
         if xacro is not None and not isinstance(xacro, Mapping):
             raise InputError(f"xacro={xacro!r} is not a dictionary of arguments; pass {{}} for none")
+        if near is not None and not (isinstance(near, Mapping) and all(isinstance(name, str) for name in near)):
+            raise InputError(f"near={near!r} is not a dictionary of coordinates by joint name")
         order, down = _names(joint_order), _vector(gravity)
-        locked, snap = dict(lock or {}), bool(snap_angles)
-        return cls(bool(floating_base), root, mimic, loops, locked, order, down, directory, xacro, snap)
+        locked, snap, close = dict(lock or {}), bool(snap_angles), dict(near or {})
+        return cls(bool(floating_base), root, mimic, loops, locked, order, down, directory, xacro, snap, close)
 
 
 def _names(joint_order: Any) -> tuple[str, ...]:

@@ -13,8 +13,9 @@ import numpy as np
 from kinetree.errors import InputError, ModelError, ModelWarning
 from kinetree.io.source import unused
 from kinetree.model.body import Body
-from kinetree.model.joint import Joint, Limits
+from kinetree.model.joint import Joint, Limits, Spring
 from kinetree.model.loops.coupling import LinearCoupling
+from kinetree.model.loops.loop import Loop
 from kinetree.model.model import Model
 from kinetree.model.specs import WORLD_NAME
 from kinetree.spatial.value import Array
@@ -78,23 +79,13 @@ _PARTS = {
 
 
 def unfolded(model: Model) -> Model:
-    """The same robot, with its cylindrical, universal and translational joints replaced by one-DoF joints in series.
+    """The open tree, with its cylindrical, universal and translational joints replaced by one-DoF joints in series.
 
     The parts of joint "j" are "j.1", "j.2", …; between them are massless bodies "b (j.1)", ….
     """
     bodies: list[Body] = []
     joints: list[Joint] = []
     taken = set(model.frames)
-    for cluster in model.clusters:
-        if cluster.follows is None:
-            raise ModelError(
-                f"neither URDF nor MJCF can describe {cluster.constraints[0]} as it is here, without slack"
-            )
-    if model.equalities:
-        raise ModelError(
-            f"neither URDF nor MJCF can describe {model.equalities[0]} as it is here, without slack; save a robot "
-            'loaded with loops="ignore"'
-        )
     for joint in model.joints:
         if joint.node is not None:
             raise ModelError(f"{joint.name!r} is a general node, which neither URDF nor MJCF can describe")
@@ -124,13 +115,17 @@ def unfolded(model: Model) -> Model:
                 friction=joint.friction[i : i + 1],
                 q_start=0,
                 v_start=0,
+                spring=None if joint.spring is None else _part(joint.spring, i),
             )
             solid = replace(body, parent=parent, joint=part.name)
             bodies.append(solid if last else Body(child, parent, part.name, 0.0, np.zeros(3), np.zeros((3, 3))))
             joints.append(part)
             parent, placement = child, np.eye(4)
-    own = model.name, model.gravity, bodies, joints, model.extra_frames
-    return Model(*own, model.joint_constraints, model.independent, model.near, model.equalities)
+    return Model(model.name, model.gravity, bodies, joints, model.extra_frames)
+
+
+def _part(spring: Spring, i: int) -> Spring:
+    return Spring(spring.stiffness[i : i + 1], spring.reference[i : i + 1])
 
 
 def _axis(joint: Joint, part: int) -> Array:
@@ -164,6 +159,14 @@ def to_urdf(robot: Model) -> str:
     lost: list[str] = []
     if not np.array_equal(robot.gravity, _GRAVITY):
         lost.append(f"gravity {numbers(robot.gravity)}")
+    closed = next((one for one in (*robot.equalities, *robot.joint_constraints) if isinstance(one, Loop)), None)
+    if robot.equalities or closed is not None:
+        raise ModelError(
+            f"URDF cannot describe {closed or robot.equalities[0]}; save the robot as MJCF, or one loaded with "
+            'loops="ignore"'
+        )
+    if robot.keyframes:
+        lost.append(f"keyframes ({', '.join(robot.keyframes)})")
     model = unfolded(robot)
     xml = Elements()
     xml.open("robot", name=model.name)
@@ -184,7 +187,7 @@ def to_urdf(robot: Model) -> str:
     for frame in model.extra_frames:
         xml.put("link", name=frame.name)
     taken = {model.joint(body.joint).name for body in model.bodies}
-    mimics = _mimics(model)
+    mimics = _mimics(robot)
     for body in model.bodies:
         _write_joint(xml, model.joint(body.joint), mimics, lost)
     for frame in model.extra_frames:
@@ -221,6 +224,8 @@ def _write_joint(xml: Elements, joint: Joint, mimics: dict[str, dict[str, str]],
         raise ModelError(f"joint {joint.name!r} is helical, which URDF does not know; lock it with reduced()")
     if joint.armature.any():
         lost.append(f"armature of joint {joint.name!r}")
+    if joint.spring is not None:
+        lost.append(f"the spring of joint {joint.name!r}")
     bounded = joint.type.nv == 1 and (joint.limits.lower[0] > -math.inf or joint.limits.upper[0] < math.inf)
     kind = "continuous" if joint.kind == "revolute" and not bounded else joint.kind
     xml.open("joint", name=joint.name, type=kind)

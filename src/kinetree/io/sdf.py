@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 from itertools import chain
 
+import numpy as np
+
 from kinetree.io.build import add_carried, add_fixed, build, loose_roots, root_joint
 from kinetree.io.document import Document, Element
 from kinetree.io.options import Diagnostics, Options
@@ -27,11 +29,12 @@ from kinetree.io.origins import (
     turned,
     turned_inertia,
 )
-from kinetree.io.source import Source, clipped
-from kinetree.model.joint import Limits
+from kinetree.io.source import Source, clipped, unused
+from kinetree.model.joint import Limits, Spring
 from kinetree.model.joints import KINDS
+from kinetree.model.loops.loop import Loop
 from kinetree.model.model import Model
-from kinetree.model.specs import HERE, WORLD_NAME, BodySpec, JointSpec, Mimic, Pose, constant, unlimited
+from kinetree.model.specs import HERE, WORLD_NAME, BodySpec, JointSpec, Mimic, Pose, constant, matrix_of_pose, unlimited
 
 #: The frame of the model itself.
 MODEL = "__model__"
@@ -133,6 +136,7 @@ _NO_LIMIT = 1e15
 _MODEL_PARTS = frozenset(("link", "joint", "frame", "pose", "static", "model", "include"))
 _LINK_PARTS = frozenset(("pose", "inertial", "gravity"))
 _JOINT_PARTS = frozenset(("parent", "child", "pose", "axis", "axis2"))
+_GEAR_PARTS = frozenset(("gearbox_ratio", "gearbox_reference_body"))
 _AXIS_PARTS = frozenset(("xyz", "limit", "dynamics", "mimic", "use_parent_model_frame"))
 _MOMENTS = frozenset(("ixx", "ixy", "ixz", "iyy", "iyz", "izz"))
 _LIMITS = frozenset(("lower", "upper", "velocity", "effort"))
@@ -177,13 +181,25 @@ def load_sdf(source: Source, options: Options, diagnostics: Diagnostics) -> Mode
         raise document.error(model, f"has more than {_MOST} links; split the file")
     links = {link.get("name"): _link(document, link) for link in model.iterchildren("link")}
     joints: dict[str, JointSpec] = {}
+    loops: list[Loop] = []
+    carried: set[str] = set()
     for element in model.iterchildren("joint"):
-        _add_joint(document, element, frames, links, joints)
+        if element.get("type") == "gearbox":
+            continue
+        joint, at = _joint(document, element, frames)
+        if joint.child in carried:
+            loops += _loop(document, element, joint, at, frames, options, links, joints)
+            continue
+        carried.add(joint.child)
+        _place(joint, at, frames, element, links, joints)
+    for element in model.iterchildren("joint"):
+        if element.get("type") == "gearbox":
+            _gear(document, element, frames, joints)
     for frame in model.iterchildren("frame"):
         _add_frame(document, frame, frames, links, joints)
     _place_roots(document, model, frames, links, joints, options)
     report_snapped(document)
-    return build(model.get("name") or "robot", links, joints, options, diagnostics)
+    return build(model.get("name") or "robot", links, joints, options, diagnostics, loops)
 
 
 def _only_model(document: Document) -> tuple[Element, tuple[float, ...] | None]:
@@ -229,10 +245,8 @@ def _link(document: Document, element: Element) -> BodySpec:
     return BodySpec(name, mass, at[3::4], turned_inertia(at, tensor), inertial.sourceline)
 
 
-def _add_joint(
-    document: Document, element: Element, frames: SdfFrames, links: dict[str, BodySpec], joints: dict[str, JointSpec]
-) -> None:
-    """Add a joint. If it is not at the child's origin, it moves a massless link to which the child is fixed."""
+def _joint(document: Document, element: Element, frames: SdfFrames) -> tuple[JointSpec, Pose]:
+    """A joint that has no placement yet, and a frame at the joint with the child's axes."""
     name, given = document.text(element, "name"), document.text(element, "type")
     if given not in TYPES:
         raise document.error(
@@ -249,26 +263,106 @@ def _add_joint(
         raise document.error(element, f"the child of joint {clipped(name)} is the world; swap parent and child")
     child = frames.body(ends[1], element)
     parent = ends[0] if ends[0] == WORLD_NAME else frames.body(ends[0], element)
-    above = HERE if parent == WORLD_NAME else frames.pose(parent, element)
     here, below = frames.pose(name, element), frames.pose(child, element)
-    off = composed(inverted(here), below)
     chosen = [parts[tag] for tag in ("axis", "axis2")[: KINDS[kind].axes] if tag in parts]
     if len(chosen) < KINDS[kind].axes:
         raise document.error(element, f"joint {clipped(name)} has too few axes for its type; add <axis>")
     axes = [_axis(document, axis, frames, below) for axis in chosen]
-    limits, damping, friction = _bounds(document, chosen, given, name)
+    limits, damping, friction, spring = _bounds(document, chosen, given, name)
     mimic = _mimic(document, chosen[0]) if chosen and KINDS[kind].nv == 1 else None
-    centred = kind in ("fixed", "prismatic") or not any(off[3::4])
     line, nv = element.sourceline, KINDS[kind].nv
     losses = constant(damping, nv), constant(friction, nv), constant(0.0, nv)
-    joint = JointSpec(name, kind, parent, child, HERE, axes, limits, *losses, mimic=mimic, line=line)
-    if centred:
-        joints[name] = joint._replace(placement=composed(inverted(above), below))
-        return
-    # a frame at the joint with the child's axes
     at = (*below[:3], here[3], *below[4:7], here[7], *below[8:11], here[11])
+    return JointSpec(name, kind, parent, child, HERE, axes, limits, *losses, mimic=mimic, line=line, spring=spring), at
+
+
+def _place(
+    joint: JointSpec,
+    at: Pose,
+    frames: SdfFrames,
+    element: Element,
+    links: dict[str, BodySpec],
+    joints: dict[str, JointSpec],
+) -> None:
+    """Add a joint. If it is not at the child's origin, it moves a massless link to which the child is fixed."""
+    above = HERE if joint.parent == WORLD_NAME else frames.pose(joint.parent, element)
+    below = frames.pose(joint.child, element)
+    if joint.kind in ("fixed", "prismatic") or not any(composed(inverted(at), below)[3::4]):
+        joints[joint.name] = joint._replace(placement=composed(inverted(above), below))
+        return
     joint = joint._replace(placement=composed(inverted(above), at))
     add_carried(joint, composed(inverted(at), below), links, joints)
+
+
+def _gear(document: Document, element: Element, frames: SdfFrames, joints: dict[str, JointSpec]) -> None:
+    """Let the input of a gearbox follow its output: θ₂ = −ratio · θ₁ [SDF], both from the reference body."""
+    name = document.text(element, "name")
+    parts = document.parts(element, _JOINT_PARTS | _GEAR_PARTS, _PASSED_OVER["joint"])
+    if not parts.keys() >= {"parent", "child", "axis", "axis2", "gearbox_reference_body"}:
+        raise document.error(element, f"gearbox {clipped(name)} needs parent, child, two axes and a reference body")
+    reference = frames.body((parts["gearbox_reference_body"].text or "").strip(), element)
+    ends, signs = [], []
+    for end, axis in (("parent", "axis"), ("child", "axis2")):
+        link = frames.body((parts[end].text or "").strip(), element)
+        own = [one for one in joints.values() if one.parent == reference and link in (one.child, _carried(one, joints))]
+        if not own or own[0].kind != "revolute":
+            raise document.error(
+                element,
+                f"gearbox {clipped(name)} gears link {clipped(link)}, which no revolute joint connects to the "
+                f"reference body {clipped(reference)}; add one",
+            )
+        along = _axis(document, parts[axis], frames, frames.pose(link, element))
+        ends.append(own[0].name)
+        signs.append(math.copysign(1.0, sum(a * b for a, b in zip(along, own[0].axes[0], strict=True))))
+    ratio = document.number_inside(parts.get("gearbox_ratio"), 1.0)
+    if ratio == 0.0:
+        raise document.error(element, f"gearbox {clipped(name)} has the ratio 0; correct it")
+    follower, leader = ends
+    joints[follower] = joints[follower]._replace(mimic=Mimic(leader, -signs[0] * signs[1] / ratio, 0.0))
+
+
+def _carried(joint: JointSpec, joints: dict[str, JointSpec]) -> str:
+    """The link fixed to the massless one that a joint off its child's origin moves."""
+    return next((one.child for one in joints.values() if one.parent == joint.child and one.kind == "fixed"), "")
+
+
+#: What closes a loop, by the kind of a joint to a link that another joint carries already.
+_CLOSURES = {"revolute": "hinge", "spherical": "connect", "fixed": "weld"}
+
+
+def _loop(
+    document: Document,
+    element: Element,
+    joint: JointSpec,
+    at: Pose,
+    frames: SdfFrames,
+    options: Options,
+    links: dict[str, BodySpec],
+    joints: dict[str, JointSpec],
+) -> list[Loop]:
+    """The loop that a joint closes, since its child has a parent already; none if loops are ignored.
+
+    Joints other than those of `_CLOSURES` move a massless link, to which the child is welded.
+    """
+    if options.loops == "ignore":
+        document.diagnostics.add(
+            'joints that close loops, left out; loops="embed" or "multipliers" keeps them', joint.name, joint.line
+        )
+        return []
+    if options.root is not None:
+        raise document.error(element, 'closes a loop, of which root= may cut a part; load with loops="ignore"')
+    first, second = (
+        matrix_of_pose(at if body == WORLD_NAME else composed(inverted(frames.pose(body, element)), at))
+        for body in (joint.parent, joint.child)
+    )
+    axis, ends = np.array(joint.axes[0] if joint.axes else (0.0, 0.0, 1.0)), (joint.parent, joint.child)
+    if joint.kind in _CLOSURES:
+        return [Loop(joint.name, _CLOSURES[joint.kind], ends, first, second, axis)]
+    carrier = unused(f"{joint.child} ({joint.name})", links)
+    links[carrier] = BodySpec(carrier, line=joint.line)
+    above = HERE if joint.parent == WORLD_NAME else frames.pose(joint.parent, element)
+    joints[joint.name] = joint._replace(child=carrier, placement=composed(inverted(above), at))
+    return [Loop(joint.name, "weld", (carrier, joint.child), np.eye(4), second, axis)]
 
 
 def _axis(document: Document, axis: Element, frames: SdfFrames, child: Pose) -> tuple[float, ...]:
@@ -289,11 +383,14 @@ def _axis(document: Document, axis: Element, frames: SdfFrames, child: Pose) -> 
     return x / length, y / length, z / length
 
 
-def _bounds(document: Document, axes: list[Element], given: str, name: str) -> tuple[Limits, float, float]:
-    """Limits, damping and dry friction of a joint."""
+def _bounds(
+    document: Document, axes: list[Element], given: str, name: str
+) -> tuple[Limits, float, float, Spring | None]:
+    """Limits, damping, dry friction and spring of a joint."""
     kind = KINDS[TYPES[given]]
     if not axes:
-        return unlimited(kind.name), 0.0, 0.0
+        return unlimited(kind.name), 0.0, 0.0, None
+    springs: list[tuple[float, float]] = []
     bounds: dict[str, list[float]] = {key: [] for key in ("lower", "upper", "velocity", "effort")}
     losses: dict[str, set[float]] = {"damping": set(), "friction": set()}
     for axis in axes:
@@ -317,8 +414,10 @@ def _bounds(document: Document, axes: list[Element], given: str, name: str) -> t
             if value < 0.0:
                 raise document.error(dynamics, f"<{key}> is negative; write its magnitude")
             values.add(value)
-        if dynamics is not None and document.number_inside(lost.get("spring_stiffness"), 0.0) != 0.0:
-            document.diagnostics.add("Kinetree does not model", f"the spring of joint {name!r}", dynamics.sourceline)
+        pair = (document.number_inside(lost.get(f"spring_{key}"), 0.0) for key in ("stiffness", "reference"))
+        springs.append((next(pair), next(pair)))
+        if springs[-1][0] < 0.0:
+            raise document.error(dynamics, "<spring_stiffness> is negative; write its magnitude")
     for key, values in losses.items():
         if len(values) > 1:
             document.diagnostics.add(
@@ -326,7 +425,8 @@ def _bounds(document: Document, axes: list[Element], given: str, name: str) -> t
             )
             values.clear()
     damping, friction = (values.pop() if values else 0.0 for values in losses.values())
-    return Limits.trusted(tuple(chain.from_iterable(bounds.values()))), damping, friction
+    spring = Spring(*np.array(springs).T) if any(stiffness for stiffness, _ in springs) else None
+    return Limits.trusted(tuple(chain.from_iterable(bounds.values()))), damping, friction, spring
 
 
 def _unbounded(value: float) -> float:

@@ -7,6 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Collection
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,8 @@ _DECLARATION = re.compile(r"\s*<\?xml\s.*?\?>", re.DOTALL)
 _PLAIN = re.compile(rb"""<\?xml version=(["'])1\.0\1(?: encoding=(["'])utf-8\2)? ?\?>|(?!\s*<\?xml)""", re.IGNORECASE)
 # how marks of encodings start
 _MARKED = frozenset(b"\xef\xff\xfe\0")
+# of a directory, this many names are compared with that of a missing file
+_MOST_NAMES = 1_000
 _USD = (".usd", ".usda", ".usdc", ".usdz")
 
 
@@ -76,7 +79,7 @@ class Source(NamedTuple):
             return cls._checked(*_decoded(bytes(given), "<string>"), "<string>", None)
         if not isinstance(given, (str, os.PathLike)):
             raise InputError(f"load() needs a path or the content of a file, got {type(given).__name__}")
-        file = os.fsdecode(given)
+        file = os.path.expanduser(os.fsdecode(given))
         return cls._checked(*_decoded(content(file), file), file, file)
 
     @classmethod
@@ -109,7 +112,7 @@ def usd_file(given: Any) -> Path | None:
     path = os.fsdecode(given)
     if not path[-5:].lower().endswith(_USD) or (text and ("\n" in given or given.lstrip().startswith("<"))):
         return None
-    return Path(path)
+    return Path(os.path.expanduser(path))
 
 
 def content(file: str) -> bytes:
@@ -135,10 +138,23 @@ def content(file: str) -> bytes:
     except LoadError:
         raise
     except FileNotFoundError:
-        raise LoadError(f"there is no such file; looked in {_here()}", _clipped(file)) from None
+        raise LoadError(f"there is no such file; {_alternatives(file)}", _clipped(file)) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise LoadError(f"cannot be read: {reason}; check the path", _clipped(file)) from None
+
+
+def _alternatives(file: str) -> str:
+    """Files with similar names, in the nearest directory that exists; else where the file was looked for."""
+    try:
+        folder, name = os.path.split(file)
+        with os.scandir(folder or ".") as entries:
+            names = sorted(entry.name for entry in entries if entry.is_file())
+    except (OSError, ValueError):
+        return f"looked in {_here()}"
+    close = get_close_matches(name, names[:_MOST_NAMES], n=3, cutoff=0.6)
+    found = ", ".join(os.path.join(folder, each) for each in close)
+    return f"did you mean {_clipped(found)}?" if close else f"looked in {_here()}"
 
 
 def _here() -> str:

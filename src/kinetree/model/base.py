@@ -47,9 +47,11 @@ class ModelBase:
     independent: tuple[Rate, ...]
     near: tuple[tuple[str, tuple[float, ...]], ...]
     equalities: tuple[Constraint, ...]
+    named_positions: tuple[tuple[str, tuple[tuple[str, tuple[float, ...]], ...]], ...]
     clusters: tuple[Cluster, ...]
     _every_joint: tuple[Joint, ...]
     _clustering: Clustering
+    source: str | None
     _sizes: tuple[int, int]
     _scalar: str
     _specialized_for: str
@@ -67,6 +69,8 @@ class ModelBase:
         equalities: Sequence[Constraint] = (),
         dtype: Any = "float64",
         clustering: Clustering | None = None,
+        keyframes: Sequence[tuple[str, tuple[tuple[str, tuple[float, ...]], ...]]] = (),
+        source: str | None = None,
     ) -> None:
         """Create a model from checked parts. Use `Builder` instead.
 
@@ -82,6 +86,9 @@ class ModelBase:
             equalities: Couplings and loops that are not embedded.
             dtype: The floating-point type in which functions compute; see `astype`.
             clustering: That of a model with the same joints and constraints, if there is one.
+            keyframes: Coordinates of joints, by name, for each named configuration; of joints that the model does not
+                have, they are ignored.
+            source: Path of the file that it was loaded from.
         """
         given = {joint.child: joint for joint in joints}
         if clustering is None:
@@ -121,7 +128,9 @@ class ModelBase:
             independent=tuple(dict.fromkeys((*independent, *(rate for one in found for rate in one.independent)))),
             near=tuple({**dict(near), **{joint: tuple(x.tolist()) for joint, x in closed.items()}}.items()),
             equalities=tuple(equalities),
+            named_positions=tuple(keyframes),
             clusters=found,
+            source=source,
             _every_joint=every,
             _clustering=clustering,
             _sizes=(nq, nv),
@@ -177,10 +186,12 @@ class ModelBase:
             "near": self.near,
             "equalities": self.equalities,
             "dtype": self._scalar,
+            "keyframes": self.named_positions,
+            "source": self.source,
         }
 
     def _definition(self) -> tuple[Any, ...]:
-        return (*(self._parts() | {"gravity": self.gravity.tobytes()}).values(), self._specialized_for)
+        return (*(self._parts() | {"gravity": self.gravity.tobytes(), "source": None}).values(), self._specialized_for)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ModelBase) and (self is other or self._definition() == other._definition())

@@ -86,6 +86,8 @@ class Body(Record):
         mass: [kg].
         com: Centre of mass, (3,) [m].
         inertia: About the centre of mass, in link axes, (3, 3) [kg m²].
+        gravity_compensation: Part of its weight that something else bears, as MuJoCo's `gravcomp`. Not part of the
+            dynamics.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Body(Record):
     mass: float
     com: Array
     inertia: Array
+    gravity_compensation: float = 0.0
 
     def __post_init__(self) -> None:
         self.__dict__.update(com=frozen(self.com, (3,)), inertia=frozen(self.inertia, (3, 3)))

@@ -11,7 +11,7 @@ import numpy as np
 
 from kinetree.concurrency import gc_paused
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
-from kinetree.model.joint import Limits
+from kinetree.model.joint import Limits, Spring
 from kinetree.model.joints import KINDS, JointKind
 from kinetree.model.joints.one_axis import plain
 from kinetree.model.loops.aggregation import Constraint, rates_of
@@ -65,6 +65,7 @@ class Builder:
         self._couplings: list[Coupling] = []
         self._independent: list[str | tuple[str, int]] = []
         self._loops: list[Loop] = []
+        self._keyframes: dict[str, Mapping[str, Any]] = {}
 
     def add_body(
         self,
@@ -84,6 +85,9 @@ class Builder:
         limits: Limits | None = None,
         damping: Any = 0.0,
         friction: Any = 0.0,
+        stiffness: Any = 0.0,
+        spring_reference: Any = None,
+        gravity_compensation: float = 0.0,
     ) -> Builder:
         """Add a body and the joint in front of it.
 
@@ -104,6 +108,9 @@ class Builder:
             limits: Joint limits; by default none.
             damping: Viscous damping, one number or (nv,). Stored, but not part of the dynamics.
             friction: Dry friction, one number or (nv,). Stored, but not part of the dynamics.
+            stiffness: Of a spring at the joint, one number or (nv,). Stored, but not part of the dynamics.
+            spring_reference: Coordinates of the joint in which the spring is at rest, (nq,); neutral by default.
+            gravity_compensation: Part of the body's weight that something else bears. Stored, as above.
 
         Returns:
             The builder.
@@ -126,7 +133,8 @@ class Builder:
         expanded = unlimited(joint) if limits is None else _expanded(limits, kind, owner)
         xx, xy, xz, yx, yy, yz, zx, zy, zz = moments
         xy, xz, yz = (xy + yx) / 2.0, (xz + zx) / 2.0, (yz + zy) / 2.0
-        body = BodySpec(name, mass, center, (xx, xy, xz, xy, yy, yz, xz, yz, zz))
+        borne = float(finite(gravity_compensation, 1, f"body {name!r}: gravity_compensation")[0])
+        body = BodySpec(name, mass, center, (xx, xy, xz, xy, yy, yz, xz, yz, zz), gravity_compensation=borne)
         spec = JointSpec(
             joint_name,
             joint,
@@ -139,6 +147,7 @@ class Builder:
             limits=expanded,
             damping=non_negative(damping, kind.nv, owner, "damping"),
             friction=non_negative(friction, kind.nv, owner, "friction"),
+            spring=_spring(stiffness, spring_reference, kind, owner),
         )
         self._parts.add(body, spec)
         return self
@@ -407,6 +416,23 @@ class Builder:
         self._loops.append(Loop(called, kind, (a, b), np.eye(4), np.eye(4), along, length))
         return self
 
+    def add_keyframe(self, name: str, q: Mapping[str, Any]) -> Builder:
+        """Add a named configuration to `keyframes`; of joints that are left out, coordinates are neutral.
+
+        Args:
+            name: Its name, such as "home".
+            q: Coordinates by joint; joints may be added later.
+
+        Returns:
+            The builder.
+        """
+        if not isinstance(name, str) or not isinstance(q, Mapping):
+            raise ModelError(f"add_keyframe() takes a name and a mapping of joints to coordinates; got {name!r}, {q!r}")
+        if name in self._keyframes:
+            raise ModelError(f"add_keyframe(): a keyframe {name!r} exists already; rename one")
+        self._keyframes[name] = q
+        return self
+
     def add_loop(self, loop: Loop) -> Builder:
         """Internal: add a loop from a file."""
         self._loops.append(loop)
@@ -438,17 +464,21 @@ class Builder:
         constraints: list[Constraint] = [_resolved(coupling, self._parts) for coupling in self._couplings]
         constraints += [_placed(loop, self._parts) for loop in self._loops]
         independent = [rate for given in self._independent for rate in rates_of(joints, given)]
-        start = [self._near(name, values) for name, values in (near or {}).items()]
+        start = [self._at(name, values, "near") for name, values in (near or {}).items()]
+        keyframes = [
+            (key, tuple(self._at(name, values, f"keyframe {key!r}") for name, values in q.items()))
+            for key, q in self._keyframes.items()
+        ]
         given = self.name, self.gravity, bodies, joints, frames
         if loops == "multipliers":
-            return Model(*given, equalities=constraints)
+            return Model(*given, equalities=constraints, keyframes=keyframes)
         if loops != "embed":
             raise InputError(f'loops={loops!r} is not known; choose "embed" or "multipliers"')
-        return Model(*given, constraints, independent, start)
+        return Model(*given, constraints, independent, start, keyframes=keyframes)
 
-    def _near(self, name: str, values: Any) -> tuple[str, tuple[float, ...]]:
-        joint = self._parts.joint(name, "build(near=…)")
-        numbers = finite(values, joint.type.nq, f"near: joint {name!r}")
+    def _at(self, name: str, values: Any, what: str) -> tuple[str, tuple[float, ...]]:
+        joint = self._parts.joint(name, what)
+        numbers = finite(values, joint.type.nq, f"{what}: joint {name!r}")
         return joint.name, tuple(numbers.tolist())
 
 
@@ -456,6 +486,13 @@ def _require_names(owner: str, **names: Any) -> None:
     for what, given in names.items():
         if not isinstance(given, str):
             raise ModelError(f"{owner}: {what} is a name, so it must be a string; got {given!r}")
+
+
+def _spring(stiffness: Any, reference: Any, kind: JointKind, owner: str) -> Spring | None:
+    K = non_negative(stiffness, kind.nv, owner, "stiffness")
+    if not K.any():
+        return None
+    return Spring(K, kind.neutral() if reference is None else finite(reference, kind.nq, f"{owner}: spring_reference"))
 
 
 def _expanded(limits: Any, kind: JointKind, owner: str) -> Limits:

@@ -42,6 +42,61 @@ class Configurations(Loops):
         """Effort limits, (nv,) [N m or N]; ∞ where there is none."""
         return self._limits("effort", np.inf, self.nv)
 
+    @cached_property
+    def armature(self) -> Array:
+        """Reflected rotor inertias, (nv,) [kg m² or kg]."""
+        return self._of_joints("armature")
+
+    @cached_property
+    def damping(self) -> Array:
+        """Viscous damping of joints, (nv,) [N m s/rad or N s/m]; not part of the dynamics."""
+        return self._of_joints("damping")
+
+    @cached_property
+    def friction(self) -> Array:
+        """Dry friction of joints, (nv,) [N m or N]; not part of the dynamics."""
+        return self._of_joints("friction")
+
+    @cached_property
+    def stiffness(self) -> Array:
+        """Stiffness of springs at joints, (nv,) [N m/rad or N/m]; not part of the dynamics."""
+        return self._of_joints("stiffness")
+
+    @cached_property
+    def spring_reference(self) -> Array:
+        """Configuration in which these springs are at rest, (nq,); neutral where there is none."""
+        q = self._neutral.copy()
+        for joint in self.joints:
+            if joint.spring is not None and joint.nq:
+                q[joint.q_slice] = joint.spring.reference
+        return frozen(q, (self.nq,))
+
+    def _of_joints(self, what: str) -> Array:
+        """One number for each degree of freedom; those of joints that follow others belong to none."""
+        values = np.zeros(self.nv)
+        for joint in self.joints:
+            own: Any = getattr(joint.spring, what, None) if what == "stiffness" else getattr(joint, what)
+            if own is not None and joint.nv:
+                values[joint.v_slice] = own if joint.independent is None else own[list(joint.independent)]
+        return frozen(values, (self.nv,))
+
+    @property
+    def keyframes(self) -> dict[str, Array]:
+        """Named configurations, (nq,) each, such as "home"; those of an MJCF file. Loops are closed near them."""
+        return {name: q.copy() for name, q in self._keyframes.items()}
+
+    @cached_property
+    def _keyframes(self) -> dict[str, Array]:
+        own = {joint.name: joint.q_slice for joint in self.joints if joint.nq}
+        found = {}
+        for name, positions in self.named_positions:
+            q = self._neutral.copy()
+            for joint, values in positions:
+                if joint in own:
+                    q[own[joint]] = values
+            found[name] = q if all(one.follows is not None for one in self.clusters) else self.close(q, hold=())
+        return found
+
     def _limits(self, which: str, none: float, size: int) -> Array:
         values = np.full(size, none)
         for joint in self.joints:

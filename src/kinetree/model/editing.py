@@ -15,7 +15,7 @@ from kinetree.model.assembly.stages import displaced
 from kinetree.model.base import ModelBase
 from kinetree.model.body import Body, Frame
 from kinetree.model.coordinates import numbers
-from kinetree.model.joint import Joint, Limits
+from kinetree.model.joint import Joint, Limits, Spring
 from kinetree.model.joints import KINDS
 from kinetree.model.loops.aggregation import Constraint
 from kinetree.model.loops.coupling import Coupling, LinearCoupling, reduced_couplings
@@ -127,6 +127,30 @@ class Editing(ModelBase):
             friction: As for `with_armature` [N m or N].
         """
         return self._with_joints("friction", friction)
+
+    def with_stiffness(self, stiffness: Any) -> Self:
+        """This robot with springs at its joints, which are stored but not part of the dynamics.
+
+        They are at rest where the joints' springs are now, else in the neutral configuration; `Builder.add_body` takes
+        another one.
+
+        Args:
+            stiffness: As for `with_armature` [N m/rad or N/m].
+        """
+        return self._with_joints("stiffness", stiffness)
+
+    def with_keyframe(self, name: str, q: Any) -> Self:
+        """This robot with one more named configuration in `keyframes`, or another one of that name.
+
+        Args:
+            name: Its name, such as "home".
+            q: Configuration, (nq,).
+        """
+        if not isinstance(name, str):
+            raise InputError(f"the name of a keyframe is a string; got {name!r}")
+        values = _vector(f"keyframe {name!r}", q, self.nq)
+        key = tuple((joint.name, tuple(values[joint.q_slice].tolist())) for joint in self.joints if joint.nq)
+        return self._edited(keyframes=tuple({**dict(self.named_positions), name: key}.items()))
 
     def with_limits(self, limits: Mapping[str, Limits]) -> Self:
         """This robot with other limits of some joints.
@@ -255,6 +279,7 @@ class Editing(ModelBase):
             independent=[*self.independent, *((prefix + name, component) for name, component in other.independent)],
             near=[*self.near, *((prefix + name, values) for name, values in other.near)],
             equalities=[*self.equalities, *(_renamed(one, prefix, parent, place) for one in other.equalities)],
+            keyframes=_both(self.named_positions, other.named_positions, prefix),
         )
 
     def with_payload(self, frame: str, mass: float, com: Any = (0.0, 0.0, 0.0), inertia: Any = None) -> Self:
@@ -334,7 +359,18 @@ def _require_joints(robot: ModelBase, names: Mapping[str, Any]) -> None:
             raise UnknownNameError("moving joint", name, known)
 
 
+def _both(own: Any, others: Any, prefix: str) -> tuple[Any, ...]:
+    """Keyframes of two models, the second's joints and keyframes with a prefix; those of the same name are one."""
+    found = {name: dict(positions) for name, positions in own}
+    for name, positions in others:
+        found.setdefault(prefix + name, {}).update((prefix + joint, q) for joint, q in positions)
+    return tuple((name, tuple(positions.items())) for name, positions in found.items())
+
+
 def _replaced(joint: Joint, what: str, value: Any) -> Joint:
+    if what == "stiffness":
+        rest = joint.type.neutral() if joint.spring is None else joint.spring.reference
+        return replace(joint, spring=Spring(value, rest) if value.any() else None)
     changes: dict[str, Any] = {what: value}
     return replace(joint, **changes)
 

@@ -78,6 +78,23 @@ _NONE = frozen(np.zeros(0), (0,))
 
 
 @dataclass(frozen=True, eq=False)
+class Spring(Record):
+    """A spring at a joint, with the torque or force −K (q ⊖ q₀).
+
+    Attributes:
+        stiffness: K, (nv,) [N m/rad or N/m].
+        reference: q₀, where it is at rest, (nq,) [rad or m].
+    """
+
+    stiffness: Array
+    reference: Array
+
+    def __post_init__(self) -> None:
+        for name in ("stiffness", "reference"):
+            self.__dict__[name] = frozen(self.__dict__[name], (len(self.__dict__[name]),))
+
+
+@dataclass(frozen=True, eq=False)
 class Joint(Record):
     """A joint between two bodies.
 
@@ -93,6 +110,7 @@ class Joint(Record):
         limits: One number per coordinate.
         damping: Viscous damping, (nv,) [N m s/rad or N s/m]. Not part of the dynamics.
         friction: Dry friction, (nv,) [N m or N]. Not part of the dynamics.
+        spring: Its spring, or None. Not part of the dynamics.
         q_start: Index of its first coordinate in q.
         v_start: Index of its first velocity in v.
         node: For `kind` "node", the formulas that take the place of a joint and a rigid body.
@@ -116,6 +134,7 @@ class Joint(Record):
     node: Node | None = None
     coupled: bool = False
     independent: tuple[int, ...] | None = None
+    spring: Spring | None = None
 
     def __post_init__(self) -> None:
         kind, own = self.type, self.__dict__

@@ -21,5 +21,7 @@ class Model(Dynamics, Operational, Editing):
         independent: Rates of joints that do not follow others, as far as there was a choice.
         near: Coordinates of joints with closed loops.
         equalities: Couplings and loops that the model does not embed: constraints for `constrained_dynamics`.
+        source: Path of the file that it was loaded from, or None; robots that differ in this alone are equal.
+        named_positions: Internal. Coordinates of joints in each of `keyframes`.
         clusters: Internal. Bodies whose joints depend on each other.
     """

@@ -17,7 +17,7 @@ import numpy as np
 from kinetree.errors import ModelError, UnknownNameError
 from kinetree.language.mechanism import depth_first
 from kinetree.model.body import Body, Frame, frozen, frozen_tables
-from kinetree.model.joint import Joint, Limits
+from kinetree.model.joint import Joint, Limits, Spring
 from kinetree.model.joints import KINDS, JointKind
 from kinetree.model.joints.one_axis import plain
 from kinetree.model.loops.coupling import Coupling, FunctionCoupling, LinearCoupling, PolynomialCoupling
@@ -62,6 +62,7 @@ class BodySpec(NamedTuple):
     com: Sequence[float] = (0.0,) * 3
     inertia: Sequence[float] = (0.0,) * 9
     line: int | None = None
+    gravity_compensation: float = 0.0
 
 
 class Mimic(NamedTuple):
@@ -89,6 +90,7 @@ class JointSpec(NamedTuple):
     node: Node | None = None
     mimic: Mimic | None = None
     line: int | None = None
+    spring: Spring | None = None
 
     @classmethod
     def fixed(cls, name: str, parent: str, child: str, placement: Pose = HERE, line: int | None = None) -> JointSpec:
@@ -126,7 +128,15 @@ def made(
     for body, joint, com, inertia, placement in zip(bodies, joints, coms, inertias, placements, strict=True):
         kind, parent = joint.type, joint.parent
         made_bodies.append(
-            Body.trusted(name=body.name, parent=parent, joint=joint.name, mass=body.mass, com=com, inertia=inertia)
+            Body.trusted(
+                name=body.name,
+                parent=parent,
+                joint=joint.name,
+                mass=body.mass,
+                com=com,
+                inertia=inertia,
+                gravity_compensation=body.gravity_compensation,
+            )
         )
         made_joints.append(
             Joint.trusted(
@@ -144,6 +154,7 @@ def made(
                 q_start=q,
                 v_start=v,
                 node=joint.node,
+                spring=joint.spring,
             )
         )
         q, v, axis = q + kind.nq, v + kind.nv, axis + kind.axes

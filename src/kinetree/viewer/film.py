@@ -18,6 +18,9 @@ from kinetree.viewer.files import read
 from kinetree.viewer.overlays import Overlays, draw, floats
 from kinetree.viewer.scene import Scene
 
+#: Suffixes of films.
+FILMS = (".html",)
+
 # With more pictures, browsers take too long to open the file.
 _MOST_PICTURES = 20_000
 
@@ -67,6 +70,8 @@ def film(
     """
     if isinstance(ellipsoids, str):
         raise InputError(f"ellipsoids={ellipsoids!r} is one name; pass a list of them")
+    if Path(path).suffix.lower() not in FILMS:
+        raise InputError(f"{os.fspath(path)}: a film is written as {' or '.join(FILMS)}; choose such a name")
     motion = _motion(robot, q)
     times = _times(time, len(motion), rate)
     at = _pictures(times, rate)

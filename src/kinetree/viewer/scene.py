@@ -71,7 +71,9 @@ class Scene:
         return np.concatenate(found, axis=-2).reshape(-1, 3) if found else np.zeros((1, 3))
 
     def standing(self) -> Array:
-        """The neutral configuration, with a floating robot moved vertically onto the floor, (nq,)."""
+        """The first keyframe; else the neutral configuration, with a floating robot moved onto the floor, (nq,)."""
+        for q in self.robot.keyframes.values():
+            return q
         q = self.robot.neutral()
         height = float(np.min(self.corners(q) @ self.up))
         for joint in self.robot.joints:

@@ -240,7 +240,8 @@ class View:
     """A robot in a browser on this machine, with a slider for each coordinate.
 
     Open `url` in a browser. Only this machine can connect, and nothing is downloaded. Initially the robot is in its
-    neutral configuration; a floating robot stands on the floor, the horizontal plane through the world's origin.
+    first keyframe, else in its neutral configuration; a floating robot then stands on the floor, the horizontal plane
+    through the world's origin.
 
         with kt.viewer.View(robot, visuals="robot.urdf") as view:
             print(view.url)
@@ -413,6 +414,9 @@ class View:
         with gui.add_folder("Joints"):
             buttons = gui.add_button_group("Set to", ("neutral", "random"))
             buttons.on_click(lambda _: self._jump(buttons.value))
+            if self.robot.keyframes:
+                keys = gui.add_dropdown("Keyframe", tuple(self.robot.keyframes))
+                keys.on_update(lambda event: self._asked(event, q=self.robot.keyframes[keys.value]))
             self._sliders = Sliders(gui, self.robot, self._moved)
 
     def _layer_switch(self, layer: str) -> Callable[[Any], None]:

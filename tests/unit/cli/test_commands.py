@@ -360,3 +360,89 @@ def test_demo_of_a_robot_without_all_masses(output_of: Callable[..., str], tmp_p
     rows = {line.split()[0] for line in output.splitlines() if line.split()}
     assert "inverse_dynamics" in rows
     assert "forward_dynamics" not in rows
+
+
+# -- options of all commands that read a robot -------------------------------------------------------------------------
+
+KEYED = (
+    '<mujoco><worldbody><body name="a"><joint name="left" axis="1 0 0"/><geom size=".1" pos="0 0 1"/></body>'
+    '<body name="b"><joint name="right" axis="1 0 0"/><geom size=".1"/></body></worldbody>'
+    '<actuator><motor joint="left"/></actuator><equality><joint joint1="right" joint2="left"/></equality>'
+    '<keyframe><key name="home" qpos="3.141592653589793 3.141592653589793"/></keyframe></mujoco>'
+)
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> Path:
+    pytest.importorskip("mujoco")
+    path = tmp_path / "keyed.xml"
+    path.write_text(KEYED)
+    return path
+
+
+def test_info_tells_what_is_left_out_and_where_the_robot_is(output_of: Callable[..., str], keyed: Path) -> None:
+    output = output_of("info", keyed, "--configuration", "home")
+    assert "centre of mass in this configuration (0, -6.123e-17, -0.5) m" in output
+    assert "keyframe home: (3.142)" in output
+    assert "left out: actuators (1); contacts; slack of equality constraints" in output
+    assert "warning" not in output
+    assert "(0, 0, 0.5) m" in output_of("info", keyed, "--configuration", "left=0")
+    told = json.loads(output_of("info", keyed, "--json"))
+    assert told["keyframes"] == {"home": [3.141592653589793]}
+    assert len(told["notes"]) == 1
+
+
+def test_loops_and_mimics_are_chosen(call: Callable[..., Any], keyed: Path, urdf: Path) -> None:
+    assert "nv 1" in call("info", keyed).output
+    assert "nv 2" in call("info", keyed, "--loops", "multipliers").output
+    assert "nv 2" in call("info", keyed, "--mimic", "independent").output
+    assert "nv 2" in call("info", urdf, "--mimic", "independent").output
+    assert "choose one of 'embed'" in call("info", keyed, "--loops", "soft").output
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--configuration", "hom"), "there are: neutral, home"),
+        (("--configuration", "left=x"), "is no number"),
+        (("--configuration", "elbow=1"), "elbow"),
+        (("--xacro", "hand"), "is not name=value"),
+    ],
+)
+def test_options_that_are_wrong(call: Callable[..., Any], keyed: Path, words: tuple[str, ...], told: str) -> None:
+    result = call("info", keyed, *words)
+    assert result.exit_code == UNUSABLE
+    assert told in result.output
+
+
+def test_xacro_files_are_expanded(output_of: Callable[..., str], tmp_path: Path) -> None:
+    pytest.importorskip("xacro")
+    path = tmp_path / "arm.urdf.xacro"
+    head = '<robot xmlns:xacro="http://www.ros.org/wiki/xacro" name="arm"><xacro:arg name="tip" default="t"/>'
+    path.write_text(head + '<link name="$(arg tip)"/></robot>')
+    assert "hand" in output_of("info", path, "--xacro", "tip=hand")
+    assert "t " in output_of("info", path, "--xacro", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("box", "--picture", "x.xyz"), ".xyz files cannot be written; choose .png"),
+        (("box", "--film", "x.avi"), ".avi files cannot be written; choose .html"),
+        (("view", "--film", "x"), "files without a suffix cannot be written"),
+        (("view", "--film", "nowhere/x.html"), "there is no directory nowhere"),
+    ],
+)
+def test_files_that_cannot_be_written_are_refused_first(
+    call: Callable[..., Any], words: tuple[str, ...], told: str
+) -> None:
+    for module in ("matplotlib", "viser"):
+        pytest.importorskip(module)
+    result = call(*words)
+    assert result.exit_code == UNUSABLE
+    assert told in " ".join(result.output.split())
+
+
+def test_similar_names_of_files_are_proposed(call: Callable[..., Any], urdf: Path) -> None:
+    assert f"did you mean {urdf}?" in call("info", urdf.with_name("amr.urdf")).output
+    assert "looked in" in call("info", urdf.with_name("quadruped.sdf")).output
