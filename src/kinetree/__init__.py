@@ -22,8 +22,8 @@ from kinetree.io import load
 from kinetree.kernels.language import kernel
 from kinetree.model.body import Body
 from kinetree.model.builder import Builder
-from kinetree.model.constraints import ConstrainedDynamics
 from kinetree.model.dynamics import FUNCTIONS
+from kinetree.model.held_derivatives import ConstrainedDynamics, ConstrainedGradients, LinearizedConstrained
 from kinetree.model.held_rows import Distance, Weld
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.loops.coupling import LinearCoupling, PolynomialCoupling
@@ -63,6 +63,7 @@ __all__ = [
     "Builder",
     "CenterOfMassTask",
     "ConstrainedDynamics",
+    "ConstrainedGradients",
     "Count",
     "DHRow",
     "Discretized",
@@ -75,6 +76,7 @@ __all__ = [
     "Limits",
     "LinearCoupling",
     "LinearizedAcceleration",
+    "LinearizedConstrained",
     "LinearizedForward",
     "LinearizedInverse",
     "Model",

@@ -28,6 +28,7 @@ import numpy as np
 
 from kinetree.kernels.branchless import less
 from kinetree.kernels.language import Kernel, Workspace, kernel
+from kinetree.language.forward_mode import joined, parts
 from kinetree.language.tree import Indexed
 from kinetree.spatial.scalar import sqrt
 from kinetree.spatial.screw import dot
@@ -93,6 +94,62 @@ def formula_row(formula: Formula, arguments: int) -> Kernel:
     return replace(declare(formula_row), name=f"formula_row_{formula.name}")
 
 
+@lru_cache(maxsize=256)
+def formula_forces(formula: Formula, arguments: int) -> Kernel:
+    """Forces on the joints x of a formula by a force along it."""
+
+    def formula_forces(_k: Workspace, x: Indexed, c: Indexed, force: Indexed, forces: Indexed) -> None:
+        forces[...] = formula.slopes(c[...][: formula.constants], x[...]) * force[...][0]
+
+    declare = kernel(x=(arguments,), c=(constants_of(formula),), force=(1,), forces=(arguments,), outputs=("forces",))
+    return replace(declare(formula_forces), name=f"formula_forces_{formula.name}")
+
+
+@lru_cache(maxsize=256)
+def formula_changes(formula: Formula, arguments: int) -> Kernel:
+    """How a row ψ = ẍ·slopes + curvature + kp φ + kd ẋ·slopes of a formula changes; and ∂(Jᵀλ)/∂q.
+
+    x, rate and acceleration are those of its joints; G, rates_q, accelerations_q and accelerations_v their derivatives,
+    and forces_q is ∂(Gᵀ τ)/∂q for given forces on them.
+    """
+    own, each = (arguments,), (arguments, "n")
+
+    def formula_changes(
+        k: Workspace, x: Indexed, rate: Indexed, acceleration: Indexed, c: Indexed, force: Indexed, gains: Indexed,
+        G: Indexed, rates_q: Indexed, accelerations_q: Indexed, accelerations_v: Indexed, forces_q: Indexed,
+        psi_q: Indexed, psi_v: Indexed, stiffness: Indexed,
+    ) -> None:  # fmt: skip
+        given, constants, ((kp, kd),) = x[...], c[...][: formula.constants], gains[...]
+        moving, pushed, along = rate[...], acceleration[...], force[...][0]
+        bent = [k.array("n") for _ in range(arguments)]
+
+        def psi(at: Array, moving: Array, pushed: Array) -> tuple[Array, Array]:
+            slopes = formula.slopes(constants, at)
+            error = formula.value(constants, at)
+            value = slopes @ (pushed + kd * moving) + formula.curvature(constants, at, moving) + kp * error
+            return np.array([parts(value, 0)[1]]), np.array([parts(slope, 0)[1] for slope in slopes])
+
+        for j in k.n:
+            shift, faster, change = G[j], rates_q[j], accelerations_q[j]
+            (by_q,), slopes = psi(joined(given, shift), joined(moving, faster), joined(pushed, change))
+            (by_v,), _ = psi(given, joined(moving, shift), joined(pushed, accelerations_v[j]))
+            psi_q[j], psi_v[j] = by_q, by_v
+            for array, entry in zip(bent, slopes, strict=True):
+                array[j] = entry * along
+        for i in k.n:
+            lever = G[i]
+            for j in k.n:
+                turned = sum(x * array[j] for x, array in zip(lever, bent, strict=True))
+                stiffness[i, j] = forces_q[i, j] + turned
+
+    declare = kernel(
+        x=own, rate=own, acceleration=own, c=(constants_of(formula),), force=(1,), gains=(1, 2),
+        G=each, rates_q=each, accelerations_q=each, accelerations_v=each, forces_q=("n", "n"),
+        psi_q=("n",), psi_v=("n",), stiffness=("n", "n"), outputs=("psi_q", "psi_v", "stiffness"),
+    )  # fmt: skip
+    return replace(declare(formula_changes), name=f"formula_changes_{formula.name}")
+
+
 @kernel(poses=(2, 4, 4), length=(), error=(), outputs=("error",))
 def distance_error(_k: Workspace, poses: Indexed, length: Indexed, error: Indexed) -> None:
     """By how much the distance between two frames exceeds a length."""
@@ -125,6 +182,57 @@ def distance_row(
     closing = dot(along, moving)
     across = (dot(moving, moving) - closing * closing) / distance
     bent[...] = dot(along, drifts[3:] - drifts[:3]) + across
+
+
+@kernel(poses=(2, 4, 4), force=(1,), forces=(6,), outputs=("forces",))
+def distance_forces(_k: Workspace, poses: Indexed, force: Indexed, forces: Indexed) -> None:
+    """Forces on both points by a force along their distance, in world axes."""
+    apart = poses[...][1, :3, 3] - poses[...][0, :3, 3]
+    pull = apart / sqrt(dot(apart, apart)) * force[...][0]
+    forces[...] = np.concatenate([-pull, pull])
+
+
+@kernel(
+    v=("n",), a=("n",), J=(6, "n"), drift=(6,), poses=(2, 4, 4), force=(1,), gains=(1, 2), turned=(2, 6, "n"),
+    ends_q=(6, "n"), ends_v=(6, "n"), of_wrenches=("n", "n"), psi_q=("n",), psi_v=("n",), stiffness=("n", "n"),
+    motion=(6,), outputs=("psi_q", "psi_v", "stiffness", "motion"), sparse=("motion",),
+)  # fmt: skip
+def distance_changes(
+    k: Workspace, v: Indexed, a: Indexed, J: Indexed, drift: Indexed, poses: Indexed, force: Indexed, gains: Indexed,
+    turned: Indexed, ends_q: Indexed, ends_v: Indexed, of_wrenches: Indexed, psi_q: Indexed, psi_v: Indexed,
+    stiffness: Indexed, motion: Indexed,
+) -> None:  # fmt: skip
+    """How the row ψ = e·ü + (u² − (e·u)²)/d + kp (d − length) + kd e·u of a distance changes; and ∂(Jᵀλ)/∂q.
+
+    u and ü are the relative velocity and acceleration of the points, d e the way between them. `turned` is ∂(J v)/∂q of
+    both frames; ends_q and ends_v are derivatives of the points' accelerations.
+    """
+    places, drifts, ((kp, kd),) = poses[...], drift[...], gains[...]
+    apart = places[1, :3, 3] - places[0, :3, 3]
+    d = sqrt(dot(apart, apart))
+    e = apart / d
+    axes = [k.array("n") for _ in range(3)]
+    for c in k.n:
+        way = J[c][3:] - J[c][:3]
+        motion[...] = motion[...] + np.concatenate([way * v[c], way * a[c]])
+    u, pushed = motion[...][:3], motion[...][3:] + drifts[3:] - drifts[:3]
+    closing = dot(e, u)
+    across = (dot(u, u) - closing * closing) / d
+    for c in k.n:
+        way, change = J[c][3:] - J[c][:3], turned[c][1, 3:] - turned[c][0, 3:]
+        longer = dot(e, way)
+        turn = (way - e * longer) / d
+        swept = dot(turn, u) + dot(e, change)
+        bent = 2.0 * (dot(u, change) - closing * swept) / d - across * longer / d
+        psi_q[c] = dot(turn, pushed) + dot(e, ends_q[c][3:] - ends_q[c][:3]) + bent + kp * longer + kd * swept
+        faster = 2.0 * (dot(u, way) - closing * longer) / d
+        psi_v[c] = dot(e, ends_v[c][3:] - ends_v[c][:3]) + faster + kd * longer
+        for axis, entry in zip(axes, turn * force[...][0], strict=True):
+            axis[c] = entry
+    for i in k.n:
+        way = J[i][3:] - J[i][:3]
+        for j in k.n:
+            stiffness[i, j] = of_wrenches[i, j] + sum(x * axis[j] for x, axis in zip(way, axes, strict=True))
 
 
 @kernel(poses=(2, 4, 4), error=(5,), outputs=("error",))

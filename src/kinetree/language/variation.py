@@ -174,6 +174,29 @@ def cross(twists: Sequence[int], V: Array, x: Array) -> Array:
     return np.array(found)
 
 
+class CouplingVariation(NamedTuple):
+    """Changes of what a node's independent velocities mean for its m joint rates, per unit of each of n coordinates."""
+
+    rates_q: Array  # of G v, (m, n)
+    accelerations_q: Array  # of G a + Ġ v, (m, n)
+    accelerations_v: Array  # of Ġ v, per unit of each velocity, (m, n)
+    forces_q: Array  # of Gᵀ τ for forces τ on the joints, (n, n)
+
+
+def coupling_variation(k: Any, q: Array, v: Array, a: Array, forces: Array) -> CouplingVariation:
+    """Differentiate the coupling of a node's joints."""
+    kind, c = k.formulas()
+    found: list[list[Any]] = [[], [], [], []]
+    for unit in np.eye(len(v)):
+        x = joined(q, k.manifold.rates(q, unit), OF_NODE)
+        G, drift = kind.coupling(c, x), kind.coupling_drift(c, x, v)
+        faster = kind.coupling_drift(c, q, joined(v, unit, OF_NODE))
+        for each, value in zip(found, (G @ v, G @ a + drift, faster, G.T @ forces), strict=True):
+            each.append(_rate(value))
+    sizes = (len(forces),) * 3 + (len(v),)
+    return CouplingVariation(*(columns(each, size) for each, size in zip(found, sizes, strict=True)))
+
+
 class Direction(NamedTuple):
     """A direction of change: of a node's configuration (a tangent), velocities and, if they change, accelerations."""
 

@@ -24,10 +24,10 @@ constraint (`kinetree.model.held_rows`), and Λ from the eigenvalues of Λ⁻¹.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,6 +38,13 @@ from kinetree.errors import InputError
 from kinetree.kernels.constraint_rows import row_forces, row_mobility, row_residual
 from kinetree.kernels.eigen import regularized_inverse
 from kinetree.kernels.solve import count_doubt
+from kinetree.language.mechanism import Site
+from kinetree.model.held_derivatives import (
+    ConstrainedDynamics,
+    ConstrainedForwardDynamics,
+    DerivativeText,
+    LinearizedConstrained,
+)
 from kinetree.model.held_rows import (
     AnyConstraint,
     ReadConstraint,
@@ -53,6 +60,7 @@ from kinetree.runtime import arguments
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import compiled
 from kinetree.runtime.kernels import bind
+from kinetree.runtime.matrix_products import times
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.texts import recorded
 from kinetree.spatial.value import Array
@@ -76,18 +84,6 @@ _SIGNATURES = {
 }
 # rows whose smallest singular value is below this fraction of the largest depend on each other
 _DEPENDENT = 1e-6
-
-
-class ConstrainedDynamics(NamedTuple):
-    """Result of constrained forward dynamics.
-
-    Attributes:
-        acceleration: a, (…, nv).
-        forces: λ, (…, c): along the rows, on the constrained frame; moments come before forces.
-    """
-
-    acceleration: Array
-    forces: Array
 
 
 class Constraints:
@@ -126,8 +122,10 @@ class Constraints:
         self._of_tasks = np.array([i for part in parts for i in part], dtype=np.intp)
         #: Whether each constraint knows what it holds: a loop, a coupling or a length does, a frame needs `at`.
         self.holds = at is not None or all(isinstance(task, LoopTask) for task in held)
-        self._functions: dict[tuple[str, bool], Compiled] = {}
+        self._functions: dict[tuple[Any, bool], Compiled] = {}
         self._lock = ForkSafeLock()
+        #: Directions with less than this fraction of the largest eigenvalue of Λ⁻¹ are redundant.
+        self.redundant = REDUNDANT
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Constraints, (self.robot, self.constraints, self._at)
@@ -140,19 +138,14 @@ class Constraints:
         found: Array = self.tasks.jacobian(q) if self.of_tasks else self._function("jacobian", True)(q)
         return found
 
-    def forward_dynamics(
-        self, q: Any, v: Any, tau: Any, *, wanted: Any = None, stabilization: Any = None, f_ext: Any = None
-    ) -> ConstrainedDynamics:
-        """Accelerations and constraint forces, by (2).
+    @cached_property
+    def forward_dynamics(self) -> ConstrainedForwardDynamics:
+        """Accelerations and constraint forces, by (2); with `jvp` and `vjp`. See `ConstrainedForwardDynamics`."""
+        return ConstrainedForwardDynamics(self)
 
-        Args:
-            q: Configuration, (…, nq).
-            v: Joint velocities, (…, nv). They should satisfy the constraints; violations are not corrected.
-            tau: Joint forces, (…, nv) [N m or N].
-            wanted: b, the acceleration of the rows, (…, c); zero by default.
-            stabilization: Baumgarte's gains kp and kd, (2,) or (c, 2): b −= kp φ + kd J v. None by default.
-            f_ext: As for `robot.forward_dynamics`.
-        """
+    def _accelerations(
+        self, q: Any, v: Any, tau: Any, wanted: Any, stabilization: Any, f_ext: Any
+    ) -> ConstrainedDynamics:
         if wanted is None and stabilization is None and f_ext is None and type(q) is type(v) is type(tau) is np.ndarray:
             return ConstrainedDynamics(*self._run("forward_dynamics", q, v, tau))
         _refuse_lazy("forward_dynamics", q=q, v=v, tau=tau, wanted=wanted, f_ext=f_ext)
@@ -162,6 +155,70 @@ class Constraints:
         wanted = np.zeros(self.rows) if wanted is None else wanted
         gains = np.broadcast_to(0.0 if stabilization is None else stabilization, (self.rows, 2))
         return ConstrainedDynamics(*self._run("accelerations", q, v, free, wanted, gains))
+
+    def linearize(
+        self, q: Any, v: Any, tau: Any, *, wanted: Any = None, stabilization: Any = None, f_ext: Any = None
+    ) -> LinearizedConstrained:
+        """Exact derivatives of accelerations and constraint forces with respect to q, v, τ and wanted accelerations.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            tau: Joint forces, (…, nv) [N m or N].
+            wanted: As for `forward_dynamics`.
+            stabilization: As for `forward_dynamics`.
+            f_ext: As for `forward_dynamics`; constant in the axes of their frames.
+        """
+        found = self.derivative("linearize", (q, v, tau), (), wanted, stabilization, f_ext)
+        return LinearizedConstrained._make([*found[:-1], found[-1].astype(int)])
+
+    def parameter_derivative(
+        self, q: Any, v: Any, tau: Any, *, wanted: Any = None, stabilization: Any = None, f_ext: Any = None
+    ) -> ConstrainedDynamics:
+        """Derivatives with respect to inertial parameters: of a, (…, nv, m, 10), and of λ, (…, c, m, 10).
+
+        Parameters are those of `robot.regressor` for m bodies; arguments are those of `linearize`.
+        """
+        return ConstrainedDynamics(*self.derivative("parameters", (q, v, tau), (), wanted, stabilization, f_ext))
+
+    def gain_derivative(
+        self, q: Any, v: Any, tau: Any, stabilization: Any, *, wanted: Any = None, f_ext: Any = None
+    ) -> ConstrainedDynamics:
+        """Derivatives with respect to the gains kp and kd of each row: of a, (…, nv, c, 2), and of λ, (…, c, c, 2).
+
+        Arguments are those of `linearize`.
+        """
+        of = self.linearize(q, v, tau, wanted=wanted, stabilization=stabilization, f_ext=f_ext)
+        change = -np.stack([self.error(q), times(self.jacobian(q), np.asarray(v))], axis=-1)  # of b
+        return ConstrainedDynamics(*(x[..., None] * change[..., None, :, :] for x in (of.dwanted, of.forces_dwanted)))
+
+    def derivative(
+        self, name: str, state: Sequence[Any], given: Sequence[Any], wanted: Any, stabilization: Any, f_ext: Any
+    ) -> list[Array]:
+        """Results of a function of `kinetree.model.held_derivatives`, given the state and its own arguments."""
+        named = dict(zip(("q", "v", "tau"), state, strict=True))
+        _refuse_lazy(name, **named, wanted=wanted, f_ext=f_ext)
+        inputs = [*state, np.zeros(self.rows) if wanted is None else wanted, *given]
+        if stabilization is not None:
+            self._require_at()
+            inputs.append(np.broadcast_to(stabilization, (self.rows, 2)))
+        sites, wrenches = self.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
+        key = name, sites, stabilization is not None
+        return self._resolved(partial(self._derivative, key), *inputs, *wrenches)
+
+    def _derivative(self, key: tuple[str, tuple[Site, ...], bool], near: bool) -> Compiled:
+        known = self._functions.get((key, near))
+        if known is not None:
+            return known
+        derivative = DerivativeText(self, *key)
+
+        def text(run: Any, *given: Any) -> Sequence[Any]:
+            *found, spread = derivative(run, near, *given)
+            return [*found, 0.0 if near else run(compiled(count_doubt), spread, 0.0)]
+
+        with self._lock:
+            made = recorded("constraints", *derivative.operands(), text)
+            return self._functions.setdefault((key, near), made)
 
     def error(self, q: Any) -> Array:
         """φ: deviation of the held poses from those at `at`, (…, c) [rad, m], in the axes of the rows.
@@ -315,13 +372,16 @@ class Constraints:
     # Functions
 
     def _run(self, name: str, *given: Any) -> list[Array]:
+        return self._resolved(partial(self._function, name), *given)
+
+    def _resolved(self, function: Callable[[bool], Compiled], *given: Any) -> list[Array]:
         """Results of a function; those of doubtful samples by eigenvalues."""
         near = not self.regular
         found: list[Array]
-        *found, doubts = self._function(name, near)(*given)
+        *found, doubts = function(near)(*given)
         if near or not (doubts.item() if doubts.ndim == 0 else doubts.any()):
             return found
-        again = self._function(name, True)
+        again = function(True)
         if doubts.ndim == 0:
             return list(again(*given)[:-1])
         doubtful, operands = doubts > 0.0, again.binding.inputs

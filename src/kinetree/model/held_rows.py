@@ -9,20 +9,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
-from kinetree.algorithms.kinematics.frame_kinematics import poses
+from kinetree.algorithms.kinematics.dependent_joints import joint_derivatives
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.kernels.constraint_rows import (
     constants_of,
+    distance_changes,
     distance_error,
+    distance_forces,
     distance_row,
+    formula_changes,
+    formula_forces,
     formula_row,
     formula_value,
     hinge_error,
 )
+from kinetree.language.mechanism import Site
 from kinetree.model.loops.coupling import (
     Coupling,
     Follower,
@@ -32,23 +37,31 @@ from kinetree.model.loops.coupling import (
     PolynomialCoupling,
 )
 from kinetree.model.loops.loop import Loop
-from kinetree.runtime.function import compiled
-from kinetree.runtime.kernels import bind
+from kinetree.runtime.function import Function, compiled
 from kinetree.runtime.matrix_products import product, times
 from kinetree.spatial.rotation import alignment
 from kinetree.spatial.transform import pose
 from kinetree.spatial.value import Array
-from kinetree.tasks.recursions import Recursions
 from kinetree.tasks.task_types import CenterOfMassTask, LoopTask, RelativeTask, Task, chosen_rows
 from kinetree.tasks.tasks import Tasks
 
 _AXES = "local_world_aligned"
 
 
+class RowChanges(NamedTuple):
+    """How rows ψ = J a + J̇v + kp φ + kd J v and the forces λ along them change: see `held_derivatives`."""
+
+    psi_q: Any  # ∂ψ/∂q, (count, nv)
+    psi_v: Any  # ∂ψ/∂v, (count, nv)
+    stiffness: Any  # ∂(Jᵀλ)/∂q, besides that of the wrenches, (nv, nv)
+    wrench: Any  # λ as wrenches on the frames `sites`, in their axes, (m, 6); None without frames
+
+
 class RowSet(Protocol):
     """Some rows of a robot."""
 
     count: int
+    sites: tuple[Site, ...]  # the frames on which its forces act, where they act on frames
 
     @property
     def scale(self) -> tuple[Array, Array]:
@@ -60,12 +73,23 @@ class RowSet(Protocol):
     def error(self, run: Any, q: Any) -> Any:
         """φ, (count,) [rad or m], or a number."""
 
+    def changes(self, run: Any, q: Any, v: Any, a: Any, force: Any, gains: Any) -> RowChanges:
+        """Derivatives for accelerations a, forces λ, (count,), and gains kp and kd, (count, 2)."""
+
 
 class _OfTasks:
     """Rows whose motion is that of tasks, in world axes."""
 
+    # what their error is: see `kinetree.algorithms.tasks.row_derivatives`
+    _error = "pose"
+
     def __init__(self, tasks: Tasks) -> None:
         self._recursions, self.count = tasks.core.recursions, tasks.rows
+        self.sites = self._recursions.sites
+
+    @property
+    def _targets(self) -> Array:
+        return np.tile(np.eye(4), (len(self.sites), 1, 1))
 
     @property
     def scale(self) -> tuple[Array, Array]:
@@ -76,6 +100,10 @@ class _OfTasks:
         """See `RowSet`."""
         drift = np.zeros(self.count) if v is None else run(self._recursions.jacobian_dot_v, q, v)
         return run(self._recursions.jacobian, q), drift
+
+    def changes(self, run: Any, q: Any, v: Any, a: Any, force: Any, gains: Any) -> RowChanges:
+        """See `RowSet`."""
+        return RowChanges(*run(self._recursions.row_derivatives(self._error), q, v, a, force, self._targets, gains))
 
 
 class TaskRows(_OfTasks):
@@ -88,7 +116,11 @@ class TaskRows(_OfTasks):
 
     def __init__(self, tasks: Tasks, targets: Array) -> None:
         super().__init__(tasks)
-        self._targets = targets
+        self._held = targets
+
+    @property
+    def _targets(self) -> Array:
+        return self._held
 
     def error(self, run: Any, q: Any) -> Any:
         """See `RowSet`."""
@@ -147,6 +179,7 @@ class CouplingRow:
     """
 
     count = 1
+    sites: tuple[Site, ...] = ()
 
     def __init__(self, robot: Any, coupling: Coupling) -> None:
         self._robot = robot
@@ -200,6 +233,20 @@ class CouplingRow:
         value = compiled(formula_value(self._equation, len(self._names)))
         return run(value, self._coordinates(run, q, self._names), self._numbers)
 
+    def changes(self, run: Any, q: Any, v: Any, a: Any, force: Any, gains: Any) -> RowChanges:
+        """See `RowSet`."""
+        robot, equation, at = self._robot, self._equation, np.asarray(self._at)
+        x, m, n = self._coordinates(run, q, self._names), len(self._names), robot.nv
+        pulls = run(compiled(formula_forces(equation, m)), x, self._numbers, force)
+        derivatives: Function[..., Any] = Function("constraints", robot.mechanism, joint_derivatives)
+        *matrices, forces_q = run(derivatives, q, v, a, run.placed(pulls, at, (self._rates,)))
+        moving = run(robot.joint_rates, q, v), run(robot.joint_accelerations, q, v, a)
+        own = (run.taken(every, at) for every in moving)
+        rows = (run.taken(every, n * at[:, None] + np.arange(n)) for every in matrices)
+        row = compiled(formula_changes(equation, m), n=n)
+        psi_q, psi_v, stiffness = run(row, x, *own, self._numbers, force, gains, *rows, forces_q)
+        return RowChanges(psi_q, psi_v, stiffness, None)
+
     @property
     def _numbers(self) -> Array:
         return _padded(self._equation, self._constants)
@@ -239,6 +286,7 @@ class DistanceRow:
         self._length = length
         tasks = [Task(frame, "position", tuple(point.tolist())) for frame, point in zip(frames, points, strict=True)]
         self._ends = _OfTasks(robot.tasks(tasks, reference=_AXES))
+        self.sites = self._ends.sites
 
     @property
     def scale(self) -> tuple[Array, Array]:
@@ -249,13 +297,22 @@ class DistanceRow:
         """See `RowSet`."""
         of, motion = self._ends._recursions, self._ends.motion(run, q, v)
         nv = of.robot.mechanism.nv
-        given = np.zeros(nv) if v is None else v, *motion, _poses(run, of, q)
+        given = np.zeros(nv) if v is None else v, *motion, run(of.poses, q)
         row, drift, _ = run(compiled(distance_row, n=nv), *given)
         return row, drift
 
+    def changes(self, run: Any, q: Any, v: Any, a: Any, force: Any, gains: Any) -> RowChanges:
+        """See `RowSet`."""
+        of, free = self._ends._recursions, np.zeros((6, 2))
+        poses = run(of.poses, q)
+        ends = self._ends.changes(run, q, v, a, run(compiled(distance_forces), poses, force), free)
+        given = v, a, *self._ends.motion(run, q, v), poses, force, gains, run(of.velocity_derivative, q, v)
+        row_q, row_v, stiffness, _ = run(compiled(distance_changes, n=of.robot.mechanism.nv), *given, *ends[:3])
+        return RowChanges(row_q, row_v, stiffness, ends.wrench)
+
     def error(self, run: Any, q: Any) -> Any:
         """See `RowSet`."""
-        return run(compiled(distance_error), _poses(run, self._ends._recursions, q), self._length)
+        return run(compiled(distance_error), run(self._ends._recursions.poses, q), self._length)
 
 
 class HingeRows(_OfTasks):
@@ -266,6 +323,8 @@ class HingeRows(_OfTasks):
         loop: The hinge.
     """
 
+    _error = "hinge"
+
     def __init__(self, robot: Any, loop: Loop) -> None:
         turn = pose(alignment(loop.axis), np.zeros(3))
         ends = loop.first @ turn, loop.second @ turn
@@ -273,7 +332,7 @@ class HingeRows(_OfTasks):
 
     def error(self, run: Any, q: Any) -> Any:
         """See `RowSet`."""
-        return run(compiled(hinge_error), _poses(run, self._recursions, q))
+        return run(compiled(hinge_error), run(self._recursions.poses, q))
 
 
 def loop_task(loop: Loop, rows: Sequence[int], first: Array, second: Array) -> LoopTask:
@@ -294,11 +353,6 @@ def _distance(robot: Any, loop: Loop) -> DistanceRow:
 
 
 _OF_LOOPS: dict[str, Any] = {"distance": _distance, "hinge": HingeRows}
-
-
-def _poses(run: Any, of: Recursions, q: Any) -> Any:
-    """Poses of the frames of tasks, (m, 4, 4)."""
-    return run(bind(poses, of.robot.mechanism, of.sites, "constraints"), q)
 
 
 def _padded(formula: Any, constants: Sequence[float]) -> Array:

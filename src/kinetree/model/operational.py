@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from kinetree.model import constraints as held
 from kinetree.model.base import ModelBase
-from kinetree.model.constraints import ConstrainedDynamics, Constraints
+from kinetree.model.constraints import Constraints
+from kinetree.model.held_derivatives import ConstrainedDynamics
 from kinetree.model.held_rows import AnyConstraint
 from kinetree.model.singularity import require_invertible, require_mass
 from kinetree.operators.collection import Operators

@@ -160,7 +160,7 @@ class Execution:
 
     def placed(self, x: Samples, numbers: Any, shape: tuple[int, ...]) -> Samples:
         """See the module's docstring."""
-        place = np.zeros((*self._batch, math.prod(shape)))
+        place = np.zeros((*self._batch, math.prod(shape)), x.array.dtype)
         place[..., np.ravel(np.asarray(numbers, dtype=int))] = self._flat(x)
         return Samples(place.reshape(*self._batch, *shape))
 

@@ -30,12 +30,14 @@ import numpy as np
 
 from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
 from kinetree.algorithms.dynamics.inverse_dynamics import bias_forces, inverse_dynamics
+from kinetree.algorithms.kinematics.frame_kinematics import VELOCITY_DERIVATIVES, poses
 from kinetree.algorithms.methods import inertia, inverse_inertia, takes_any_node, task_dynamics
 from kinetree.algorithms.methods.choice import view_of
 from kinetree.algorithms.tasks.control_law import control_law, control_step, keeps_factors, task_residual
 from kinetree.algorithms.tasks.differential_step import differential_step
 from kinetree.algorithms.tasks.grasp_sharing import grasp_sharing
 from kinetree.algorithms.tasks.response import response, task_jacobian
+from kinetree.algorithms.tasks.row_derivatives import row_derivatives
 from kinetree.algorithms.tasks.support_sharing import support_sharing
 from kinetree.algorithms.tasks.task_motion import task_acceleration, task_drift
 from kinetree.algorithms.tasks.task_space import TaskKinds
@@ -322,6 +324,20 @@ class Recursions:
     def residual(self) -> TaskFunction:
         """b − J̇v of q, v, targets, feed and gains: see `control_law`. Rows in world axes."""
         return self.residual_by("sine")
+
+    @cached_property
+    def poses(self) -> TaskFunction:
+        """Poses of the frames, (…, m, 4, 4)."""
+        return self._function("pose", poses)
+
+    @cached_property
+    def velocity_derivative(self) -> TaskFunction:
+        """∂(J v)/∂q of the frames, (…, m, 6, nv)."""
+        return self._function("linearize", VELOCITY_DERIVATIVES[self.reference], view="common")
+
+    def row_derivatives(self, error: str) -> TaskFunction:
+        """See `kinetree.algorithms.tasks.row_derivatives`. Rows in world axes."""
+        return self._function("linearize", row_derivatives(self._parts, error), view="common")
 
     @cached_property
     def grasp_sharing(self) -> TaskFunction:

@@ -29,6 +29,7 @@ from kinetree.kernels.branchless import largest, less, where
 from kinetree.language.algorithm import algorithm
 from kinetree.language.forward_mode import directional_derivative
 from kinetree.language.tree import Indexed, Tree
+from kinetree.language.variation import coupling_variation
 from kinetree.spatial.inertia import Factor
 from kinetree.spatial.value import Array
 
@@ -63,6 +64,23 @@ def joint_forces(tree: Tree, q: Indexed, forces: Indexed, tau: Indexed) -> None:
     """Gᵀ τ_joints: forces along the independent velocities that act like given forces on all joints."""
     for k, _ in tree.scatter():
         tau[k] = k.coupling(q[k]).T @ forces[k]
+
+
+@algorithm(
+    q=("q",), v=("v",), a=("v",), forces=("joints",), G=("joints", "v"), rates_q=("joints", "v"),
+    accelerations_q=("joints", "v"), accelerations_v=("joints", "v"), forces_q=("v", "v"),
+    outputs=("G", "rates_q", "accelerations_q", "accelerations_v", "forces_q"),
+    sparse=("G", "rates_q", "accelerations_q", "accelerations_v", "forces_q"),
+)  # fmt: skip
+def joint_derivatives(
+    tree: Tree, q: Indexed, v: Indexed, a: Indexed, forces: Indexed, G: Indexed, rates_q: Indexed,
+    accelerations_q: Indexed, accelerations_v: Indexed, forces_q: Indexed,
+) -> None:  # fmt: skip
+    """G; derivatives of G v and of G a + Ġ v with respect to q (along the tangent) and v; ∂(Gᵀ τ_joints)/∂q."""
+    for k, _ in tree.scatter():
+        of = coupling_variation(k, q[k], v[k], a[k], forces[k])
+        G[k, k], rates_q[k, k], forces_q[k, k] = k.coupling(q[k]), of.rates_q, of.forces_q
+        accelerations_q[k, k], accelerations_v[k, k] = of.accelerations_q, of.accelerations_v
 
 
 @algorithm(q=("q",), residual=("loops",), K=("loops", "joints"), outputs=("residual", "K"), sparse=("K",))
