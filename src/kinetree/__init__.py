@@ -53,6 +53,7 @@ if typing.TYPE_CHECKING:
     from kinetree.io.save import to_urdf
     from kinetree.model.assembly.denavit_hartenberg import DHRow, from_dh
     from kinetree.model.nodes.laws import check_node
+    from kinetree.model.sko import sko
 
 __version__ = "0.1.0"
 
@@ -102,6 +103,7 @@ __all__ = [
     "register_scalar",
     "set_threads",
     "simulation",
+    "sko",
     "tasks",
     "to_mjcf",
     "to_urdf",
@@ -120,6 +122,7 @@ _ON_FIRST_USE = {
     "identification": "identification",
     "interop": "interop",
     "simulation": "simulation",
+    "sko": "model.sko",
     "to_mjcf": "io.mjcf_write",
     "to_urdf": "io.save",
     "viewer": "viewer",
