@@ -17,7 +17,7 @@ import numpy as np
 
 from kinetree.compiler.formats import FLOAT64, Format, rounded
 from kinetree.compiler.llvm import machine_code as target
-from kinetree.concurrency import ForkSafeLock
+from kinetree.concurrency import ForkSafeLock, give_way
 from kinetree.errors import InputError
 from kinetree.runtime import arguments, buffers, fastcall, threads, tiered
 from kinetree.runtime.compile_queue import CompileJob, Libraries
@@ -117,6 +117,7 @@ class Compiled(Gate):
         found = self._runners.get(width)
         if found is not None:
             return found
+        give_way()
         with self._lock, target.use(self._target):
             if width not in self._runners:
                 self.begin_library(width)

@@ -189,8 +189,9 @@ class Compilation:
         for text in sorted(texts, key=len, reverse=True):
             with _sharing:
                 job = _compiling.get((text, target))
-                jobs[text] = job or threads.begin([partial(compile_text, text, target)], later)[0]
-                _compiling[text, target] = jobs[text]
+                if job is None or job.finished:  # the thread that did it may not have dropped it yet
+                    (job,) = threads.begin([partial(compile_text, text, target)], later)
+                jobs[text] = _compiling[text, target] = job
         self._jobs, self._longest_first = [jobs[text] for text in texts], list(jobs.values())
         for job in self._jobs:
             job.then(self._completed)

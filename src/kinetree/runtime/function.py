@@ -24,7 +24,7 @@ from kinetree.compiler.c99 import CSource, Exported
 from kinetree.compiler.count import Count, count
 from kinetree.compiler.formats import format_named, format_of
 from kinetree.compiler.specialize import Specialization, specialization
-from kinetree.concurrency import ForkSafeLock, gc_paused
+from kinetree.concurrency import ForkSafeLock, gc_paused, give_way
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.kernels.language import Kernel
 from kinetree.language.algorithm import Algorithm
@@ -234,6 +234,7 @@ class Function(Gate, Generic[P, R]):
 
     def _bind(self, sites: tuple[Site, ...], algorithm: Algorithm, single: bool) -> Compiled | Interpreted:
         key = algorithm, sites, single
+        give_way()
         with self._lock, gc_paused():  # tables of a large robot are made from millions of objects
             bound = self._bound.get(key)
             if bound is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from _thread import allocate_lock
+from _thread import RLock
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,45 +19,59 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from kinetree.concurrency import ForkSafeLock, is_holding
+from kinetree.concurrency import ForkSafeLock, give_way, is_holding
 from kinetree.errors import InputError
 
 _Result = TypeVar("_Result")
 
 
 class SharedComputation(Generic[_Result]):
-    """A computation that is done once: by the thread that begins first, of the pool or in need of the result."""
+    """A computation that is done once: by the thread that begins first, of the pool or in need of the result.
+
+    If a signal handler raises meanwhile, as that of Ctrl-C does, the next thread in need of the result does it again.
+    """
 
     def __init__(self, task: Callable[[], _Result]) -> None:
         self._task = task
         self._process = os.getpid()
-        self._begun, self._unfinished = allocate_lock(), allocate_lock()
-        self._unfinished.acquire()
+        self._computing, self._ending = RLock(), RLock()
+        self._begun = False
+        self.finished = False  # whether the result, or an error, is there
         self._values: list[_Result] = []
-        self._error: BaseException | None = None
-        self._lock = ForkSafeLock()
+        self._error: Exception | None = None
         self._callbacks: list[Callable[[], object]] | None = []  # None once they were called
 
     def run(self) -> None:
         """Do it in this thread, unless another one has begun; an error is raised by `result`."""
-        if self._begun.acquire(blocking=False):
-            try:
+        if not self._begun:
+            self.wait()
+
+    def wait(self) -> Exception | None:
+        """Do it in this thread, or wait until another one has done it; returns its error, if there is one."""
+        with self._computing:
+            if not self.finished:
+                self._begun = True
                 try:
-                    self._values.append(self._task())
+                    self._compute()
                 finally:
-                    with self._lock:
-                        callbacks, self._callbacks = self._callbacks or [], None
-                    for call in callbacks:
-                        call()
-            except BaseException as error:  # noqa: BLE001 (raised by the threads that need the result)
-                self._error = error
-            finally:
-                self._unfinished.release()
-                del self._task  # with what it refers to, often the owner of this job
+                    self._begun = self.finished
+            return self._error
+
+    def _compute(self) -> None:
+        try:
+            self._values.append(self._task())
+        except Exception as error:  # noqa: BLE001 (raised by the threads that need the result)
+            self._error = error
+        with self._ending:
+            callbacks, self._callbacks = self._callbacks or [], None
+        for call in callbacks:
+            call()
+        self.finished = True
+        del self._task  # with what it refers to, often the owner of this job
 
     def then(self, call: Callable[[], object]) -> None:
         """Call a function when it has ended, with or without an error, but before others know; at once if it has."""
-        with self._lock:
+        with self._ending:
             if self._callbacks is not None:
                 self._callbacks.append(call)
                 return
@@ -68,20 +82,9 @@ class SharedComputation(Generic[_Result]):
         """The result, if it is there."""
         return self._values[0] if self._values else None
 
-    @property
-    def finished(self) -> bool:
-        """Whether the result is there."""
-        return not self._unfinished.locked()
-
-    def wait(self) -> BaseException | None:
-        """Wait until it is done; returns its error, if there is one."""
-        with self._unfinished:
-            return self._error
-
     def result(self) -> _Result:
         """The result, computed in this thread if no other one has begun."""
-        self.run()
-        if not self.finished and self._process != os.getpid():
+        if self._begun and not self.finished and self._process != os.getpid():
             return self._task()  # a forked process has none of the threads that began
         error = self.wait()
         if error is not None:
@@ -259,10 +262,11 @@ def _submit(tasks: Sequence[Task], later: bool = False) -> None:
 def _unforked(job: SharedComputation[T]) -> Callable[[], None]:
     """Runs a job while no process can be forked.
 
-    The lock comes first: whoever is held up by a thread that waits to fork has not begun, and another can do the job.
+    Whoever is held up by a thread that waits to fork has not begun, and another can do the job.
     """
 
     def run() -> None:
+        give_way()
         with ForkSafeLock():
             job.run()
 

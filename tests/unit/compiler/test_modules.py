@@ -15,7 +15,7 @@ import kinetree as kt
 from kinetree.compiler.llvm import machine_code, printer
 from kinetree.compiler.llvm import machine_code as target
 from kinetree.compiler.programs import variants_of
-from kinetree.concurrency import inside_llvm
+from kinetree.concurrency import LLVMLock
 from kinetree.runtime import compile_queue, kernels
 from kinetree.runtime.threads import set_threads
 
@@ -133,7 +133,7 @@ def test_a_fork_waits_for_llvm() -> None:
     entered, left = threading.Event(), threading.Event()
 
     def work() -> None:
-        with inside_llvm():
+        with LLVMLock():
             entered.set()
             time.sleep(0.2)
             left.set()

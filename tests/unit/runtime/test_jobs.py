@@ -23,6 +23,13 @@ def two_threads() -> None:
     threads.set_threads(2)
 
 
+def wait_without_helping(*jobs: SharedComputation[Any]) -> None:
+    for job in jobs:
+        ended = threading.Event()
+        job.then(ended.set)
+        assert ended.wait(10)
+
+
 def test_a_job_is_done_once(two_threads: None) -> None:
     done: list[int] = []
 
@@ -64,8 +71,7 @@ def test_what_is_not_urgent_comes_last(two_threads: None) -> None:
     later = threads.begin([partial(done.append, "later")], later=True)
     urgent = threads.begin([partial(done.append, number) for number in range(3)])
     go_on.set()
-    for job in (*later, *urgent):
-        job.wait()
+    wait_without_helping(*later, *urgent)
     assert done == [0, 1, 2, "later"]
 
 
@@ -76,7 +82,7 @@ def test_who_waits_does_nothing_that_is_not_urgent(two_threads: None) -> None:
     (job,) = threads.begin([threading.get_ident], later=True)
     threading.Timer(0.1, go_on.set).start()
     threads.finish(blocked)
-    job.wait()
+    wait_without_helping(job)
     assert job.result() != threading.get_ident()
 
 
@@ -124,6 +130,33 @@ def test_failed_compilations_are_reported_once_and_not_stored() -> None:
     with pytest.raises(RuntimeError, match="expected top-level entity"):
         bad.objects()
     assert finished == [None]
+
+
+def test_compilations_are_shared_until_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not afterwards, however long somebody keeps them: an error would return for ever."""
+    began, go_on = threading.Event(), threading.Event()
+    tried: list[str] = []
+
+    def compile_text(text: str, _: machine_code.Processor) -> bytes:
+        tried.append(text)
+        began.set()
+        assert go_on.wait(10)
+        if len(tried) == 1:
+            raise MemoryError
+        return text.encode()
+
+    monkeypatch.setattr(compile_queue, "compile_text", compile_text)
+    threads.set_threads(2)
+    made = [compile_queue.Compilation(["text"], machine_code.host(), lambda _: None)]
+    assert began.wait(10)
+    made.append(compile_queue.Compilation(["text"], machine_code.host(), lambda _: None))
+    go_on.set()
+    for compilation in made:
+        with pytest.raises(MemoryError):
+            compilation.objects()
+    assert len(tried) == 1
+    assert compile_queue.Compilation(["text"], machine_code.host(), lambda _: None).objects() == [b"text"]
+    assert len(tried) == 2
 
 
 def test_one_thread_compiles_at_once() -> None:

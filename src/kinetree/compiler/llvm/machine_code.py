@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kinetree.compiler.formats import FLOAT64, Format
-from kinetree.concurrency import ForkSafeLock, inside_llvm
+from kinetree.concurrency import ForkSafeLock, LLVMLock
 
 if TYPE_CHECKING:
     import llvmlite.binding
@@ -223,7 +223,7 @@ def _emitted(module: llvmlite.binding.ModuleRef, machine: llvmlite.binding.Targe
     """
     ffi = llvm().ffi
     emit = getattr(ffi.lib, "_lib", ffi.lib).LLVMPY_TargetMachineEmitToMemory
-    with inside_llvm():
+    with LLVMLock():
         with ffi.OutputString() as error:
             buffer = emit(machine, module, 1, error)
             if not buffer:
