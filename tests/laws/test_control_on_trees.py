@@ -178,7 +178,7 @@ def error_after(escape: bool, seconds: float) -> float:
     for _ in range(round(seconds / dt)):
         q, v = robot.step(q, v, law(q, v, {"tool": target}).tau, dt, method="midpoint")
     assert np.abs(v).max() < 6.0
-    return peak(control.pose_error(robot.pose(q, "tool"), target))
+    return peak(control.pose_error(robot.pose(q, "tool"), target, "local_world_aligned"))
 
 
 def test_a_wrist_in_line_is_left() -> None:

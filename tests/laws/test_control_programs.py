@@ -267,7 +267,9 @@ def parts(q: Array, targets: dict[str, Array]) -> tuple[Array, Array, Array, Arr
     """J, e, the weights of rows, and the way to the posture."""
     robot = model("humanoid24")
     J = robot.tasks(list(HANDS), reference=LWA).jacobian(q)
-    e = np.concatenate([control.pose_error(robot.pose(q, name), targets[name]) for name in HANDS])
+    e = np.concatenate(
+        [control.pose_error(robot.pose(q, name), targets[name], "local_world_aligned") for name in HANDS]
+    )
     return J, e, np.repeat([4.0, 1.0], 6), robot.difference(q, robot.neutral())
 
 

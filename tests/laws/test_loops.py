@@ -436,7 +436,7 @@ def test_differential_inverse_kinematics_is_least_squares() -> None:
         robot, [control.Goal("tip")], posture=np.zeros(5), limits=False, posture_weight=0.1, damping=1e-3, gain=0.7
     )
     target = robot.pose(robot.integrate(q, 0.05 * np.arange(1.0, 6.0)), "tip")
-    J, e = robot.jacobian(q, "tip", reference=LWA), control.pose_error(robot.pose(q, "tip"), target)
+    J, e = robot.jacobian(q, "tip", reference=LWA), control.pose_error(robot.pose(q, "tip"), target, LWA)
     H = J.T @ J + (0.1**2 + 1e-3) * np.eye(5)
     step = np.linalg.solve(H, J.T @ (0.7 * e) + 0.1**2 * robot.difference(q, np.zeros(5)))
     assert_close(ik(q, {"tip": target}, dt=0.05), step / 0.05, 1e-9)

@@ -248,7 +248,7 @@ def test_ports_that_do_not_exist(robot: kt.Model, port: Any) -> None:
 
 
 def test_robots_that_are_files() -> None:
-    with pytest.raises(InputError, match=r"got str; load files first.*View\(kt.load\(path\), visuals=path\)"):
+    with pytest.raises(InputError, match=r"got str; load files first.*View\(kt.load\(path\)\)"):
         View("robot.urdf")  # type: ignore[arg-type]
 
 
@@ -468,3 +468,34 @@ def test_a_film_that_cannot_be_written(robot: kt.Model, tmp_path: Path) -> None:
 def test_unknown_names_are_named() -> None:
     with View(kt.zoo.humanoid24(), port=0) as view, pytest.raises(UnknownNameError):
         view.show(ellipsoids=["tail"])
+
+
+def test_a_robot_brings_its_own_file_and_keyframe(tmp_path: Path) -> None:
+    oracle("mujoco")
+    path = tmp_path / "robot.xml"
+    path.write_text(
+        '<mujoco><worldbody><body name="a"><joint name="j"/><geom type="box" size=".1 .1 .1"/></body></worldbody>'
+        '<keyframe><key name="home" qpos="0.5"/></keyframe></mujoco>'
+    )
+    robot = kt.load(path)
+    with View(robot, port=0) as opened:
+        assert opened.q.tolist() == [0.5]
+        assert [handle.name for handle in opened._scene.layers["visuals"]] == ["/robot/0 a/visual 0"]
+    with View(robot, port=0, visuals=False) as opened:
+        assert "visual" not in "".join(handle.name for handle in opened._scene.layers["visuals"])
+    path.unlink()
+    with View(robot, port=0) as opened:  # the file is gone
+        assert opened.q.tolist() == [0.5]
+
+
+def test_missing_meshes_are_told_in_short(tmp_path: Path) -> None:
+    link = '<link name="{0}"><visual><geometry><mesh filename="package://p/{0}.stl"/></geometry></visual></link>'
+    joint = '<joint name="j{0}" type="fixed"><parent link="l0"/><child link="l{0}"/></joint>'
+    path = tmp_path / "robot.urdf"
+    parts = [link.format(f"l{i}") for i in range(9)] + [joint.format(i) for i in range(1, 9)]
+    path.write_text(f'<robot name="r">{"".join(parts)}</robot>')
+    with pytest.warns(ModelWarning) as caught, View(kt.load(path), port=0):
+        pass
+    (text,) = {str(one.message) for one in caught}
+    assert text.count(".stl") == 2
+    assert "(9 in all)" in text

@@ -184,7 +184,7 @@ class _Problem:
     def errors(self, q: Array, which: Array) -> Array:
         """e of all rows, (n, r)."""
         now = self.robot.pose(q, self.frames)
-        e = pose_error(now, self._targets[which])
+        e = pose_error(now, self._targets[which], "local_world_aligned")
         return e.reshape(len(q), -1)[:, self._rows]
 
     def close(self, which: Array, pool: Array, count: int) -> Array:

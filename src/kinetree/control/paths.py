@@ -199,7 +199,7 @@ def pose_path(start: Any, end: Any, seconds: float, timing: str = "quintic") -> 
     """
     if timing not in TIMINGS:
         raise UnknownNameError("timing", timing, tuple(TIMINGS))
-    twist = pose_error(start, end)
+    twist = pose_error(start, end, "local_world_aligned")
     shape = (*twist.shape[:-1], 4, 4)
     first, last = (np.array(np.broadcast_to(np.asarray(T, dtype=float), shape)) for T in (start, end))
     return PosePath(first, last, _seconds(seconds), twist, _path(TIMINGS[timing], 0.0, 1.0, seconds))

@@ -69,7 +69,7 @@ def inverse(pose: Any) -> Array:
     return _unless(fault, found, ("pose",), (T,))
 
 
-def pose_error(pose: Any, target: Any, reference: str = "local_world_aligned") -> Array:
+def pose_error(pose: Any, target: Any, reference: str = "local") -> Array:
     """The twist that leads from a pose to a target in unit time: (…, 4, 4) twice to (…, 6) [rad, m].
 
     It is in the coordinates of `robot.jacobian(q, frame, reference)`: close to the target, a joint motion δq reduces it
@@ -78,9 +78,9 @@ def pose_error(pose: Any, target: Any, reference: str = "local_world_aligned") -
     Args:
         pose: Current pose of the frame.
         target: Desired pose.
-        reference: "local_world_aligned": rotation vector in world axes, then the displacement of the origin,
-            `p_target − p`. "local": the screw motion in the frame's axes, log(pose⁻¹ target). "world": the same screw
-            motion in the world's frame, log(target pose⁻¹).
+        reference: "local", as for `jacobian`: the screw motion in the frame's axes, log(pose⁻¹ target). "world": the
+            same screw motion in the world's frame, log(target pose⁻¹). "local_world_aligned": rotation vector in world
+            axes, then the displacement of the origin, `p_target − p`.
 
     Raises:
         InputError: If a matrix is not a pose, or leading axes do not broadcast.

@@ -18,10 +18,10 @@ _LISTED = 40
 
 
 class Diagnostics:
-    """Collects findings about one file and reports them as one `ModelWarning` for each kind."""
+    """Collects findings about one file, and reports one `ModelWarning` for each kind, with the first of them."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self, file: str, listed: int = _LISTED) -> None:
+        self.file, self._most = file, listed
         self._listed: dict[str, list[str]] = {}
         self._unread: dict[str, list[int]] = {}
 
@@ -48,8 +48,8 @@ class Diagnostics:
             ]
         texts = []
         for kind, items in lists.items():
-            shown = "; ".join(items[:_LISTED])
-            rest = f"; … ({len(items)} in all)" if len(items) > _LISTED else ""
+            shown = "; ".join(items[: self._most])
+            rest = f"; … ({len(items)} in all)" if len(items) > self._most else ""
             texts.append(f"{self.file}: {kind}: {shown}{rest}")
         return texts
 

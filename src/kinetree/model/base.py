@@ -30,6 +30,9 @@ from kinetree.spatial.value import Array
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+# what other parts of the library read of a model, and users do not
+_INTERNAL = {"mechanism", "site", "sites", "clusters", "named_positions"}
+
 
 class ModelBase:
     """The parts of a model and what follows from them: the mechanism, its frames, variants, value semantics.
@@ -219,6 +222,9 @@ class ModelBase:
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"a Model is frozen: cannot delete {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__()} - _INTERNAL)
 
     # -- structure ----------------------------------------------------------------------------------------------------
 

@@ -159,11 +159,11 @@ class Configurations(Loops):
         """Velocities, accelerations or torques by joint name; omitted joints are zero. See `q_from_dict`."""
         return self._rounded(self._coordinates.v_from_dict(values))
 
-    def q_to_dict(self, q: Any) -> dict[str, Array]:
-        """Configuration by joint name; values of joints with one coordinate have no axis for it."""
+    def q_to_dict(self, q: Any) -> dict[str, Any]:
+        """Configuration by joint name: a float for joints with one coordinate, an array for others and for batches."""
         return self._coordinates.q_to_dict(q)
 
-    def v_to_dict(self, v: Any) -> dict[str, Array]:
+    def v_to_dict(self, v: Any) -> dict[str, Any]:
         """Velocities, accelerations or torques by joint name; see `q_to_dict`."""
         return self._coordinates.v_to_dict(v)
 

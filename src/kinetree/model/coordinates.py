@@ -163,14 +163,14 @@ class Coordinates:
         self.require_free(values if isinstance(values, Mapping) else ())
         return self._from_dict(values, np.zeros(self.nv), self._v_places)
 
-    def q_to_dict(self, q: Any) -> dict[str, Array]:
+    def q_to_dict(self, q: Any) -> dict[str, Any]:
         q = checked("q", q, self.nq)
         every = self.every_joint.of(q) if self.follows else q.copy()
-        return {name: every[index] for name, index in self._parts[0].items()}
+        return {name: _plain(every[index]) for name, index in self._parts[0].items()}
 
-    def v_to_dict(self, v: Any) -> dict[str, Array]:
+    def v_to_dict(self, v: Any) -> dict[str, Any]:
         v = checked("v", v, self.nv).copy()
-        return {name: v[index] for name, index in self._parts[1].items()}
+        return {name: _plain(v[index]) for name, index in self._parts[1].items()}
 
     def require_free(self, names: Iterable[str]) -> None:
         """Raise if one of some joints has no velocity of its own."""
@@ -231,6 +231,11 @@ def numbers(name: str, values: Any) -> Array:
     if array.dtype.kind not in "iufc":
         raise InputError(f"{name} has dtype {array.dtype}; pass integers, floats or complex numbers")
     return array.astype(np.result_type(array, np.float64), copy=False)
+
+
+def _plain(part: Any) -> Any:
+    """A single number as Python's own, an array as it is."""
+    return part if isinstance(part, np.ndarray) and part.ndim else part.item()
 
 
 def _broadcast(shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:

@@ -50,7 +50,7 @@ class Editing(ModelBase):
         Args:
             name: Unique among frames and bodies.
             frame: Frame or body that it is fixed to.
-            placement: Its pose in that frame: a 4×4 array, a pair (R, p) [m], or None.
+            placement: Its pose in that frame: a 4×4 array, a pair (R, p), a position p, (3,) [m], or None.
 
         Raises:
             ModelError: If the name is taken, or the placement is not a pose.
@@ -152,19 +152,28 @@ class Editing(ModelBase):
         key = tuple((joint.name, tuple(values[joint.q_slice].tolist())) for joint in self.joints if joint.nq)
         return self._edited(keyframes=tuple({**dict(self.named_positions), name: key}.items()))
 
-    def with_limits(self, limits: Mapping[str, Limits]) -> Self:
+    def with_limits(self, limits: Mapping[str, Limits | tuple[Any, Any]]) -> Self:
         """This robot with other limits of some joints.
 
         Args:
-            limits: By joint name; omitted joints keep theirs.
+            limits: By joint name, `Limits`, or a pair of lower and upper position limits, which leaves those of
+                velocity and effort; omitted joints keep theirs.
         """
         if not isinstance(limits, Mapping):
             raise InputError(f"with_limits() needs a mapping of joint names to Limits; got {type(limits).__name__}")
         _require_joints(self, limits)
+        full: dict[str, Limits] = {}
         for name, given in limits.items():
             if not isinstance(given, Limits):
-                raise InputError(f"the limits of joint {name!r} must be kinetree.Limits; got {type(given).__name__}")
-        return self._edited(joints=[_limited(joint, limits) for joint in self._every_joint])
+                if not isinstance(given, (tuple, list)) or len(given) != 2:
+                    raise InputError(
+                        f"the limits of joint {name!r} are kinetree.Limits, or a pair of lower and upper ones; got "
+                        f"{type(given).__name__}"
+                    )
+                own = self.joint(name).limits
+                given = Limits(*given, own.velocity, own.effort)
+            full[name] = given
+        return self._edited(joints=[_limited(joint, full) for joint in self._every_joint])
 
     def _with_joints(self, what: str, values: Any) -> Self:
         """Replace a field that has one non-negative number per degree of freedom."""
@@ -185,16 +194,24 @@ class Editing(ModelBase):
         joints = self._every_joint
         return self._edited(joints=[_replaced(one, what, own[one.name]) if one.name in own else one for one in joints])
 
-    def reduced(self, lock: Mapping[str, Any]) -> Self:
+    def reduced(self, lock: Mapping[str, Any] | Iterable[str]) -> Self:
         """The same robot with some joints locked. Bodies and frames keep their names; all joints may be locked.
 
         Joints that follow locked ones only are locked where these put them.
 
         Args:
-            lock: Joint names and their values: a scalar, or the joint's nq coordinates.
+            lock: Joint names and their values: a scalar, or the joint's nq coordinates. Joints given by name alone are
+                locked where they are neutral.
         """
         if not isinstance(lock, Mapping):
-            raise InputError(f"reduced() needs a mapping of joints to values, such as {{'hip': 0.1}}; got {lock!r}")
+            if isinstance(lock, str) or not isinstance(lock, Iterable):
+                raise InputError(
+                    f"reduced() needs a mapping of joints to values, such as {{'hip': 0.1}}, or a list of joints; got "
+                    f"{lock!r}"
+                )
+            names = list(lock)
+            _require_joints(self, dict.fromkeys(names))
+            lock = {name: self.joint(name).type.neutral() for name in names}
         _require_joints(self, lock)
         for joint in self.joints:
             if joint.name in lock and joint.node is not None:

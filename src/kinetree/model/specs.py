@@ -234,7 +234,7 @@ class NamedSpecs:
 Z = (0.0, 0.0, 1.0)
 # A rotation with at least six correct digits is orthonormalised, others are rejected.
 _ORTHONORMAL, _REFUSED = 1e-14, 1e-6
-_EXPECTED = "pass a 4×4 pose, a pair (R, p), or None"
+_EXPECTED = "pass a 4×4 pose, a pair (R, p), a position (3,), or None"
 _NOT_FINITE = "placement has NaN or infinite entries"
 
 
@@ -352,6 +352,8 @@ def pose_numbers(placement: Any, owner: str) -> Pose:
             position = three_floats(p) or np.asarray(p, dtype=float)
         else:
             matrix = np.asarray(placement, dtype=float)
+            if matrix.shape == (3,):
+                return pose_numbers((np.eye(3), placement), owner)
             if matrix.shape != (4, 4):
                 raise ModelError(f"{owner}: placement has shape {matrix.shape}; {_EXPECTED}")
             x, y, z, one = matrix[3].tolist()

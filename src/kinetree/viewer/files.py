@@ -321,6 +321,16 @@ _ATTRIBUTES = {"origin": frozenset(("xyz", "rpy", "quat_xyzw"))}
 MOST_FACES = 4_000_000
 
 
+def own_or_given(robot: Model, visuals: Any, package_roots: Sequence[str | os.PathLike[str]]) -> list[Visual]:
+    """The visuals of a file, by default of the one that the robot was loaded from; none for False."""
+    if visuals is not None:
+        return [] if visuals is False else read(visuals, package_roots)
+    try:
+        return [] if robot.source is None else read(robot.source, package_roots)
+    except LoadError:  # it is gone, or of a format without visuals
+        return []
+
+
 def read(source: Any, package_roots: Sequence[str | os.PathLike[str]] = ()) -> list[Visual]:
     """The visuals of a URDF or MJCF file, given as for `kinetree.load`.
 
@@ -333,7 +343,7 @@ def read(source: Any, package_roots: Sequence[str | os.PathLike[str]] = ()) -> l
         raise LoadError("visuals are read from URDF and MJCF, not from USD", str(stage))
     text = Source.of(source)
     roots = Roots(package_roots, None if text.path is None else text.path.absolute().parent)
-    diagnostics = Diagnostics(text.file)
+    diagnostics = Diagnostics(text.file, listed=2)
     kind = text.root.rpartition(":")[2]
     if kind == "robot":
         found: Iterable[Visual] = urdf_visuals(text, roots, diagnostics)

@@ -14,7 +14,7 @@ from kinetree.model.model import Model
 from kinetree.runtime.arguments import refuse_lazy
 from kinetree.spatial.value import Array
 from kinetree.viewer import view as servers
-from kinetree.viewer.files import read
+from kinetree.viewer.files import own_or_given
 from kinetree.viewer.overlays import Overlays, draw, floats
 from kinetree.viewer.scene import Scene
 
@@ -79,7 +79,7 @@ def film(
     samples = _interpolated(robot, motion, times, at, before)
     pushes = {name: _along(name, value, len(motion))[before] for name, value in (forces or {}).items()}
     names = tuple(ellipsoids)
-    shapes = [] if visuals is None else read(visuals, package_roots)
+    shapes = own_or_given(robot, visuals, package_roots)
     server = servers.start(0, robot.name)
     try:
         scene = Scene(server, robot, shapes)

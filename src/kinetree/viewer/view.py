@@ -23,7 +23,7 @@ from kinetree.model.joint import Joint
 from kinetree.model.model import Model
 from kinetree.spatial.rotation import exp_quaternion, matrix_of, multiply
 from kinetree.spatial.value import Array
-from kinetree.viewer.files import read
+from kinetree.viewer.files import own_or_given
 from kinetree.viewer.overlays import Overlays, draw, floats
 from kinetree.viewer.scene import Scene
 
@@ -243,15 +243,16 @@ class View:
     first keyframe, else in its neutral configuration; a floating robot then stands on the floor, the horizontal plane
     through the world's origin.
 
-        with kt.viewer.View(robot, visuals="robot.urdf") as view:
+        with kt.viewer.View(robot) as view:
             print(view.url)
             view.show(q, ellipsoids=["hand"], forces={"hand": (0.0, 0.0, -20.0)})
             view.wait()
 
     Args:
         robot: The mechanism.
-        visuals: The file from which it was loaded (URDF or MJCF), or the file's content, for its appearance. Without
-            it, and where meshes are missing, bodies are drawn as capsules along their links.
+        visuals: A URDF or MJCF file, or its content, for the robot's appearance; by default the file that it was loaded
+            from, False for none. Without it, and where meshes are missing, bodies are drawn as capsules along their
+            links.
         package_roots: Directories from which meshes may be read, besides that of the file: those that contain the
             packages of `package://` names. No mesh outside them is opened.
         port: Port to listen on, at 127.0.0.1; 0 selects any free port.
@@ -275,10 +276,9 @@ class View:
     ) -> None:
         if not isinstance(robot, Model):
             raise InputError(
-                f"robot is a kinetree.Model, got {type(robot).__name__}; load files first: "
-                "View(kt.load(path), visuals=path)"
+                f"robot is a kinetree.Model, got {type(robot).__name__}; load files first: View(kt.load(path))"
             )
-        shapes = [] if visuals is None else read(visuals, package_roots)
+        shapes = own_or_given(robot, visuals, package_roots)
         self.robot = robot
         self._server = start(port, robot.name)
         self._lock = threading.RLock()

@@ -124,9 +124,9 @@ def test_pose_paths_turn_about_one_axis_and_move_straight(timing: str) -> None:
     assert velocity.shape == acceleration.shape == (9, 6, 6)
     np.testing.assert_array_equal(pose[0], start)
     np.testing.assert_array_equal(pose[-1], end)
-    whole = control.pose_error(start, end)
+    whole = control.pose_error(start, end, "local_world_aligned")
     share, rate, change = clock(times_)
-    assert_close(control.pose_error(start, pose), share[:, None, None] * whole, bound(6))
+    assert_close(control.pose_error(start, pose, "local_world_aligned"), share[:, None, None] * whole, bound(6))
     assert_close(velocity, rate[:, None, None] * whole, bound(6))
     assert_close(acceleration, change[:, None, None] * whole, bound(6))
 
@@ -137,7 +137,7 @@ def test_velocities_of_pose_paths_are_their_derivatives() -> None:
     left = []
     for h in (1e-3, 1e-4):
         before, after = path(1.0 - h), path(1.0 + h)
-        slope = control.pose_error(before.pose, after.pose) / (2.0 * h)
+        slope = control.pose_error(before.pose, after.pose, "local_world_aligned") / (2.0 * h)
         left.append(np.linalg.norm(slope - path(1.0).velocity))
         change = (after.velocity - before.velocity) / (2.0 * h)
         assert np.linalg.norm(change - path(1.0).acceleration) < 100.0 * h * h

@@ -117,7 +117,8 @@ def test_errors_lead_to_the_target() -> None:
     assert_close(start @ control.exp(local), end, bound(6))
     world = control.pose_error(start, end, "world")
     assert_close(control.exp(world) @ start, end, bound(6))
-    aligned = control.pose_error(start, end)
+    aligned = control.pose_error(start, end, "local_world_aligned")
+    np.testing.assert_array_equal(control.pose_error(start, end), local)  # as jacobian
     assert_close(start[:, :3, 3] + aligned[:, 3:], end[:, :3, 3], bound(6))
     turn = Rotation.from_rotvec(aligned[:, :3]).as_matrix()
     assert_close(turn @ start[:, :3, :3], end[:, :3, :3], bound(6))

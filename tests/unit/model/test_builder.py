@@ -54,7 +54,7 @@ WRONG = {
     "two armatures of one": ({"armature": (0.1, 0.2)}, r"armature has shape \(2,\), must be \(1,\)"),
     "negative damping": ({"damping": -1.0}, "damping -1.0 is negative"),
     "negative friction": ({"friction": -1.0}, "friction -1.0 is negative"),
-    "flat placement": ({"placement": np.zeros(3)}, r"placement has shape \(3,\); pass a 4×4 pose, a pair"),
+    "flat placement": ({"placement": np.zeros(4)}, r"placement has shape \(4,\); pass a 4×4 pose, a pair"),
     "NaN placement": ({"placement": (np.eye(3), (NAN, 0, 0))}, "placement has NaN"),
     "tilted placement": ({"placement": TILTED}, "not orthonormal.*more digits"),
     "mirrored placement": ({"placement": (np.diag([1, 1, -1]), np.zeros(3))}, "reflection.*flip one axis"),

@@ -200,7 +200,7 @@ BAD: list[tuple[str, tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
     ("with_friction", ({"body1_joint": np.zeros(9)},), {}, InputError, "friction of joint 'body1_joint' has shape"),
     ("with_limits", (3.0,), {}, InputError, "needs a mapping of joint names to Limits; got float"),
     ("with_limits", ({"tail": kt.Limits()},), {}, UnknownNameError, "no moving joint is called 'tail'"),
-    ("with_limits", ({"body1_joint": 3.0},), {}, InputError, "limits of joint 'body1_joint' must be kinetree.Limits"),
+    ("with_limits", ({"body1_joint": 3.0},), {}, InputError, "limits of joint 'body1_joint' are kinetree.Limits"),
     ("with_limits", ({"body1_joint": kt.Limits(2.0, 1.0)},), {}, ModelError, "joint 'body1_joint': limits: lower"),
 ]
 

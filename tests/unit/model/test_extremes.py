@@ -208,7 +208,7 @@ WRONG: dict[str, tuple[Callable[[kt.Model], Any], str]] = {
     "q_from_dict(number key)": (lambda r: r.q_from_dict({3: 1.0}), "no joint is called 3"),
     "q_to_dict(None)": (lambda r: r.q_to_dict(None), "dtype object"),
     "reduced(None)": (lambda r: r.reduced(None), "reduced.. needs a mapping"),
-    "reduced(list)": (lambda r: r.reduced(["a"]), "reduced.. needs a mapping"),
+    "reduced(name)": (lambda r: r.reduced("a"), "reduced.. needs a mapping"),
     "joint_indices(None)": (lambda r: r.joint_indices(None), "list of joint names"),
     "joint_indices(str)": (lambda r: r.joint_indices("joint"), "list of joint names"),
     "joint_indices([None])": (lambda r: r.joint_indices([None]), "no moving joint is called None"),
