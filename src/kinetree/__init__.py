@@ -46,13 +46,14 @@ from kinetree.spatial.scalar import register_scalar
 from kinetree.tasks.task_types import CenterOfMassTask, RelativeTask, Task
 
 if typing.TYPE_CHECKING:
-    from kinetree import control, identification, interop, simulation, viewer, zoo
+    from kinetree import control, geometry, identification, interop, simulation, viewer, zoo
     from kinetree.interop.mujoco_models import from_mujoco
     from kinetree.interop.pinocchio_models import from_pinocchio
     from kinetree.io.mjcf_write import to_mjcf
     from kinetree.io.save import to_urdf
     from kinetree.model.assembly.denavit_hartenberg import DHRow, from_dh
     from kinetree.model.nodes.laws import check_node
+    from kinetree.model.shapes import Scene
     from kinetree.model.sko import sko
 
 __version__ = "0.1.0"
@@ -84,6 +85,7 @@ __all__ = [
     "Node",
     "PolynomialCoupling",
     "RelativeTask",
+    "Scene",
     "StackedVectors",
     "Station",
     "Task",
@@ -95,6 +97,7 @@ __all__ = [
     "from_dh",
     "from_mujoco",
     "from_pinocchio",
+    "geometry",
     "get_threads",
     "identification",
     "interop",
@@ -114,11 +117,13 @@ __all__ = [
 # Imported on first use, by name, with the modules that define them: together they would take a quarter of the import.
 _ON_FIRST_USE = {
     "DHRow": "model.assembly.denavit_hartenberg",
+    "Scene": "model.shapes",
     "check_node": "model.nodes.laws",
     "control": "control",
     "from_dh": "model.assembly.denavit_hartenberg",
     "from_mujoco": "interop.mujoco_models",
     "from_pinocchio": "interop.pinocchio_models",
+    "geometry": "geometry",
     "identification": "identification",
     "interop": "interop",
     "simulation": "simulation",

@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("tasks", "operators"),
     ("model",),
     ("identification", "interop", "control", "jax", "simulation", "torch", "zoo"),
+    ("geometry",),
     ("io",),
     ("viewer",),
     ("cli",),

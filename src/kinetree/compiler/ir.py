@@ -73,6 +73,12 @@ class Position(NamedTuple):
 
     role: Role
     what: str
+    #: A number of an outer loop that is added to it.
+    base: Position | None = None
+
+    def __add__(self, base: Any) -> Position:
+        """The sum of an index and one of an outer loop."""
+        return self._replace(base=base)
 
 
 #: A position (0: none) and a fixed offset from it.

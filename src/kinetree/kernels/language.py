@@ -16,6 +16,7 @@
     range(3)                    a loop of Python: its rounds are written out
     k.array("m", "n")           memory, which is set before it is read; k.zeros starts at zero, k.copy as an argument
     k.name                      the groups of indices of a list, which is given when the kernel is compiled
+    j + t                       an index of a list, and as many further on as a loop inside has come
     k.scalar(0.0)               one number, read and set as s[...]
     k.sum(… for j in k.n)       a sum, first term first
 
@@ -68,6 +69,13 @@ class _Index(RowRole):
 
 class _OuterIndex(_Index):
     """An index that is not a loop's own: of a block, before another, of a list."""
+
+    def __add__(self, i: Any) -> _OuterIndex:
+        """As many further on as a loop inside has come."""
+        if type(i) is not _Index or len(i.at) != 1:
+            refuse("an index of a block or a list is added to an index of a loop inside, such as j + t")
+        ((inner, shift),) = i.at.values()
+        return _OuterIndex({dimension: (inner + base, offset + shift) for dimension, (base, offset) in self.at.items()})
 
 
 class _Listed(_OuterIndex):

@@ -23,6 +23,7 @@ from kinetree.model.loops.coupling import Coupling
 from kinetree.model.loops.loop import Loop
 from kinetree.model.nodes.general import node_mass
 from kinetree.model.printing import printable, tree_text
+from kinetree.model.shapes import SolidShape
 from kinetree.runtime.bound import ieee_default
 from kinetree.runtime.lazy import lazy
 from kinetree.spatial.value import Array
@@ -51,6 +52,7 @@ class ModelBase:
     near: tuple[tuple[str, tuple[float, ...]], ...]
     equalities: tuple[Constraint, ...]
     named_positions: tuple[tuple[str, tuple[tuple[str, tuple[float, ...]], ...]], ...]
+    shapes: tuple[SolidShape, ...]
     clusters: tuple[Cluster, ...]
     _every_joint: tuple[Joint, ...]
     _clustering: Clustering
@@ -71,6 +73,7 @@ class ModelBase:
         near: Sequence[tuple[str, tuple[float, ...]]] = (),
         equalities: Sequence[Constraint] = (),
         dtype: Any = "float64",
+        shapes: Sequence[SolidShape] = (),
         clustering: Clustering | None = None,
         keyframes: Sequence[tuple[str, tuple[tuple[str, tuple[float, ...]], ...]]] = (),
         source: str | None = None,
@@ -88,6 +91,7 @@ class ModelBase:
             near: Coordinates of joints near which loops are closed.
             equalities: Couplings and loops that are not embedded.
             dtype: The floating-point type in which functions compute; see `astype`.
+            shapes: Shapes of the bodies, for distances and collisions.
             clustering: That of a model with the same joints and constraints, if there is one.
             keyframes: Coordinates of joints, by name, for each named configuration; of joints that the model does not
                 have, they are ignored.
@@ -132,6 +136,7 @@ class ModelBase:
             near=tuple({**dict(near), **{joint: tuple(x.tolist()) for joint, x in closed.items()}}.items()),
             equalities=tuple(equalities),
             named_positions=tuple(keyframes),
+            shapes=tuple(shapes),
             clusters=found,
             source=source,
             _every_joint=every,
@@ -191,6 +196,7 @@ class ModelBase:
             "dtype": self._scalar,
             "keyframes": self.named_positions,
             "source": self.source,
+            "shapes": self.shapes,
         }
 
     def _definition(self) -> tuple[Any, ...]:

@@ -22,6 +22,7 @@ from kinetree.model.loops.coupling import Coupling, LinearCoupling, reduced_coup
 from kinetree.model.loops.loop import Loop
 from kinetree.model.physical import fault, from_parameters, possible_inertia
 from kinetree.model.population import Population
+from kinetree.model.shapes import SolidShape
 from kinetree.model.specs import WORLD_NAME, checked_placement
 from kinetree.spatial.inertia import spread
 from kinetree.spatial.reproducible import apply, product
@@ -297,6 +298,7 @@ class Editing(ModelBase):
             near=[*self.near, *((prefix + name, values) for name, values in other.near)],
             equalities=[*self.equalities, *(_renamed(one, prefix, parent, place) for one in other.equalities)],
             keyframes=_both(self.named_positions, other.named_positions, prefix),
+            shapes=(*self.shapes, *_attached_shapes(self, other, prefix, parent, at)),
         )
 
     def with_payload(self, frame: str, mass: float, com: Any = (0.0, 0.0, 0.0), inertia: Any = None) -> Self:
@@ -351,6 +353,7 @@ class Editing(ModelBase):
             independent=[rate for rate in self.independent if rate[0] in names],
             near=[one for one in self.near if one[0] in names],
             equalities=[one for one in self.equalities if _inside(one, names, kept, body)],
+            shapes=[one for one in self.shapes if one.body in kept or one.body in {frame.name for frame in frames}],
         )
 
     def population(self, inertial_parameters: Any = None, gravity: Any = None, *, strict: bool = True) -> Population:
@@ -487,6 +490,21 @@ def _renamed(
         first=place(first, constraint.first),
         second=place(second, constraint.second),
     )
+
+
+def _attached_shapes(
+    robot: ModelBase, other: ModelBase, prefix: str, parent: Callable[[str], str], at: Array
+) -> list[SolidShape]:
+    """The shapes of a model that is attached to another; those on its world at the pose of that."""
+    taken = {shape.name for shape in robot.shapes}
+    found = []
+    for shape in other.shapes:
+        name = prefix + shape.name
+        if name in taken:
+            raise ModelError(f"{robot.name!r} and {other.name!r} both have a shape {name!r}; give attach() a prefix")
+        carrier = parent(str(shape.body))
+        found.append(shape.moved(at, carrier, name) if shape.body == WORLD_NAME else shape.renamed(name, carrier))
+    return found
 
 
 def _carrier(robot: ModelBase, frame: str) -> tuple[str, Array]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kinetree.model.dynamics import Dynamics
+from kinetree.model.distances import Collisions
 from kinetree.model.editing import Editing
 from kinetree.model.operational import Operational
 
 
-class Model(Dynamics, Operational, Editing):
+class Model(Collisions, Operational, Editing):
     """An immutable robot model whose bodies form a tree. Created by `Builder.build`, `load` or the `zoo`.
 
     Attributes:
@@ -23,5 +23,6 @@ class Model(Dynamics, Operational, Editing):
         equalities: Couplings and loops that the model does not embed: constraints for `constrained_dynamics`.
         source: Path of the file that it was loaded from, or None; robots that differ in this alone are equal.
         named_positions: Internal. Coordinates of joints in each of `keyframes`.
+        shapes: Shapes of the bodies, for distances and collisions.
         clusters: Internal. Bodies whose joints depend on each other.
     """

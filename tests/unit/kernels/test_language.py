@@ -581,3 +581,41 @@ def test_a_kernel_needs_its_sizes() -> None:
         reference.run(back_substitution, Mechanism((), (), (), (), np.zeros(3)), (), [np.eye(2), np.ones(2)])
     assert lowered(product, Variants((), ())).metadata
     assert trace(product, Variants((), ()), checked=True)
+
+
+@kt.kernel(
+    x=("n",),
+    y=("p",),
+    outputs=("y",),
+    sparse=("y",),
+    lists={"runs": {"n": 1, "p": 1, "t": 1}},
+    rounds=("t",),
+)
+def copied_runs(k: Any, x: Any, y: Any) -> None:
+    """Copies runs of x to places of their own, twice as large."""
+    for (i,), (p,), (last,) in k.runs:
+        for t in k.t.through(last):
+            y[p + t] = 2.0 * x[i + t]
+
+
+def test_an_index_of_a_list_is_shifted_by_a_loop_inside() -> None:
+    runs = [(3, 0, 8), (0, 9, 0), (11, 10, 4), (2, 17, 20)]
+    copied = kt.compiled(copied_runs, n=23, p=40, t=21, runs=runs)
+    x = np.random.default_rng(0).standard_normal((11, 23))
+    wanted = np.zeros((11, 40))
+    for i, p, last in runs:
+        wanted[:, p : p + last + 1] = 2.0 * x[:, i : i + last + 1]
+    np.testing.assert_array_equal(copied(x), wanted)
+    np.testing.assert_array_equal(copied(x[3]), wanted[3])
+    np.testing.assert_array_equal(copied.engine("reference")(x), wanted)
+    assert copied.count().multiplications == sum(last + 1 for *_, last in runs)
+
+
+def test_only_indices_of_loops_inside_shift_others() -> None:
+    @kt.kernel(x=("n",), y=("n",), outputs=("y",), lists={"some": {"n": 1, "n2": 1}}, rounds=("n2",))
+    def added(k: Any, x: Any, y: Any) -> None:
+        for (i,), (j,) in k.some:
+            y[i + j] = x[i]
+
+    with pytest.raises(kt.errors.ContractError, match="is added to an index of a loop inside"):
+        trace(added, Variants.of(added.at({"n": 3, "n2": 3}, lists={"some": [(0, 1)]}), ()))

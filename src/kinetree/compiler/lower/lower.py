@@ -211,7 +211,10 @@ class _Lowering:
     def number(self, index: LoopPosition) -> Op:
         """The value of an index."""
         base, offset = index
-        return self.sum(self.of_role(base.role, base.what) if isinstance(base, Position) else self.fixed(base), offset)
+        if not isinstance(base, Position):
+            return self.sum(self.fixed(base), offset)
+        found = self.of_role(base.role, base.what)
+        return self.sum(found if base.base is None else self.sum(found, self.number((base.base, 0))), offset)
 
     def sum(self, a: Op, b: Op | int) -> Op:
         """The sum of two numbers."""

@@ -1,0 +1,33 @@
+"""Shapes of robots and scenes, the pairs of them that may collide, and shapes around others."""
+
+from kinetree.geometry.simplify import simplified
+from kinetree.model.collision_pairs import CollisionPairs
+from kinetree.model.distances import Clearance, Distances, NearestDistances
+from kinetree.model.shapes import (
+    Box,
+    Capsule,
+    Cylinder,
+    Ellipsoid,
+    HeightField,
+    Hull,
+    Plane,
+    SolidShape,
+    Sphere,
+)
+
+__all__ = [
+    "Box",
+    "Capsule",
+    "Clearance",
+    "CollisionPairs",
+    "Cylinder",
+    "Distances",
+    "Ellipsoid",
+    "HeightField",
+    "Hull",
+    "NearestDistances",
+    "Plane",
+    "SolidShape",
+    "Sphere",
+    "simplified",
+]

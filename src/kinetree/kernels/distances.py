@@ -1,0 +1,150 @@
+"""Signed distances, normals and nearest points of shapes, in closed form and without branches.
+
+A shape is a core and a radius around it: a point (sphere), a segment c ± u (capsule), a box c + R [±h]. With the signed
+distance d₀ of the cores, that of the shapes is d₀ − r_a − r_b, inside too: the Minkowski difference of rounded shapes
+is that of the cores, rounded. Only boxes have cores that can overlap (`kinetree.kernels.box_distances`).
+
+Results are d, n, p_a, p_b: n is the unit normal from the second shape to the first, p_a − p_b = d n, and the rate of d
+is nᵀ(v_a − v_b) with the velocities of the bodies at these points. d < 0 inside.
+
+Vectors are tuples of three scalars of any type, arrays too: one text for kernels, the reference engine and NumPy.
+
+    segments    s = −(r × b)·(a × b) / |a × b|², clip, t from s, clip, s from t, clip [E05 §5.1.9]. Cross products
+                instead of |a|²|b|² − (a·b)² keep all digits at small angles. With a small weight, the middle of the
+                overlap takes part, so that parallel segments are nearest there
+
+[E05] C. Ericson, "Real-Time Collision Detection", 2005.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kinetree.spatial.scalar import Constant, select, sqrt
+
+#: Three scalars.
+Vector = tuple[Any, Any, Any]
+#: Centre c and half axis u of a segment c ± u, |u|² and 1/|u|², which is 0 for a point.
+Segment = tuple[Vector, Vector, Any, Any]
+#: d, n, p_a, p_b.
+Found = tuple[Any, Vector, Vector, Vector]
+
+#: Weight of the middle of the overlap, relative to the squared sine of the angle between two segments.
+PARALLEL = Constant(1e-12, 1e-6)
+#: Keeps a division by zero from happening.
+TINY = Constant(1e-300, 1e-30)
+#: Weights of what is the normal where segments cross, and where they are collinear [1/m, 1].
+CROSSED, COLLINEAR = Constant(1e-135, 1e-13), Constant(1e-150, 1e-18)
+UP: Vector = (0.0, 0.0, 1.0)
+
+
+def dot(a: Vector, b: Vector) -> Any:
+    """The inner product."""
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def minus(a: Vector, b: Vector) -> Vector:
+    """The difference."""
+    return a[0] - b[0], a[1] - b[1], a[2] - b[2]
+
+
+def plus(a: Vector, s: Any, b: Vector) -> Vector:
+    """a + s b."""
+    return a[0] + s * b[0], a[1] + s * b[1], a[2] + s * b[2]
+
+
+def times(s: Any, a: Vector) -> Vector:
+    """s a."""
+    return s * a[0], s * a[1], s * a[2]
+
+
+def cross(a: Vector, b: Vector) -> Vector:
+    """The cross product."""
+    return a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]
+
+
+def clip(x: Any, h: Any) -> Any:
+    """x within ±h."""
+    x = select(x, h, x, h)
+    return select(x, -h, -h, x)
+
+
+def chosen(a: Any, b: Any, x: Vector, y: Vector) -> Vector:
+    """x where a < b, else y."""
+    return select(a, b, x[0], y[0]), select(a, b, x[1], y[1]), select(a, b, x[2], y[2])
+
+
+def sign(x: Any) -> Any:
+    """−1 for negative numbers, else 1."""
+    return select(x, 0.0, -1.0, 1.0)
+
+
+def along(w: Vector, fallback: Vector = UP) -> tuple[Any, Vector]:
+    """Length and direction of a vector; the direction of the fallback where it is zero."""
+    square = dot(w, w)
+    v = chosen(-square, 0.0, w, fallback)
+    size = sqrt(dot(v, v))
+    one = 1.0 / size
+    return select(-square, 0.0, size, square), times(one, v)
+
+
+def rounded(core: Found, ra: Any, rb: Any) -> Found:
+    """Shapes around cores, with these radii."""
+    d, n, pa, _ = core
+    d, pa = d - ra - rb, plus(pa, -ra, n)
+    return d, n, pa, plus(pa, -d, n)
+
+
+def segment(c: Vector, u: Vector) -> Segment:
+    """A segment c ± u."""
+    square = dot(u, u)
+    return c, u, square, select(-square, 0.0, 1.0, 0.0) / (square + TINY)
+
+
+def nearest_parameters(a: Segment, b: Segment) -> tuple[Any, Any, Vector]:
+    """s, t in ±1 and the difference c_a + s u − (c_b + t w) of the nearest points of two segments.
+
+    The middle of the overlap if they are parallel.
+    """
+    (ca, u, uu, iu), (cb, w, ww, iw) = a, b
+    r, across = minus(ca, cb), cross(u, w)
+    uw, ur, wr = dot(u, w), dot(u, r), dot(w, r)
+    middle = 0.5 * (clip((uw - ur) * iu, 1.0) + clip((-uw - ur) * iu, 1.0))
+    weight = PARALLEL * uu * ww + TINY
+    s = clip((weight * middle - dot(cross(r, w), across)) / (dot(across, across) + weight), 1.0)
+    t = clip((uw * s + wr) * iw, 1.0)
+    s = clip((uw * t - ur) * iu, 1.0)
+    return s, t, plus(plus(r, s, u), -t, w)
+
+
+def segments_apart(a: Segment, b: Segment) -> Any:
+    """The distance of two segments alone."""
+    _, _, w = nearest_parameters(a, b)
+    return sqrt(dot(w, w))
+
+
+def segments(a: Segment, b: Segment, across: Vector) -> Found:
+    """Two segments. Where they cross, their common perpendicular is the normal.
+
+    Args:
+        a: The first segment; a point only if the second is one.
+        b: The second segment.
+        across: The normal where the difference of the nearest points is zero and the segments are parallel.
+    """
+    (ca, u, _, _), (_, v, _, _) = a, b
+    s, _, w = nearest_parameters(a, b)
+    # far below the rounding of all other differences, so that there is no choice to make
+    w = plus(plus(w, CROSSED, cross(u, v)), COLLINEAR, across)
+    d = sqrt(dot(w, w))
+    n, pa = times(1.0 / d, w), plus(ca, s, u)
+    return d, n, pa, plus(pa, -d, n)
+
+
+def above_plane(c: Vector, axes: tuple[Vector, Vector, Vector], h: Vector, n: Vector, offset: Any) -> Found:
+    """A core c + R [±h] and the half-space n·x ≤ offset: its lowest point, and the middle of what is level."""
+    p = c
+    for u, e in zip(axes, h, strict=True):
+        fall = dot(u, n) * e
+        p = plus(p, select(fall, 0.0, e, select(-fall, 0.0, -e, 0.0 * e)), u)
+    d = dot(p, n) - offset
+    return d, n, p, plus(p, -d, n)

@@ -1,0 +1,202 @@
+"""Distances of pairs of shapes of given poses, as one kernel for the classes of pairs that occur.
+
+Pairs come in runs: a shape, and consecutive others. So a single sample computes the pairs of a run in lanes, and what
+belongs to the first shape is read once. Results have the pairs along their last axis, in the order of the runs.
+
+    class           first                second
+    rounds          sphere, capsule      sphere, capsule
+    sphere_boxes    sphere               box
+    capsule_boxes   capsule              box
+    boxes           box                  box
+    planes          any of these         plane
+
+A shape has a pose, and six numbers: half edges h (only h_z for capsules, none for spheres), radius r, |u|² and 1/|u|²
+of the half axis u = h_z z, 0 for spheres. A plane is the half-space below the plane z = 0 of its pose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from kinetree.kernels.box_distances import box_box, point_box, segment_box
+from kinetree.kernels.distances import (
+    Found,
+    Segment,
+    Vector,
+    above_plane,
+    dot,
+    minus,
+    plus,
+    rounded,
+    segments,
+    segments_apart,
+    times,
+)
+from kinetree.kernels.language import Kernel, kernel
+
+#: How many numbers describe a shape.
+NUMBERS = 6
+
+
+class PosedShape:
+    """A shape in the world: its centre, the columns of its rotation, half edges, radius."""
+
+    def __init__(self, read: Callable[[str], Any]) -> None:
+        self._read = read
+
+    @property
+    def c(self) -> Vector:
+        """Its centre."""
+        return self._read("x"), self._read("y"), self._read("z")
+
+    def axis(self, i: int) -> Vector:
+        """A column of its rotation."""
+        return self._read(f"{i}x"), self._read(f"{i}y"), self._read(f"{i}z")
+
+    @property
+    def axes(self) -> tuple[Vector, Vector, Vector]:
+        """All of them."""
+        return self.axis(0), self.axis(1), self.axis(2)
+
+    @property
+    def h(self) -> Vector:
+        """Its half edges."""
+        return self._read("h0"), self._read("h1"), self._read("h2")
+
+    @property
+    def r(self) -> Any:
+        """Its radius."""
+        return self._read("r")
+
+    @property
+    def segment(self) -> Segment:
+        """The core of a sphere or capsule."""
+        return self.c, (self._read("ux"), self._read("uy"), self._read("uz")), self._read("uu"), self._read("iu")
+
+    @property
+    def across(self) -> Vector:
+        """A vector across the core of a capsule."""
+        return self._read("ax"), self._read("ay"), self._read("az")
+
+    def inside(self, v: Vector) -> Vector:
+        """A vector in its axes."""
+        x, y, z = self.axes
+        return dot(x, v), dot(y, v), dot(z, v)
+
+    def outside(self, found: Found) -> Found:
+        """A result in the world's axes."""
+        d, n, pa, pb = found
+        return d, self._turned(n), self._placed(pa), self._placed(pb)
+
+    def _turned(self, v: Vector) -> Vector:
+        x, y, z = self.axes
+        return plus(plus(times(v[0], x), v[1], y), v[2], z)
+
+    def _placed(self, p: Vector) -> Vector:
+        return plus(self._turned(p), 1.0, self.c)
+
+
+def _rounds(a: PosedShape, b: PosedShape) -> Found:
+    return segments(a.segment, b.segment, b.across)
+
+
+def _sphere_boxes(a: PosedShape, b: PosedShape) -> Found:
+    return b.outside(point_box(b.inside(minus(a.c, b.c)), b.h))
+
+
+def _capsule_boxes(a: PosedShape, b: PosedShape) -> Found:
+    return b.outside(segment_box(b.inside(minus(a.c, b.c)), b.inside(a.segment[1]), b.h))
+
+
+def _boxes(a: PosedShape, b: PosedShape) -> Found:
+    x, y, z = a.axes
+    return b.outside(box_box(b.inside(minus(a.c, b.c)), (b.inside(x), b.inside(y), b.inside(z)), a.h, b.h))
+
+
+def _planes(a: PosedShape, b: PosedShape) -> Found:
+    n = b.axis(2)
+    return above_plane(a.c, a.axes, a.h, n, dot(b.c, n))
+
+
+_ROUND = ("x", "y", "z", "ux", "uy", "uz", "r", "uu", "iu", "ax", "ay", "az")
+_POSED = ("x", "y", "z", *(f"{i}{j}" for i in range(3) for j in "xyz"))
+#: What each class computes, and the fields that it reads of the second shape.
+CLASSES: dict[str, tuple[Callable[[PosedShape, PosedShape], Found], tuple[str, ...]]] = {
+    "rounds": (_rounds, _ROUND),
+    "sphere_boxes": (_sphere_boxes, (*_POSED, "h0", "h1", "h2", "r")),
+    "capsule_boxes": (_capsule_boxes, (*_POSED, "h0", "h1", "h2", "r")),
+    "boxes": (_boxes, (*_POSED, "h0", "h1", "h2", "r")),
+    "planes": (_planes, ("x", "y", "z", "2x", "2y", "2z", "r")),
+}
+
+
+def _field(T: Any, numbers: Any, name: str) -> Any:
+    """A field of a shape from its pose, (4, 4), and its numbers, (6,)."""
+    if name in "xyz":
+        return T["xyz".index(name), 3]
+    if name[0] in "012":
+        return T["xyz".index(name[1]), int(name[0])]
+    if name in ("ax", "ay", "az"):
+        return T["xyz".index(name[1]), 0]
+    if name in ("ux", "uy", "uz"):
+        return numbers[2] * T["xyz".index(name[1]), 2]
+    return numbers[("h0", "h1", "h2", "r", "uu", "iu").index(name)]
+
+
+@cache
+def pair_distances(classes: tuple[str, ...], detailed: bool) -> Kernel:
+    """The kernel for some classes of pairs, with normals and nearest points or without.
+
+    Args:
+        classes: Names of `CLASSES`, in that order. Each is a list of runs: the first shape, the first of the others,
+            the first pair, and the number of pairs without one.
+        detailed: Whether there are results n, (3, p), and p_a and p_b, (2, 3, p), besides d, (p,).
+    """
+    wanted = dict.fromkeys(name for one in classes for name in CLASSES[one][1])
+
+    def text(k: Any, T: Any, numbers: Any, U: Any, others: Any, *results: Any) -> None:
+        lines = {name: k.array("m") for name in wanted}
+        for j in k.m:
+            pose, own = U[j], others[j]
+            for name, line in lines.items():
+                line[j] = _field(pose, own, name)
+        for one in classes:
+            formula, _ = CLASSES[one]
+            for (i,), (j,), (p,), (last,) in getattr(k, one):
+                pose, own = T[i], numbers[i]
+                a = PosedShape(lambda name, pose=pose, own=own: _field(pose, own, name))  # type: ignore[misc]
+                for t in k.t.through(last):
+                    b = PosedShape(lambda name, at=j + t: lines[name][at][()])  # type: ignore[misc]
+                    if not detailed and one == "rounds":
+                        results[0][p + t] = segments_apart(a.segment, b.segment) - a.r - b.r
+                        continue
+                    d, n, pa, pb = rounded(formula(a, b), a.r, b.r)
+                    results[0][p + t] = d
+                    if detailed:
+                        results[1][p + t] = np.array(n)
+                        results[2][p + t] = np.array([pa, pb])
+
+    def distances(k: Any, T: Any, numbers: Any, U: Any, others: Any, d: Any, normal: Any, points: Any) -> None:
+        text(k, T, numbers, U, others, d, normal, points)
+
+    def clearances(k: Any, T: Any, numbers: Any, U: Any, others: Any, d: Any) -> None:
+        text(k, T, numbers, U, others, d)
+
+    run: Any = distances if detailed else clearances
+    run.__name__ = run.__qualname__ = "_".join((run.__name__, *classes))  # it identifies the compiled code
+    outputs = ("d", "normal", "points") if detailed else ("d",)
+    axes: dict[str, Any] = {"d": ("p",), "normal": (3, "p"), "points": (2, 3, "p")}
+    return kernel(
+        T=("n", 4, 4),
+        numbers=("n", NUMBERS),
+        U=("m", 4, 4),
+        others=("m", NUMBERS),
+        **{output: axes[output] for output in outputs},
+        outputs=outputs,
+        lists={key: {"n": 1, "m": 1, "p": 1, "t": 1} for key in classes},
+        rounds=("t",),
+    )(run)

@@ -1,0 +1,347 @@
+"""Distances between the shapes of a model: `robot.distances`, `robot.collides`, `robot.clearance`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kinetree.algorithms.kinematics.frame_kinematics import poses
+from kinetree.compiler.formats import format_of
+from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
+from kinetree.kernels.pair_distances import pair_distances
+from kinetree.language.mechanism import Site
+from kinetree.model import collision_pairs as reasons
+from kinetree.model.collision_pairs import CollisionPairs, excluded_by_structure
+from kinetree.model.dynamics import Dynamics
+from kinetree.model.shapes import Scene, SolidShape, named
+from kinetree.model.specs import WORLD_NAME
+from kinetree.runtime.bound import Compiled
+from kinetree.runtime.function import compiled
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.sequence import KernelSequence
+from kinetree.runtime.texts import executed
+from kinetree.spatial.transform import Transform, transform_of
+from kinetree.spatial.value import Array
+from kinetree.tasks.recursions import TaskFunction
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: Sets of pairs whose functions are kept; beyond this number all are dropped.
+_KEPT = 32
+
+
+class Distances:
+    """Distances of pairs of shapes at some configurations.
+
+    Attributes:
+        pairs: The pairs, in the order of the results.
+        distance: Signed distances, (…, p) [m]: negative where shapes overlap, by the least translation that parts them.
+        normal: Unit normals from the second shape of each pair to the first, (…, p, 3).
+        points: The nearest points on both shapes, the deepest ones inside, (…, p, 2, 3) [m].
+    """
+
+    def __init__(self, robot: Collisions, q: Array, pairs: CollisionPairs, found: tuple[Array, Array, Array]) -> None:
+        self.pairs, self.q, self._robot = pairs, q, robot
+        self.distance, normal, points = found
+        # pairs come last in memory
+        self.normal: Array = normal.swapaxes(-1, -2)
+        self.points: Array = points.swapaxes(-1, -2).swapaxes(-2, -3)
+
+    def __repr__(self) -> str:
+        return f"<distances of {self.distance.shape[-1]} pairs, the smallest {self.distance.min(initial=np.inf):.4g} m>"
+
+    def nearest(self, count: int) -> NearestDistances:
+        """The nearest pairs of each configuration, the nearest one first."""
+        if not 0 <= count <= len(self.pairs):
+            raise InputError(f"nearest({count!r}): there are {len(self.pairs)} pairs")
+        # a partition takes a fraction of the time of sorting
+        some = np.argpartition(self.distance, min(count, len(self.pairs) - 1), axis=-1)[..., :count]
+        order = np.argsort(np.take_along_axis(self.distance, some, -1), axis=-1, kind="stable")
+        return NearestDistances(self, np.take_along_axis(some, order, -1))
+
+    @cached_property
+    def jacobian(self) -> Array:
+        """The derivative of each distance by the velocities, (…, p, nv); rather take that of the `nearest` ones."""
+        every = np.broadcast_to(np.arange(len(self.pairs)), self.distance.shape)
+        return self._robot._distance_rows(self.q, self.pairs, every, self.normal, self.points)
+
+
+class NearestDistances:
+    """The nearest pairs of each configuration.
+
+    Attributes:
+        index: Their numbers among all pairs, (…, k).
+        distance: Signed distances, (…, k) [m].
+        normal: Unit normals from the second shape to the first, (…, k, 3).
+        points: The nearest points on both shapes, (…, k, 2, 3) [m].
+    """
+
+    def __init__(self, of: Distances, index: Array) -> None:
+        self._of, self.index = of, index
+        self.distance: Array = np.take_along_axis(of.distance, index, -1)
+        self.normal: Array = np.take_along_axis(of.normal, index[..., None], -2)
+        self.points: Array = np.take_along_axis(of.points, index[..., None, None], -3)
+
+    @cached_property
+    def jacobian(self) -> Array:
+        """The derivative of each distance by the velocities, nᵀ(J_a − J_b) at the nearest points, (…, k, nv)."""
+        of = self._of
+        return of._robot._distance_rows(of.q, of.pairs, self.index, self.normal, self.points)
+
+    @property
+    def names(self) -> Any:
+        """The names of their shapes: a list of pairs, in lists for batches."""
+        table = np.empty(len(self._of.pairs), dtype=object)
+        table[:] = self._of.pairs.names
+        return table[self.index].tolist()
+
+
+class Clearance:
+    """The smallest distance of some pairs of shapes: `robot.clearance(q, pairs)`, (…) [m]; infinite without pairs."""
+
+    def __init__(self, robot: Collisions) -> None:
+        self._robot = robot
+
+    def __call__(self, q: ArrayLike, pairs: CollisionPairs) -> Array:
+        """The smallest distance, (…) [m]."""
+        found: Array = self._robot._clearances(q, pairs).min(axis=-1, initial=np.inf)
+        return found
+
+    def jvp(self, q: ArrayLike, pairs: CollisionPairs, dq: ArrayLike) -> Array:
+        """Its rate of change along a velocity dq, (…, nv); at ties that of the first pair."""
+        return np.asarray((self._row(q, pairs) * np.asarray(dq)).sum(axis=-1))
+
+    def vjp(self, q: ArrayLike, pairs: CollisionPairs, weight: ArrayLike = 1.0) -> Array:
+        """Its derivative by the velocities times a weight (…), (…, nv); at ties that of the first pair."""
+        return np.asarray(np.asarray(weight)[..., None] * self._row(q, pairs))
+
+    def _row(self, q: ArrayLike, pairs: CollisionPairs) -> Array:
+        if not len(pairs):
+            return np.zeros((*np.shape(q)[:-1], self._robot.nv), self._robot.dtype)
+        near = self._robot.distances(q, pairs)
+        index = near.distance.argmin(axis=-1)[..., None]
+        row: Array = NearestDistances(near, index).jacobian[..., 0, :]
+        return row
+
+
+class Collisions(Dynamics):
+    """Shapes of a model and the distances between them."""
+
+    def with_shapes(self, shapes: Iterable[SolidShape], *, add: bool = False) -> Self:
+        """This robot with other shapes.
+
+        Args:
+            shapes: The shapes, such as `geometry.Capsule("forearm", (0, 0, 0), (0, 0, 0.3), radius=0.05)`. One without
+                a body belongs to the frame that has its name; names that occur twice get numbers.
+            add: Whether to keep the shapes that there are.
+
+        Raises:
+            UnknownNameError: If there is no such frame.
+            ModelError: If something is no shape.
+        """
+        kept = self.shapes if add else ()
+        found = named(shapes, (shape.name for shape in kept))
+        for shape in found:
+            self.site(str(shape.body))
+        return self._edited(shapes=(*kept, *found))
+
+    def collision_pairs(
+        self, *, srdf: Any = None, scene: Scene | None = None, keep_colliding: bool = False, samples: int = 2000
+    ) -> CollisionPairs:
+        """The pairs of shapes that may collide: of this robot with itself, and with a scene.
+
+        Left out, each with its reason in `excluded`, are pairs on the same moving body, on bodies that a joint
+        connects (bodies without shapes do not count), those that an SRDF file disables, and those that collide at the
+        neutral configuration or at all of some random ones. The last two are named in a `ModelWarning`.
+
+        Args:
+            srdf: An SRDF file, whose `<disable_collisions>` are read.
+            scene: Shapes around the robot.
+            keep_colliding: Whether to keep pairs that collide at neutral or always.
+            samples: Number of random configurations, with a fixed seed.
+
+        Raises:
+            UnsupportedError: If a shape has no closed form; names it, and what to do.
+            ModelError: If a shape of the scene has the name of one of the robot's.
+        """
+        if scene is not None and not isinstance(scene, Scene):
+            raise InputError(f"scene={scene!r} is no kinetree.Scene")
+        surroundings = () if scene is None else scene.shapes
+        every = (*self.shapes, *surroundings)
+        for shape in every:
+            _ = shape.half  # or raise
+        own = {shape.name for shape in self.shapes}
+        for shape in surroundings:
+            if shape.name in own:
+                raise ModelError(f"the scene and {self.name!r} both have a shape {shape.name!r}; rename one")
+        carriers, parents = self._moving_bodies
+        disabled = () if srdf is None else disabled_pairs(srdf, {body.name for body in self.bodies})
+        left_out = excluded_by_structure(
+            every, {shape.name: carriers[str(shape.body)] for shape in every}, parents, disabled
+        )
+        all_pairs = [(a.name, b.name) for k, a in enumerate(every) for b in every[k + 1 :]]
+        found = CollisionPairs(every, [pair for pair in all_pairs if pair not in left_out], left_out)
+        if keep_colliding or not len(found):
+            return found
+        colliding: dict[tuple[str, str], str] = {}
+        at_neutral = self._clearances(self.neutral(), found) < 0.0
+        q = self.random_configuration(np.random.default_rng(0), (samples,))
+        always: Any = (self._clearances(q, found) < 0.0).all(axis=0) if samples > 0 else at_neutral & False
+        for pair, touching, never_apart in zip(found.names, at_neutral, always, strict=True):
+            if never_apart or touching:
+                colliding[pair] = reasons.ALWAYS if never_apart else reasons.AT_NEUTRAL
+        reasons.warn_of(colliding, 2, ModelWarning)
+        return CollisionPairs(
+            every, [pair for pair in found.names if pair not in colliding], {**found.excluded, **colliding}
+        )
+
+    def distances(self, q: ArrayLike, pairs: CollisionPairs) -> Distances:
+        """Signed distances of pairs of shapes, with normals and nearest points.
+
+        Args:
+            q: Configurations, (…, nq).
+            pairs: From `collision_pairs`.
+        """
+        found = self._distance_function(pairs, True)
+        return Distances(self, np.asarray(q), pairs, found(q))
+
+    def collides(self, q: ArrayLike, pairs: CollisionPairs, margin: float = 0.0) -> Any:
+        """Whether some pair of shapes is nearer than a margin, (…) Booleans; False where q is NaN.
+
+        Args:
+            q: Configurations, (…, nq).
+            pairs: From `collision_pairs`.
+            margin: [m].
+        """
+        return (self._clearances(q, pairs) < margin).any(axis=-1)
+
+    @cached_property
+    def clearance(self) -> Clearance:
+        """The smallest distance of pairs of shapes: `robot.clearance(q, pairs)`, (…) [m]; has `jvp` and `vjp`."""
+        return Clearance(self)
+
+    # -- internal -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _moving_bodies(self) -> tuple[dict[str, str], dict[str, str]]:
+        """The moving body that carries each frame, and the one that carries each moving body."""
+        carriers, parents = {WORLD_NAME: WORLD_NAME}, dict[str, str]()
+        for joint in self._every_joint:
+            parent = carriers[joint.parent]
+            if joint.node is None and not joint.type.nv:
+                carriers[joint.child] = parent
+                continue
+            carriers[joint.child], parents[joint.child] = joint.child, parent
+            for outlet in () if joint.node is None else joint.node.outlets:
+                name = f"{joint.child}/{outlet}"
+                carriers[name], parents[name] = name, joint.child
+        return carriers | {frame.name: carriers[frame.body] for frame in self.extra_frames}, parents
+
+    def _clearances(self, q: ArrayLike, pairs: CollisionPairs) -> Array:
+        """The distances alone, (…, p)."""
+        found: Array = self._distance_function(pairs, False)(q)
+        return found
+
+    @cached_property
+    def _distance_functions(self) -> dict[Any, Any]:
+        return {}
+
+    def _distance_function(self, pairs: CollisionPairs, detailed: bool, engine: str = "native") -> Any:
+        """Compiled: q to d, (p,), and if detailed to n, (3, p), and nearest points, (2, 3, p)."""
+        if not isinstance(pairs, CollisionPairs):
+            raise InputError(f"pairs come from robot.collision_pairs(…), got {type(pairs).__name__}")
+        known = self._distance_functions
+        found = known.get((pairs, detailed, engine))
+        if found is None:
+            if len(known) >= 3 * _KEPT:
+                known.clear()
+            found = self._make_distance_function(pairs, detailed, engine)
+            found = known.setdefault((pairs, detailed, engine), found)
+        return found
+
+    def _make_distance_function(self, pairs: CollisionPairs, detailed: bool, engine: str) -> Any:
+        count = len(pairs)
+        shapes, of = ([(count,), (3, count), (2, 3, count)] if detailed else [(count,)]), len(pairs.shapes)
+        if not count:
+            return lambda q: _empty(q, shapes, self.dtype)
+        sites = tuple(map(self._shape_site, pairs.shapes))
+        placed = TaskFunction("distances", self.mechanism.at(sites), poses, sites)
+        runs = pairs.runs
+        narrow = compiled(
+            pair_distances(runs.classes, detailed), self.mechanism.scalar, n=of, m=of, p=count, t=runs.longest,
+            **runs.lists,
+        )  # fmt: skip
+        names = ("distance", "normal", "points")
+        inputs = [Operand("q", (self.nq,))]
+        if engine != "native":
+
+            def text(run: Any, q: Any) -> Sequence[Any]:
+                T = run(placed, q)
+                found = run(narrow, T, pairs.sizes, T, pairs.sizes)
+                return found if detailed else [found]
+
+            run = executed(inputs, text, engine)
+            return run if detailed else lambda q: run(q)[0]
+        operands = [Operand(name, shape) for name, shape in zip(names, shapes, strict=False)]
+        sequence = KernelSequence("distances", inputs, operands, scalar=format_of(self.mechanism))
+        T = sequence.call(placed, sequence.inputs[0])
+        sequence.call(narrow, T, pairs.sizes, T, pairs.sizes, into=sequence.outputs)
+        made: Compiled = sequence.finish()
+        return made
+
+    def _shape_site(self, shape: SolidShape) -> Site:
+        """The frame of a shape's core."""
+        carrier = self.site(str(shape.body))
+        placement = transform_of(shape.pose) @ Transform(carrier.placement)
+        return Site(shape.name, carrier.node, placement.data)
+
+    def _distance_rows(self, q: Array, pairs: CollisionPairs, index: Array, normal: Array, points: Array) -> Array:
+        """nᵀ(J_a − J_b) of some pairs, (…, k, nv). About the world's origin, both ends have the same wrench."""
+        bodies = list(dict.fromkeys(str(shape.body) for shape in pairs.shapes if shape.body != WORLD_NAME))
+        if not bodies:
+            return np.zeros((*index.shape, self.nv), self.dtype)
+        J = self.jacobian(q, bodies, reference="world")
+        batch, nv = index.shape[:-1], self.nv
+        still = np.zeros((*J.shape[:-3], 1, 6, nv), J.dtype)
+        J = np.concatenate([J, still], axis=-3)
+        of = np.array([bodies.index(str(s.body)) if s.body != WORLD_NAME else len(bodies) for s in pairs.shapes])
+        ends = of[pairs.numbers[index]]  # (…, k, 2)
+        J = np.broadcast_to(J, (*batch, *J.shape[-3:])).reshape(-1, *J.shape[-3:])
+        sample = np.arange(len(J))[:, None]
+        first, second = (ends[..., end].reshape(len(J), -1) for end in range(2))
+        w = np.concatenate([np.cross(points[..., 0, :], normal), normal], axis=-1).reshape(len(J), -1, 6)
+        rows = np.einsum("bki,bkiv->bkv", w, J[sample, first] - J[sample, second])
+        return np.asarray(rows.reshape(*index.shape, nv), self.dtype)
+
+
+def _empty(q: ArrayLike, shapes: Sequence[tuple[int, ...]], dtype: Any) -> Any:
+    found = tuple(np.zeros((*np.shape(q)[:-1], *shape), dtype) for shape in shapes)
+    return found if len(found) > 1 else found[0]
+
+
+def disabled_pairs(srdf: Any, bodies: set[str]) -> list[frozenset[str]]:
+    """The pairs of bodies that an SRDF file disables."""
+    from lxml import etree
+
+    path = Path(srdf)
+    try:
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False)
+        root = etree.parse(str(path), parser).getroot()
+    except (OSError, etree.XMLSyntaxError) as error:
+        raise InputError(f"srdf={str(srdf)!r} cannot be read: {error}") from None
+    found = []
+    for element in root.iter("disable_collisions"):
+        ends = element.get("link1"), element.get("link2")
+        for end in ends:
+            if end not in bodies:
+                raise UnknownNameError(
+                    f"link (line {element.sourceline} of {path.name})", str(end), tuple(sorted(bodies))
+                )
+        found.append(frozenset(map(str, ends)))
+    return found

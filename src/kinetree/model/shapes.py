@@ -1,0 +1,442 @@
+"""Shapes of bodies and scenes, for distances and collisions: frozen records, compared and hashed by content.
+
+A shape on a robot belongs to one of its frames, `body`; without one it belongs to the frame that has its name. A shape
+of a `Scene` belongs to the world.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from kinetree.errors import ModelError, UnsupportedError
+from kinetree.model.body import Record, frozen
+from kinetree.model.specs import WORLD_NAME, checked_placement
+from kinetree.spatial.reproducible import product
+from kinetree.spatial.transform import pose
+from kinetree.spatial.value import Array
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+#: Kinds whose distances have closed forms, in the order in which they come in pairs.
+CLOSED = ("sphere", "capsule", "box", "plane")
+
+
+class SolidShape(Record):
+    """A shape fixed to a frame of a robot, or to the world.
+
+    Attributes:
+        name: Unique on a robot, and in a scene.
+        body: Name of the frame or body that carries it; None until it is part of a robot or scene.
+        friction: Coefficient of friction; None if it is not known.
+        source: Where it comes from: "given", "file" or "fitted".
+    """
+
+    kind: ClassVar[str]
+    name: str
+    body: str | None
+    friction: float | None
+    source: str
+    placement: Array
+
+    @property
+    def half(self) -> tuple[float, float, float]:
+        """Half edges of its core along its axes [m]: (0, 0, half length) of a capsule, zeros of a sphere."""
+        raise UnsupportedError(_no_closed_form(self))
+
+    @property
+    def around(self) -> float:
+        """The radius around its core [m]."""
+        raise UnsupportedError(_no_closed_form(self))
+
+    @property
+    def pose(self) -> Array:
+        """Pose of its core in the frame that carries it, (4, 4)."""
+        return self.placement
+
+    def moved(self, at: Array, body: str, name: str) -> Self:
+        """The same shape, on another body that has its own at a pose, (4, 4), and under another name."""
+        changed: dict[str, Any] = {"placement": product(at, self.placement), "body": body, "name": name}
+        return replace(self, **changed)  # type: ignore[type-var]
+
+    def renamed(self, name: str, body: str) -> Self:
+        """The same shape with another name, or on another body with the same pose there."""
+        changed: dict[str, Any] = {"name": name, "body": body}
+        return replace(self, **changed)  # type: ignore[type-var]
+
+    def _check(self, **sizes: Any) -> None:
+        """Check and freeze its contents; sizes are positive numbers."""
+        what = f"{self.kind} {self.name!r}"
+        if not isinstance(self.name, str) or not self.name:
+            raise ModelError(f"a {self.kind} needs a name that is not empty; got {self.name!r}")
+        if self.body is not None and not isinstance(self.body, str):
+            raise ModelError(f"{what}: body={self.body!r} is not the name of a frame")
+        if self.friction is not None and not 0.0 <= float(self.friction) < math.inf:
+            raise ModelError(f"{what}: friction={self.friction!r} is not a coefficient, from 0 on")
+        self.__dict__.update({key: _size(what, key, value) for key, value in sizes.items()})
+
+
+def _no_closed_form(shape: SolidShape) -> str:
+    on = "" if shape.body is None else f" of {shape.body!r}"
+    cure = {
+        "cylinder": "put capsules around such shapes: robot.with_shapes(geometry.simplified(robot.shapes))",
+        "ellipsoid": "put capsules around such shapes: robot.with_shapes(geometry.simplified(robot.shapes))",
+    }.get(shape.kind, "leave it out, or give capsules and boxes in its place, with robot.with_shapes(…)")
+    return f"shape {shape.name!r}{on} is a {shape.kind}; distances are those of {', '.join(CLOSED)}: {cure}"
+
+
+def _size(what: str, name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0.0 < number < math.inf:
+        raise ModelError(f"{what}: {name}={value!r} is not a positive length in metres")
+    return number
+
+
+def _three(what: str, name: str, values: Any) -> Array:
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        array = np.zeros(0)
+    if array.shape != (3,) or not np.isfinite(array).all():
+        raise ModelError(f"{what}: {name}={values!r} is not three finite numbers")
+    return frozen(array, (3,))
+
+
+@dataclass(frozen=True, eq=False)
+class Sphere(SolidShape):
+    """A ball.
+
+    Attributes:
+        center: In the frame that carries it, (3,) [m].
+        radius: [m].
+    """
+
+    kind: ClassVar[str] = "sphere"
+    name: str
+    center: Any
+    radius: float
+    body: str | None = None
+    friction: float | None = None
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        self._check(radius=self.radius)
+        self.__dict__.update(center=_three(f"sphere {self.name!r}", "center", self.center))
+
+    @property
+    def placement(self) -> Array:  # type: ignore[override]
+        """Pose in the frame that carries it, (4, 4)."""
+        return pose(np.eye(3), self.center)
+
+    @property
+    def half(self) -> tuple[float, float, float]:
+        """Zeros."""
+        return 0.0, 0.0, 0.0
+
+    @property
+    def around(self) -> float:
+        """The radius [m]."""
+        return self.radius
+
+    def moved(self, at: Array, body: str, name: str) -> Self:
+        """See `SolidShape`."""
+        return replace(self, center=product(at, self.placement)[:3, 3], body=body, name=name)
+
+
+@dataclass(frozen=True, eq=False)
+class Capsule(SolidShape):
+    """All points within a radius of a segment.
+
+    Attributes:
+        start: One end of the segment, in the frame that carries it, (3,) [m].
+        end: The other one.
+        radius: [m].
+    """
+
+    kind: ClassVar[str] = "capsule"
+    name: str
+    start: Any
+    end: Any
+    radius: float
+    body: str | None = None
+    friction: float | None = None
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        self._check(radius=self.radius)
+        what = f"capsule {self.name!r}"
+        self.__dict__.update(start=_three(what, "start", self.start), end=_three(what, "end", self.end))
+
+    @property
+    def placement(self) -> Array:  # type: ignore[override]
+        """Pose in the frame that carries it, (4, 4): the middle, with z along the segment."""
+        return pose(_turned_to(self.end - self.start), 0.5 * (self.start + self.end))
+
+    @property
+    def half(self) -> tuple[float, float, float]:
+        """(0, 0, half length) [m]."""
+        return 0.0, 0.0, 0.5 * float(np.sqrt(((self.end - self.start) ** 2).sum()))
+
+    @property
+    def around(self) -> float:
+        """The radius [m]."""
+        return self.radius
+
+    def moved(self, at: Array, body: str, name: str) -> Self:
+        """See `SolidShape`."""
+        ends = [product(at, pose(np.eye(3), end))[:3, 3] for end in (self.start, self.end)]
+        return replace(self, start=ends[0], end=ends[1], body=body, name=name)
+
+
+def _turned_to(vector: Array) -> Array:
+    """A rotation whose third column points along a vector, (3, 3)."""
+    size = float(np.sqrt((vector * vector).sum()))
+    if size == 0.0:
+        return np.eye(3)
+    x, y, z = (float(each) / size for each in vector)
+    # [D17] T. Duff et al., "Building an orthonormal basis, revisited", Journal of Computer Graphics Techniques 6, 2017
+    s = math.copysign(1.0, z)
+    a = -1.0 / (s + z)
+    b = x * y * a
+    return np.array([[1.0 + s * x * x * a, b, x], [s * b, s + y * y * a, y], [-s * x, -y, z]])
+
+
+class _Posed(SolidShape):
+    """A shape with a pose of its own."""
+
+    def _place(self) -> None:
+        self.__dict__.update(placement=frozen(checked_placement(self.placement, f"{self.kind} {self.name!r}"), (4, 4)))
+
+
+@dataclass(frozen=True, eq=False)
+class Box(_Posed):
+    """A box, with rounded edges if there is a rounding.
+
+    Attributes:
+        size: Edges along its axes, (3,) [m], rounding included.
+        placement: Pose of its centre in the frame that carries it: a 4×4 array, a pair (R, p) [m], or None.
+        rounding: Radius of its edges, at most half the shortest edge [m].
+    """
+
+    kind: ClassVar[str] = "box"
+    name: str
+    size: Any
+    placement: Any = None
+    rounding: float = 0.0
+    body: str | None = None
+    friction: float | None = None
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        self._check()
+        what = f"box {self.name!r}"
+        size = _three(what, "size", self.size)
+        if not (size > 0.0).all():
+            raise ModelError(f"{what}: size={self.size!r} has an edge that is not positive")
+        if not 0.0 <= float(self.rounding) <= 0.5 * size.min():
+            raise ModelError(f"{what}: rounding={self.rounding!r} is not between 0 and half its shortest edge")
+        self.__dict__.update(size=size)
+        self._place()
+
+    @property
+    def half(self) -> tuple[float, float, float]:
+        """Half edges without the rounding [m]."""
+        x, y, z = (0.5 * self.size - self.rounding).tolist()
+        return x, y, z
+
+    @property
+    def around(self) -> float:
+        """The rounding [m]."""
+        return float(self.rounding)
+
+
+@dataclass(frozen=True, eq=False)
+class Cylinder(_Posed):
+    """A cylinder along the z axis of its pose.
+
+    Attributes:
+        radius: [m].
+        length: [m].
+        placement: Pose of its centre in the frame that carries it: a 4×4 array, a pair (R, p) [m], or None.
+    """
+
+    kind: ClassVar[str] = "cylinder"
+    name: str
+    radius: float
+    length: float
+    placement: Any = None
+    body: str | None = None
+    friction: float | None = None
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        self._check(radius=self.radius, length=self.length)
+        self._place()
+
+
+@dataclass(frozen=True, eq=False)
+class Ellipsoid(_Posed):
+    """An ellipsoid.
+
+    Attributes:
+        semi_axes: Along the axes of its pose, (3,) [m].
+        placement: Pose of its centre in the frame that carries it: a 4×4 array, a pair (R, p) [m], or None.
+    """
+
+    kind: ClassVar[str] = "ellipsoid"
+    name: str
+    semi_axes: Any
+    placement: Any = None
+    body: str | None = None
+    friction: float | None = None
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        self._check()
+        what = f"ellipsoid {self.name!r}"
+        semi_axes = _three(what, "semi_axes", self.semi_axes)
+        if not (semi_axes > 0.0).all():
+            raise ModelError(f"{what}: semi_axes={self.semi_axes!r} are not all positive")
+        self.__dict__.update(semi_axes=semi_axes)
+        self._place()
+
+
+@dataclass(frozen=True, eq=False)
+class Hull(_Posed):
+    """The convex hull of a mesh file, which is noted and not opened.
+
+    Attributes:
+        file: As the robot's file names it.
+        scale: Along the axes of the mesh, (3,).
+        placement: Pose of the mesh in the frame that carries it: a 4×4 array, a pair (R, p) [m], or None.
+    """
+
+    kind: ClassVar[str] = "hull"
+    name: str
+    file: str
+    scale: Any = (1.0, 1.0, 1.0)
+    placement: Any = None
+    body: str | None = None
+    friction: float | None = None
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        self._check()
+        self.__dict__.update(scale=_three(f"hull {self.name!r}", "scale", self.scale))
+        self._place()
+
+
+@dataclass(frozen=True, eq=False)
+class Plane(_Posed):
+    """The half-space below a plane: that of its pose's x and y axes, with z pointing out of the ground.
+
+    Attributes:
+        placement: Pose in the frame that carries it: a 4×4 array, a pair (R, p) [m], or None.
+    """
+
+    kind: ClassVar[str] = "plane"
+    name: str = "plane"
+    placement: Any = None
+    body: str | None = None
+    friction: float | None = None
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        self._check()
+        self._place()
+
+    @property
+    def half(self) -> tuple[float, float, float]:
+        """Zeros."""
+        return 0.0, 0.0, 0.0
+
+    @property
+    def around(self) -> float:
+        """Zero."""
+        return 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class HeightField(_Posed):
+    """Ground with a height over each point of a rectangle, interpolated between the points of a grid.
+
+    Attributes:
+        heights: Above the plane of its pose, (rows along y, columns along x) [m].
+        size: Lengths along x and y; the rectangle has its centre in the origin of its pose [m].
+        placement: Pose in the frame that carries it: a 4×4 array, a pair (R, p) [m], or None.
+    """
+
+    kind: ClassVar[str] = "height field"
+    heights: Any
+    size: Any
+    placement: Any = None
+    name: str = "height field"
+    body: str | None = None
+    friction: float | None = None
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        self._check()
+        what = f"height field {self.name!r}"
+        try:
+            heights, size = np.asarray(self.heights, dtype=float), np.asarray(self.size, dtype=float)
+        except (TypeError, ValueError):
+            heights = size = np.zeros(0)
+        if heights.ndim != 2 or min(heights.shape) < 2 or not np.isfinite(heights).all():
+            raise ModelError(f"{what}: heights are a matrix of finite numbers, two rows and columns at least")
+        if size.shape != (2,) or not ((size > 0.0) & (size < np.inf)).all():
+            raise ModelError(f"{what}: size={self.size!r} is not two positive lengths, along x and y")
+        self.__dict__.update(heights=frozen(heights, heights.shape), size=frozen(size, (2,)))
+        self._place()
+
+
+class Scene:
+    """Shapes that do not move, around robots.
+
+    Args:
+        shapes: The shapes; each keeps its name.
+
+    Raises:
+        ModelError: If a name occurs twice, or a shape belongs to a robot.
+    """
+
+    def __init__(self, shapes: Iterable[SolidShape] = ()) -> None:
+        found: dict[str, SolidShape] = {}
+        for shape in shapes:
+            if not isinstance(shape, SolidShape):
+                raise ModelError(f"a scene consists of shapes, got {shape!r}")
+            if shape.body not in (None, WORLD_NAME):
+                raise ModelError(f"shape {shape.name!r} belongs to {shape.body!r}; shapes of a scene have no body")
+            if shape.name in found:
+                raise ModelError(f"two shapes of the scene are called {shape.name!r}; rename one")
+            found[shape.name] = shape.renamed(shape.name, WORLD_NAME)
+        #: The shapes, on the world.
+        self.shapes = tuple(found.values())
+
+    def __repr__(self) -> str:
+        return f"Scene([{', '.join(map(repr, self.shapes))}])"
+
+
+def named(shapes: Iterable[SolidShape], taken: Iterable[str] = ()) -> list[SolidShape]:
+    """Shapes with unique names on the bodies that they name: "hand", "hand_1", …; checks their types."""
+    used, found = set(taken), []
+    for shape in shapes:
+        if not isinstance(shape, SolidShape):
+            raise ModelError(
+                f"with_shapes() takes shapes, such as geometry.Sphere('hand', (0, 0, 0), 0.1); got {shape!r}"
+            )
+        name, number = shape.name, 0
+        while name in used:
+            number += 1
+            name = f"{shape.name}_{number}"
+        used.add(name)
+        found.append(shape.renamed(name, shape.name if shape.body is None else shape.body))
+    return found

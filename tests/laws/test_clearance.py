@@ -1,0 +1,139 @@
+"""Distances of the shapes of robots of all kinds: derivatives, engines, bits, precision."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree import geometry as geo
+from tests.laws.cases import model
+from tests.tolerance import assert_close, assert_near, bound
+
+ROBOTS = ["one", "every kind", "forest", "many tips", "legged", "humanoid24", "gear", "beam"]
+
+
+@cache
+def robot(name: str) -> kt.Model:
+    """A robot whose frames carry shapes of every kind."""
+    builder = kt.Builder(name)
+    if name == "gear":
+        parent = "world"
+        for k in range(4):
+            at = (np.eye(3), (0.4, 0.1, 0.1))
+            builder.add_body(
+                f"b{k}", parent=parent, joint="revolute", placement=at, axis=(0.2, 0, 1), mass=1.0, inertia=np.eye(3)
+            )
+            parent = f"b{k}"
+        builder.couple("b2", to="b1", ratio=-0.7)
+        made = builder.build()
+    elif name == "beam":
+        builder.add_flexible("beam", kt.Beam(1.0, 5.0, 1.0, modes=2, axial_inertia=1e-3), joint="revolute")
+        builder.add_body("hand", parent="beam/tip", joint="spherical", mass=1.0, inertia=0.1 * np.eye(3))
+        builder.add_body(
+            "finger", parent="hand", joint="prismatic", placement=(np.eye(3), (0.4, 0, 0)), mass=1.0, inertia=np.eye(3)
+        )
+        made = builder.build()
+    else:
+        made = model(name)
+    shapes: list[geo.SolidShape] = [geo.Box("base", (0.3, 0.2, 0.1), body="world")]
+    rng = np.random.default_rng(3)
+    for k, frame in enumerate(f for f in made.frames if f != "world"):
+        at = rng.uniform(-0.05, 0.05, 3)
+        shapes.append(
+            [
+                geo.Sphere(frame, at, 0.04),
+                geo.Capsule(frame, -at, at + np.array([0.05, 0.02, 0.1]), 0.03),
+                geo.Box(frame, (0.05, 0.1, 0.15), (np.eye(3), at)),
+            ][k % 3]
+        )
+    return made.with_shapes(shapes)
+
+
+@cache
+def pairs_of(name: str) -> geo.CollisionPairs:
+    scene = kt.Scene([geo.Plane(placement=(np.eye(3), (0, 0, -0.3))), geo.Capsule("pole", (1, 0, 0), (1, 0, 2), 0.1)])
+    return robot(name).collision_pairs(scene=scene, keep_colliding=True)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_jacobians_are_derivatives(name: str) -> None:
+    made, pairs = robot(name), pairs_of(name)
+    rng = np.random.default_rng(0)
+    q, v = made.random_configuration(rng, (6,)), rng.standard_normal((6, made.nv))
+    near = made.distances(q, pairs)
+    step = 1e-6
+    ahead, behind = (made.distances(made.integrate(q, v, by), pairs).distance for by in (step, -step))
+    rate = np.einsum("bpv,bv->bp", near.jacobian, v)
+    wrong = np.abs((ahead - behind) / (2 * step) - rate) > 1e-6 * max(1.0, float(np.abs(q).max()))
+    assert wrong.mean() < 0.003
+    some = near.nearest(min(5, len(pairs)))
+    assert (np.diff(some.distance, axis=-1) >= 0.0).all()
+    assert_near(some.distance[:, 0], near.distance.min(axis=-1), 0.0)
+    for b, row in enumerate(some.index):
+        np.testing.assert_array_equal(some.jacobian[b], near.jacobian[b, row])
+        np.testing.assert_array_equal(some.points[b], near.points[b, row])
+        np.testing.assert_array_equal(some.normal[b], near.normal[b, row])
+        assert [tuple(names) for names in some.names[b]] == [pairs[k] for k in row]
+    # the smallest one, and its derivatives
+    np.testing.assert_array_equal(made.clearance(q, pairs), near.distance.min(axis=-1))
+    along = made.clearance.jvp(q, pairs, v)
+    nearest = near.distance.argmin(axis=-1)
+    assert_close(along, rate[np.arange(6), nearest], bound(made.nv))
+    weights = rng.standard_normal(6)
+    assert_close((made.clearance.vjp(q, pairs, weights) * v).sum(-1), weights * along, bound(made.nv))
+    np.testing.assert_array_equal(made.collides(q, pairs), made.clearance(q, pairs) < 0.0)
+    np.testing.assert_array_equal(made.collides(q, pairs, 0.1), made.clearance(q, pairs) < 0.1)
+
+
+@pytest.mark.parametrize("name", ["every kind", "forest", "humanoid24", "gear"])
+def test_engines_agree_and_bits_do_not_depend_on_the_batch(name: str) -> None:
+    made, pairs = robot(name), pairs_of(name)
+    q = made.random_configuration(np.random.default_rng(1), (19,))
+    whole = made.distances(q, pairs)
+    size = max(1.0, float(np.abs(whole.points).max()))
+    reference = made._distance_function(pairs, True, "reference")(q[:2])
+    for mine, theirs in zip(made._distance_function(pairs, True)(q[:2]), reference, strict=True):
+        assert_close(mine, theirs, 1e3 * bound(made.nv), size)
+    for b in (0, 7, 18):
+        alone = made.distances(q[b], pairs)
+        for what in ("distance", "normal", "points"):
+            np.testing.assert_array_equal(getattr(whole, what)[b], getattr(alone, what))
+    strided = made.distances(np.stack([q, q], -1)[..., 0].reshape(19, 1, -1), pairs)
+    np.testing.assert_array_equal(strided.distance[:, 0], whole.distance)
+    assert_near(made._clearances(q, pairs), whole.distance, bound(6) * size)
+    small = made.astype("float32").distances(q, pairs)
+    assert small.distance.dtype == np.float32
+    assert_near(small.distance, whole.distance, 1e-4 * size)
+
+
+def test_nan_stays_in_its_sample() -> None:
+    made, pairs = robot("humanoid24"), pairs_of("humanoid24")
+    q = made.random_configuration(0, (9,))
+    good = made.distances(q, pairs).distance
+    q[4, -1] = np.nan
+    bad = made.distances(q, pairs).distance
+    np.testing.assert_array_equal(np.delete(bad, 4, 0), np.delete(good, 4, 0))
+    moved = np.isnan(bad[4])
+    assert moved.any()
+    np.testing.assert_array_equal(bad[4][~moved], good[4][~moved])
+
+
+def test_a_twin_of_a_robot_collides_where_it_stands() -> None:
+    made = kt.zoo.humanoid24()
+    made = made.with_shapes([geo.Sphere(body.name, (0, 0, 0), 0.01) for body in made.bodies])
+    both = made.attach("world", made, prefix="twin_")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pairs = both.collision_pairs(keep_colliding=True)
+    q = both.random_configuration(0)
+    count = sum(a.removeprefix("twin_") == b.removeprefix("twin_") for a, b in pairs)
+    assert count == len(made.shapes)
+    q[made.nq :] = q[: made.nq]
+    near: Any = both.distances(q, pairs)
+    same = [k for k, (a, b) in enumerate(pairs) if a.removeprefix("twin_") == b.removeprefix("twin_")]
+    assert_near(near.distance[same], np.full(count, -0.02), bound(both.nv))

@@ -1,0 +1,226 @@
+"""Shapes on a model: what they are, how editing keeps them, which pairs of them may collide."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree import geometry as geo
+from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError, UnsupportedError
+from kinetree.model import collision_pairs as reasons
+from tests.tolerance import assert_near, bound, refused
+
+TOL = bound(6)
+
+
+def arm(links: int = 4) -> kt.Model:
+    """A planar arm with a capsule along each link."""
+    builder = kt.Builder("arm")
+    parent = "world"
+    for k in range(links):
+        at = None if k == 0 else (np.eye(3), (0.5, 0.0, 0.0))
+        builder.add_body(
+            f"link{k}", parent=parent, joint="revolute", placement=at, axis=(0, 0, 1), mass=1.0, com=(0.25, 0, 0),
+            inertia=0.01 * np.eye(3),
+        )  # fmt: skip
+        parent = f"link{k}"
+    robot = builder.build().with_frame("tool", parent, (np.eye(3), (0.5, 0, 0)))
+    return robot.with_shapes(geo.Capsule(f"link{k}", (0.05, 0, 0), (0.45, 0, 0), 0.04) for k in range(links))
+
+
+SHAPES: list[geo.SolidShape] = [
+    geo.Sphere("tool", (0, 0, 0.1), 0.05),
+    geo.Capsule("tool", (0, 0, 0), (0.1, 0.2, 0.3), 0.05, friction=0.5),
+    geo.Box("tool", (0.1, 0.2, 0.3), (np.eye(3), (1, 2, 3)), rounding=0.01),
+    geo.Cylinder("tool", 0.1, 0.2, (np.eye(3), (1, 2, 3))),
+    geo.Ellipsoid("tool", (0.1, 0.2, 0.3)),
+    geo.Hull("tool", "package://robot/hand.stl", (1e-3, 1e-3, 1e-3)),
+    geo.Plane("tool"),
+    geo.HeightField([[0, 1], [2, 3.0]], (1, 2), name="tool"),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.kind)
+def test_shapes_are_values(shape: geo.SolidShape) -> None:
+    for same in (copy.deepcopy(shape), pickle.loads(pickle.dumps(shape))):
+        assert same == shape
+        assert hash(same) == hash(shape)
+    assert shape != shape.renamed("other", "tool")
+    assert shape.pose.shape == (4, 4)
+    assert_near(shape.pose[:3, :3] @ shape.pose[:3, :3].T, np.eye(3), TOL)
+    turn = np.array([[0, -1, 0, 1.0], [1, 0, 0, 2], [0, 0, 1, 3], [0, 0, 0, 1]])
+    moved = shape.moved(turn, "link0", "new")
+    assert (moved.name, moved.body, moved.friction, type(moved)) == ("new", "link0", shape.friction, type(shape))
+    assert_near(moved.pose[:3, 3], (turn @ shape.pose)[:3, 3], TOL)
+    if shape.kind != "sphere":
+        assert_near(moved.pose[:3, 2], (turn @ shape.pose)[:3, 2], TOL)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: geo.Sphere("", (0, 0, 0), 1), "needs a name"),
+        (lambda: geo.Sphere("a", (0, 0), 1), "three finite numbers"),
+        (lambda: geo.Sphere("a", (0, 0, np.nan), 1), "three finite numbers"),
+        (lambda: geo.Sphere("a", (0, 0, 0), -1), "not a positive length"),
+        (lambda: geo.Sphere("a", (0, 0, 0), "thick"), "not a positive length"),
+        (lambda: geo.Sphere("a", (0, 0, 0), 1, friction=-1), "not a coefficient"),
+        (lambda: geo.Sphere("a", (0, 0, 0), 1, body=3), "not the name of a frame"),
+        (lambda: geo.Capsule("a", (0, 0, 0), (0, 0, np.inf), 1), "three finite numbers"),
+        (lambda: geo.Box("a", (1, 0, 1)), "not positive"),
+        (lambda: geo.Box("a", (1, 1, 1), rounding=0.6), "half its shortest edge"),
+        (lambda: geo.Box("a", (1, 1, 1), np.eye(3)), "placement has shape"),
+        (lambda: geo.Cylinder("a", 1, 0), "not a positive length"),
+        (lambda: geo.Ellipsoid("a", (1, 1, -1)), "not all positive"),
+        (lambda: geo.HeightField([[1.0]], (1, 1)), "two rows and columns"),
+        (lambda: geo.HeightField([[1.0, 2], [3, 4]], (1, 0)), "two positive lengths"),
+        (lambda: kt.Scene([geo.Plane(), geo.Plane()]), "two shapes of the scene"),
+        (lambda: kt.Scene([geo.Plane(body="hand")]), "shapes of a scene have no body"),
+        (lambda: kt.Scene([3]), "consists of shapes"),
+        (lambda: arm().with_shapes([3]), "takes shapes"),
+    ],
+)
+def test_shapes_that_cannot_be_are_refused(make: Any, message: str) -> None:
+    refused(message, make, error=ModelError)
+
+
+def test_a_robot_has_shapes_with_unique_names() -> None:
+    robot = arm(1).with_shapes(SHAPES)
+    assert [shape.name for shape in robot.shapes[:3]] == ["tool", "tool_1", "tool_2"]
+    assert {shape.body for shape in robot.shapes} == {"tool"}
+    more = robot.with_shapes([geo.Sphere("ball", (0, 0, 0), 0.1, body="link0")], add=True)
+    assert more.shapes[:-1] == robot.shapes
+    assert more.shapes[-1].body == "link0"
+    with pytest.raises(UnknownNameError, match="hnad"):
+        robot.with_shapes([geo.Sphere("hnad", (0, 0, 0), 0.1)])
+    assert robot != arm(1)
+    assert robot == pickle.loads(pickle.dumps(robot))
+    assert pickle.loads(pickle.dumps(robot)).shapes == robot.shapes
+
+
+def test_editing_keeps_shapes() -> None:
+    robot = arm()
+    variants = [
+        robot.with_gravity((0, 0, 0)),
+        robot.with_payload("tool", 1.0),
+        robot.reduced({robot.joints[2].name: 0.3}),
+        robot.astype("float32"),
+    ]
+    for variant in variants:
+        assert variant.shapes == robot.shapes
+    assert [shape.name for shape in robot.subtree("link2").shapes] == ["link2", "link3"]
+    base = robot.with_shapes([geo.Box("base", (0.2, 0.2, 0.2), body="world")], add=True)
+    at = np.array([[0, -1, 0, 0.1], [1, 0, 0, 0.2], [0, 0, 1, 0.3], [0, 0, 0, 1.0]])
+    both = robot.attach("tool", base, at, prefix="second_")
+    assert len(both.shapes) == 9
+    box = both.shapes[-1]
+    assert (box.name, box.body) == ("second_base", "link3")
+    shift = np.eye(4)
+    shift[0, 3] = 0.5
+    assert_near(box.pose, shift @ at, TOL)
+    with pytest.raises(ModelError, match="names in common"):
+        robot.attach("tool", base)
+
+
+def test_pairs_are_left_out_for_reasons() -> None:
+    robot = arm().with_shapes([geo.Sphere("ball", (1.75, 0, 0), 0.1, body="link0")], add=True)
+    with pytest.warns(ModelWarning, match="collide at the neutral configuration are left out: ball–link3"):
+        pairs = robot.collision_pairs()
+    assert pairs.excluded["link0", "link1"] == reasons.ADJACENT
+    assert pairs.excluded["ball", "link0"] == reasons.SAME_BODY
+    assert pairs.excluded["ball", "link3"] == reasons.AT_NEUTRAL
+    assert set(pairs) == {("link0", "link2"), ("link0", "link3"), ("link1", "link3"), ("ball", "link2")}
+    assert len(pairs) + len(pairs.excluded) == 5 * 4 // 2
+    assert ("ball", "link3") in robot.collision_pairs(keep_colliding=True)
+
+
+def test_bodies_without_shapes_do_not_keep_others_apart() -> None:
+    robot = arm()
+    some = robot.with_shapes([shape for shape in robot.shapes if shape.name != "link1"])
+    assert some.collision_pairs().excluded["link0", "link2"] == reasons.ADJACENT
+
+
+def test_always_colliding_pairs_are_named() -> None:
+    robot = arm().with_shapes([geo.Sphere(f"link{k}", (0, 0, 0), 2.0) for k in range(3)])
+    with pytest.warns(ModelWarning, match="all sampled configurations are left out: link0–link2"):
+        pairs = robot.collision_pairs()
+    assert pairs.excluded["link0", "link2"] == reasons.ALWAYS
+    assert len(pairs) == 0
+    q = robot.random_configuration(0, (3,))
+    near = robot.distances(q, pairs)
+    assert near.distance.shape == (3, 0)
+    assert near.points.shape == (3, 0, 2, 3)
+    assert np.isinf(robot.clearance(q, pairs)).all()
+    assert not robot.collides(q, pairs).any()
+    assert_near(robot.clearance.vjp(q, pairs), np.zeros((3, 4)), 0.0)
+
+
+def test_a_scene_is_around_the_robot() -> None:
+    robot = arm().with_shapes([geo.Box("base", (0.2, 0.2, 0.2), body="world")], add=True)
+    scene = kt.Scene([geo.Plane(placement=(np.eye(3), (0, 0, -0.5))), geo.Sphere("lamp", (0, 0, 3), 0.1)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pairs = robot.collision_pairs(scene=scene)
+    assert ("link0", "plane") in pairs
+    assert ("lamp", "link0") in pairs
+    assert pairs.excluded["lamp", "base"] == reasons.FIXED
+    assert pairs.excluded["base", "plane"] == reasons.FIXED
+    near = robot.distances(robot.neutral(), pairs)
+    ground = near.distance[[k for k, names in enumerate(pairs) if "plane" in names]]
+    assert_near(ground, np.full(4, 0.46), TOL)
+    assert pairs.excluded == pickle.loads(pickle.dumps(pairs)).excluded
+    assert pickle.loads(pickle.dumps(pairs)) == pairs
+    refused("both have a shape 'lamp'", robot.with_shapes([geo.Sphere("lamp", (0, 0, 0), 1, "link0")]).collision_pairs,
+            scene=scene, error=ModelError)  # fmt: skip
+    refused("is no kinetree.Scene", robot.collision_pairs, scene=[geo.Plane()])
+
+
+def test_pairs_can_be_left_out_by_name() -> None:
+    pairs = arm(5).collision_pairs()
+    assert ("link0", "link2") in pairs
+    fewer = pairs.without("link2", "link0")
+    assert fewer.excluded["link0", "link2"] == reasons.BY_HAND
+    assert len(fewer) == len(pairs) - 1
+    assert not [names for names in pairs.without("link0") if "link0" in names]
+    with pytest.raises(UnknownNameError, match="link9"):
+        pairs.without("link9")
+    refused("without\\(\\) takes", pairs.without)
+    refused("pairs come from", arm().distances, np.zeros(4), [("link0", "link2")])
+
+
+def test_srdf_files_disable_pairs(tmp_path: Path) -> None:
+    file = tmp_path / "arm.srdf"
+    file.write_text('<robot name="arm"><disable_collisions link1="link0" link2="link2" reason="Never"/></robot>')
+    assert arm().collision_pairs(srdf=file).excluded["link0", "link2"] == reasons.DISABLED
+    file.write_text('<robot name="arm">\n<disable_collisions link1="link0" link2="link7"/></robot>')
+    with pytest.raises(UnknownNameError, match=r"link \(line 2 of arm.srdf\)"):
+        arm().collision_pairs(srdf=file)
+    refused("cannot be read", arm().collision_pairs, srdf=tmp_path / "none.srdf")
+
+
+def test_shapes_without_a_closed_form_are_named_with_a_cure() -> None:
+    robot = arm().with_shapes([geo.Cylinder("link0", 0.1, 0.3), geo.Ellipsoid("link2", (0.1, 0.3, 0.2))])
+    with pytest.raises(UnsupportedError, match=r"'link0' of 'link0' is a cylinder.*geometry.simplified"):
+        robot.collision_pairs()
+    simple = robot.with_shapes(geo.simplified(robot.shapes))
+    capsule, other = simple.shapes
+    assert isinstance(capsule, geo.Capsule)
+    assert isinstance(other, geo.Capsule)
+    assert (capsule.radius, capsule.half, capsule.source) == (0.1, (0.0, 0.0, 0.15), "fitted")
+    assert_near([other.radius, other.half[2], abs(other.pose[1, 2])], [0.2, 0.1, 1.0], TOL)
+    assert geo.simplified([geo.Ellipsoid("a", (0.1, 0.2, 0.2))])[0].kind == "sphere"
+    # it contains the ellipsoid
+    p = np.random.default_rng(0).standard_normal((500, 3))
+    p *= np.array([0.1, 0.3, 0.2]) / np.linalg.norm(p, axis=1, keepdims=True)
+    along = np.clip(p[:, 1], -0.1, 0.1)
+    assert (np.hypot(np.hypot(p[:, 0], p[:, 2]), p[:, 1] - along) <= 0.2 + TOL).all()
+    with pytest.raises(UnsupportedError, match="is a hull"):
+        arm().with_shapes([geo.Hull("link0", "hand.stl")]).collision_pairs()
+    refused("there are 3 pairs", arm().distances(np.zeros(4), arm().collision_pairs()).nearest, 4, error=InputError)
