@@ -62,8 +62,6 @@ def main(picture: str | None = None) -> float:
         stiffness=springs,
         damping=0.1 * springs,
         rest=stand,
-        sweeps=30,
-        warm_start=True,
     )
 
     # from different heights, turned about the slope's normal, and spinning

@@ -49,7 +49,7 @@ def main(picture: str | None = None) -> float:
     }
     world = simulation.Simulator(
         robot, dt=1e-3, contacts=[simulation.Points(foot.frame, foot.points) for foot in feet],
-        ground=simulation.Plane(friction=FRICTION), sweeps=50, warm_start=True,
+        ground=simulation.Plane(friction=FRICTION),
     )  # fmt: skip
     film = world.run(q, balance, ways, seconds=SECONDS, servo=SERVO)
 

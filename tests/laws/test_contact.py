@@ -10,7 +10,7 @@ import pytest
 
 import kinetree as kt
 from kinetree import simulation
-from kinetree.errors import ConvergenceWarning, ModelWarning
+from kinetree.errors import ModelWarning
 from tests.laws.cases import model
 from tests.mechanisms import gripper, hopper
 from tests.tolerance import Array, assert_close, assert_near, bound, condition, peak, refused
@@ -86,9 +86,8 @@ def test_forces_carry_the_weight_and_obey_the_cone() -> None:
     assert info.penetration < 1e-15
 
 
-@pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
 def test_drops_gain_no_energy() -> None:
-    floor = world(sweeps=100)
+    floor = world()
     robot = floor.robot
     rng = np.random.default_rng(0)
     q, v = np.tile(START, (4, 1)), rng.normal(size=(4, 6))
@@ -104,7 +103,7 @@ def test_drops_gain_no_energy() -> None:
         energy = now
         deepest, residual = max(deepest, float(info.penetration.max())), max(residual, float(info.residual.max()))
     assert deepest < 5e-3
-    assert residual < 1e-2
+    assert residual < 1e-4
 
 
 def test_a_tall_box_tumbles_about_its_lower_edge() -> None:
@@ -117,7 +116,7 @@ def test_a_tall_box_tumbles_about_its_lower_edge() -> None:
         corners = [(x, y, -up) for x in (-half, half) for y in (-0.5 * width, 0.5 * width)]
         floor = simulation.Simulator(
             box, dt=1e-5, method="semi_implicit_euler", contacts=[simulation.Points("box", corners)],
-            ground=simulation.Plane(friction=1.0), sweeps=400,
+            ground=simulation.Plane(friction=1.0),
         )  # fmt: skip
         start = np.array([0.0, 0.0, up, 1.0, 0.0, 0.0, 0.0])
         path = floor.rollout(start, np.zeros(6), steps=200)
@@ -127,21 +126,19 @@ def test_a_tall_box_tumbles_about_its_lower_edge() -> None:
         assert (turning > 0.0) == tips
 
 
-@pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
-@pytest.mark.parametrize("warm", [False, True])
-def test_a_rollout_is_a_loop_of_steps(warm: bool) -> None:
+def test_a_rollout_is_a_loop_of_steps() -> None:
     """Also on several shapes, in lanes, for every second state, and over several calls of the compiled steps."""
     ground = [simulation.Plane(friction=MU), simulation.Block((0.4, 0.0, 0.0), (0.4, 1.0, 0.04), friction=0.3)]
-    floor = world(ground=ground, warm_start=warm, sweeps=10, damping=0.01)
+    floor = world(ground=ground, damping=0.01)
     rng = np.random.default_rng(3)
     q, v = np.tile(START, (5, 1)), np.array([0, 0, 0, 1.0, 0, 0]) + 0.3 * rng.normal(size=(5, 6))
     q[:, 0], q[3] = 0.05, np.nan
     path = floor.rollout(q, v, steps=400, every=2)
     for i in (0, 3, 4):
-        one, rate, info = q[i], v[i], None
+        one, rate = q[i], v[i]
         residual = [0.0]
         for k in range(400):
-            one, rate, info = floor.step(one, rate, start=info if warm else None)
+            one, rate, info = floor.step(one, rate)
             residual.append(float(info.residual))
             if k % 2:
                 np.testing.assert_array_equal(path.residual[i, k // 2 + 1], max(residual[-2:]) if i != 3 else np.nan)
@@ -150,33 +147,19 @@ def test_a_rollout_is_a_loop_of_steps(warm: bool) -> None:
     assert np.isfinite(np.delete(path.q, 3, axis=0)).all()
 
 
-@pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
-def test_a_warm_start_needs_fewer_sweeps() -> None:
-    """The residual of a box at rest on a slope after two sweeps a step."""
-    worst = {}
-    for warm in (False, True):
-        floor = world(20.0, sweeps=2, warm_start=warm)
-        q, v, info = START, np.zeros(6), None
-        for _ in range(100):
-            q, v, info = floor.step(q, v, start=info if warm else None)
-        worst[warm] = float(info.residual) if info else np.inf
-    assert worst[True] < 1e-3 * worst[False]
-
-
 def test_impulses_obey_the_laws_of_contact() -> None:
     """Signorini and Coulomb, on what a step returns: cones are kept, and what slides is opposed by all of μ f_n."""
-    floor = world(30.0, sweeps=200)
+    floor = world(30.0)
     rng = np.random.default_rng(5)
     q, v = np.tile(START, (20, 1)), 0.5 * rng.normal(size=(20, 6))
-    with pytest.warns(ConvergenceWarning, match="step: contacts did not converge in 1 of 20 samples"):
-        _, rate, info = floor.step(q, v)
+    _, rate, info = floor.step(q, v)
     force = info.contact_forces
     assert (force[..., 2] >= 0.0).all()
     assert (np.hypot(force[..., 0], force[..., 1]) <= MU * force[..., 2] * (1.0 + 1e-12) + 1e-12).all()
-    # A tilted box that is pushed out of the floor cannot stick with all four corners: its tangential forces work
-    # against each other until some corner slides. In one sample that takes 10⁵ sweeps, and its residual says so.
+    # A tilted box that is pushed out of the floor cannot stick with all four corners: its tangential forces would work
+    # against each other until some corner slides. In one sample compliance leaves them out, and its residual says so.
     residual = np.sort(info.residual)
-    assert float(residual[-2]) < 1e-12 < float(residual[-1]) < 1e-5
+    assert float(residual[-2]) < 1e-10 < float(residual[-1]) < 1e-5
     # velocities of the corners after the step, at the middle configuration, where impulses act
     middle = floor.robot.integrate(q, v, 0.5 * DT)
     T, J = floor.robot.pose(middle, "box"), floor.robot.jacobian(middle, "box", "local_world_aligned")
@@ -191,31 +174,21 @@ def test_impulses_obey_the_laws_of_contact() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
-def test_a_light_foot_under_a_heavy_body() -> None:
-    """Sweeps converge slowly, which the residual tells; rounds of ADMM do not mind. Bits, and far more rounds."""
-    robot, q = heavy(1000.0)
-    v = np.zeros(robot.nv)
-    carried, residual = {}, {}
-    for solver, rounds in (("pgs", 50), ("admm", 50), ("admm", 400)):
-        contacts = [simulation.Points("foot", CORNERS)]
-        floor = simulation.Simulator(
-            robot, dt=DT, contacts=contacts, ground=simulation.Plane(friction=MU), solver=solver, sweeps=rounds
-        )
-        info = floor.step(q, v)[2]
-        carried[solver] = float(info.contact_forces[:, 2].sum()) / (9.81 * robot.mass)
-        residual[solver] = float(info.residual)
-        if solver == "admm":
-            assert carried[solver] == pytest.approx(1.0, abs=1e-9)
-            assert residual[solver] < 1e-12
-            # sliding and tumbling samples, alone and together
-            many, rates = np.tile(q, (5, 1)), 0.1 * np.random.default_rng(0).normal(size=(5, robot.nv))
-            path = floor.rollout(many, rates, steps=3)
-            assert np.isfinite(path.q).all()
-            np.testing.assert_array_equal(floor.rollout(q, rates[3], steps=3).q, path.q[3])
-        worst = float(floor.rollout(q, v, steps=4, every=2).residual.max())
-        assert (worst > 1e-3) == (solver == "pgs")
-    assert carried["pgs"] < 0.5
-    assert residual["pgs"] > 1e-3
+@pytest.mark.parametrize("mass", [1.0, 10.0, 100.0, 1000.0])
+def test_a_light_foot_under_a_heavy_body(mass: float) -> None:
+    """Four corners of a kilogram carry a ton, each its quarter; moving ones obey the laws, alone and together."""
+    robot, q = heavy(mass)
+    contacts = [simulation.Points("foot", CORNERS)]
+    floor = simulation.Simulator(robot, dt=DT, contacts=contacts, ground=simulation.Plane(friction=MU))
+    info = floor.step(q, np.zeros(robot.nv))[2]
+    np.testing.assert_allclose(info.contact_forces[:, 2], 9.81 * robot.mass / 4.0, rtol=1e-9)
+    assert info.residual < 1e-9
+    # sliding and tumbling samples, alone and together
+    many, rates = np.tile(q, (8, 1)), 0.1 * np.random.default_rng(0).normal(size=(8, robot.nv))
+    path = floor.rollout(many, rates, steps=20)
+    assert float(np.mean(path.converged)) > 0.98
+    assert peak(path.residual) < 1e-3
+    np.testing.assert_array_equal(floor.rollout(q, rates[3], steps=20).q, path.q[3])
 
 
 def test_height_fields() -> None:
@@ -239,7 +212,6 @@ def test_height_fields() -> None:
     assert_near(on_field, on_plane, 1e-12)
 
 
-@pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
 def test_shapes_of_ones_own() -> None:
     """A shape that is only known to Python: the same motion as on the plane that it is."""
     v = np.array([0.1, 0.2, 0.3, 1.0, 0.0, 0.0])
@@ -302,7 +274,6 @@ def test_normals_are_the_slopes_of_gaps(name: str) -> None:
     assert_near(shape.gap((points - gap[:, None] * normal)[outside])[0], 0.0, 1e-12)
 
 
-@pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
 def test_a_box_slides_off_a_ball() -> None:
     """A box balanced beside the top of a sphere slides off it and lands on the floor."""
     ground = [simulation.Plane(friction=MU), simulation.Sphere((0.0, 0.0, 0.2), 0.2, friction=0.0)]
@@ -321,9 +292,9 @@ def test_a_box_slides_off_a_ball() -> None:
         (lambda: world(contacts=["box"]), "contacts holds simulation.Points, got str"),
         (lambda: world(ground=[3]), "ground holds shapes such as simulation.Plane, got int"),
         (lambda: world(contacts=[]), "there is ground, but no contacts="),
-        (lambda: world(solver="newton"), "no solver is called 'newton'"),
-        (lambda: world(solver="admm", limits=True), 'dry friction and joint stops need solver="pgs"; got .admm.'),
-        (lambda: world(sweeps=0), "sweeps=0 is not a positive number of sweeps"),
+        (lambda: world(rounds=0), "rounds=0 is not an integer from 1 to 1000"),
+        (lambda: world(centrings=-1), "centrings=-1 is not an integer from 0 to 1000"),
+        (lambda: world(compliance=0.0), "compliance=0.0 is not a relative compliance"),
         (lambda: simulation.Points("box", np.zeros((2, 2))), r"positions are \(k, 3\), finite; got shape \(2, 2\)"),
         (lambda: simulation.Points("box", "corner"), "positions has dtype <U6, expected real numbers"),
         (lambda: world(contacts=[simulation.Points("crate", CORNERS)]), "no frame is called 'crate'"),
@@ -355,9 +326,8 @@ def _with_a_mimic_joint() -> tuple[kt.Model, Array]:
 
 
 @pytest.mark.parametrize("many", [1, 2])
-@pytest.mark.parametrize("solver", ["pgs", "admm"])
 @pytest.mark.parametrize("made", [_legged, _with_a_mimic_joint])
-def test_forces_at_the_points_explain_the_motion(made: Any, solver: str, many: int) -> None:
+def test_forces_at_the_points_explain_the_motion(made: Any, many: int) -> None:
     """M (v′ − v) = dt (−C − g) + Σ Jᵀ F dt; and where a point is pushed, it closes its gap in the step, no more.
 
     On trees of rigid bodies and others; points of several bodies, in any order; one and two shapes.
@@ -372,24 +342,22 @@ def test_forces_at_the_points_explain_the_motion(made: Any, solver: str, many: i
     up = np.array([0.0, 0.0, 1.0])
     ground = [simulation.Plane(offset=float(np.median(heights)) + 1e-3, friction=0.4)]
     ground += [simulation.Sphere((0.0, 0.0, -1e3), 1.0)][: many - 1]  # far away
-    world = simulation.Simulator(
-        robot, dt=DT, method="semi_implicit_euler", contacts=points, ground=ground, sweeps=400, solver=solver
-    )
+    world = simulation.Simulator(robot, dt=DT, method="semi_implicit_euler", contacts=points, ground=ground)
     v = 0.1 * np.random.default_rng(7).normal(size=robot.nv)
     _, after, info = world.step(q, v)
     J = robot.tasks(tasks, reference="local_world_aligned").jacobian(q)
     M, h = robot.mass_matrix(q), robot.bias_forces(q, v)
     pushed = J.T @ info.contact_forces.ravel()
     assert info.contact_forces.shape == (3, 3)
-    assert info.residual < 1e-6
+    assert info.residual < 1e-9
     scale = float(np.abs(h).max() + np.abs(pushed).max())
     assert_close(M @ (after - v) / DT, pushed - h, bound(robot.nv, condition(M)), scale=scale / DT)
     gaps = np.array(heights) - ground[0].offset
     closing = (J @ after).reshape(3, 3) @ up + np.where(gaps > 0.0, gaps, 0.2 * gaps) / DT
     touching = info.contact_forces @ up > 1e-9
     assert touching.any()
-    assert_near(closing[touching], 0.0, 1e-5)
-    assert (closing > -1e-5).all()
+    assert_near(closing[touching], 0.0, 1e-9)
+    assert (closing > -1e-9).all()
 
 
 @cache
@@ -403,7 +371,7 @@ def slider() -> kt.Model:
 
 @pytest.mark.parametrize("method", ["midpoint", "semi_implicit_euler"])
 def test_a_block_sticks_slides_and_comes_to_rest(method: str) -> None:
-    world = simulation.Simulator(slider(), dt=DT, method=method, friction=3.0, sweeps=1)
+    world = simulation.Simulator(slider(), dt=DT, method=method, friction=3.0)
     held = world.rollout([0.1], [0.0], [2.9], steps=100)
     np.testing.assert_array_equal(held.q, 0.1)
     pulled = world.rollout([0.0], [0.0], [5.0], steps=100)
@@ -430,7 +398,7 @@ def test_stops_without_limits_are_told() -> None:
 
 
 def test_a_joint_stops_at_its_limit_without_bouncing() -> None:
-    world = simulation.Simulator(slider(), dt=DT, limits=True, sweeps=1)
+    world = simulation.Simulator(slider(), dt=DT, limits=True)
     path = world.rollout([[0.0], [0.0]], [[1.0], [-1.0]], [0.0], steps=600)
     assert_near(path.q[:, -1, 0], [0.25, -0.25], 1e-12)
     assert peak(path.q) < 0.25 + 1e-12
@@ -452,24 +420,26 @@ def test_impulses_of_a_humanoid_obey_their_laws() -> None:
     v, tau, dry = rng.normal(size=(6, 24)), 20.0 * rng.normal(size=(6, 24)), rng.uniform(0.5, 5.0, 24)
     options: dict[str, Any] = {"dt": DT, "method": "semi_implicit_euler"}
     free = simulation.Simulator(robot, **options).step(q, v, tau)[1]
-    world = simulation.Simulator(robot, friction=dry, limits=True, sweeps=400, **options)
+    world = simulation.Simulator(robot, friction=dry, limits=True, **options)
     _, after, info = world.step(q, v, tau)
-    friction, stops = np.split(info.impulses, 2, axis=-1)
+    impulse = DT * info.joint_forces
+    friction = np.clip(impulse, -DT * dry, DT * dry)
+    stops = impulse - friction
     for i in range(6):
         M = robot.mass_matrix(q[i])
-        assert_close(after[i] - free[i], np.linalg.solve(M, friction[i] + stops[i]), bound(24, condition(M)) * 1e3)
-    np.testing.assert_allclose(info.joint_forces, (friction + stops) / DT, rtol=1e-12)
-    assert (np.abs(friction) <= DT * dry + 1e-15).all()
-    inside = np.abs(friction) < DT * dry * (1.0 - 1e-6)
+        assert_close(after[i] - free[i], np.linalg.solve(M, impulse[i]), bound(24, condition(M)) * 1e3)
+    assert peak(info.residual) < 1e-10
+    inside = np.abs(impulse) < DT * dry * (1.0 - 1e-6)
     assert inside.any()
-    stopped = stops != 0.0
-    assert peak(after[inside & ~stopped]) < 1e-6
-    assert (friction * after)[~inside].max() < 1e-9
-    slowest, fastest = (robot.lower_limits - q) / DT, (robot.upper_limits - q) / DT
-    assert (after > slowest - 1e-6).all()
-    assert (after < fastest + 1e-6).all()
+    stopped = np.abs(stops) > 1e-9
+    assert peak(after[inside]) < 1e-9
+    moving = ~inside & ~stopped
+    assert (friction * after)[moving].max() < 1e-12
+    slowest, fastest = np.minimum(robot.lower_limits - q, 0.0) / DT, np.maximum(robot.upper_limits - q, 0.0) / DT
+    assert (after > slowest - 1e-9).all()
+    assert (after < fastest + 1e-9).all()
     assert stopped.sum() > 5
-    assert_near(np.where(stops > 0.0, slowest, fastest)[stopped], after[stopped], 1e-6)
+    assert_near(np.where(stops > 0.0, slowest, fastest)[stopped], after[stopped], 1e-9)
 
 
 @pytest.mark.parametrize("shape", ["plane", "own"])
@@ -477,37 +447,32 @@ def test_a_leg_at_its_stop_carries_the_body(shape: str) -> None:
     """The floor carries both, the stop the body alone; on one of two planes, and on a shape that Python measures."""
     ground: list[simulation.Shape] = [simulation.Plane(friction=0.5), simulation.Plane(offset=-9.0)]
     world = simulation.Simulator(
-        hopper(), dt=DT, contacts=[simulation.Points("foot", CORNERS)], limits=True, sweeps=300, warm_start=True,
+        hopper(), dt=DT, contacts=[simulation.Points("foot", CORNERS)], limits=True,
         ground=[OwnPlane(0.5)] if shape == "own" else ground,
     )  # fmt: skip
     q = np.array([0.0, 0.0, 0.25, 1.0, 0.0, 0.0, 0.0, 0.1])
-    info = None
     v = np.zeros(7)
     for _ in range(20):
-        q, v, info = world.step(q, v, start=info)
-    assert info is not None
-    assert info.contact_forces[:, 2].sum() == pytest.approx(4.0 * 9.81, rel=1e-6)
-    assert abs(info.joint_forces[6]) == pytest.approx(3.0 * 9.81, rel=1e-6)
-    assert peak(v) < 1e-6
-    assert info.residual < 1e-6
+        q, v, info = world.step(q, v)
+    assert info.contact_forces[:, 2].sum() == pytest.approx(4.0 * 9.81, rel=1e-9)
+    assert abs(info.joint_forces[6]) == pytest.approx(3.0 * 9.81, rel=1e-9)
+    assert peak(v) < 1e-9
+    assert info.residual < 1e-9
 
 
-@pytest.mark.filterwarnings("ignore::kinetree.errors.ConvergenceWarning")
-@pytest.mark.parametrize("warm", [False, True])
-def test_rollouts_and_batches_change_no_bit(warm: bool) -> None:
+def test_rollouts_and_batches_change_no_bit() -> None:
     world = simulation.Simulator(
-        hopper(), dt=DT, contacts=[simulation.Points("foot", CORNERS)], limits=True, friction=0.3, sweeps=5,
-        warm_start=warm,
-    )  # fmt: skip
+        hopper(), dt=DT, contacts=[simulation.Points("foot", CORNERS)], limits=True, friction=0.3
+    )
     rng = np.random.default_rng(1)
     q = np.tile([0.0, 0.0, 0.28, 1.0, 0.0, 0.0, 0.0, 0.05], (5, 1))
     v = 0.2 * rng.normal(size=(5, 7))
     q[2] = np.nan
     path = world.rollout(q, v, steps=60)
     for i in (0, 2, 4):
-        one, rate, info = q[i], v[i], None
+        one, rate = q[i], v[i]
         for k in range(60):
-            one, rate, info = world.step(one, rate, start=info if warm else None)
+            one, rate, _ = world.step(one, rate)
             np.testing.assert_array_equal(path.q[i, k + 1], one)
             np.testing.assert_array_equal(path.v[i, k + 1], rate)
     assert np.isfinite(np.delete(path.q, 2, axis=0)).all()
@@ -528,7 +493,7 @@ def test_the_robots_own_friction_is_taken_on_request() -> None:
         ({"limits": True, "method": "rk4"}, "dry friction and joint stops need one of the methods midpoint"),
         ({"friction": 1.0, "constraints": ["block"], "at": [0.0]}, "cannot be combined with constraints"),
         ({"friction": -1.0}, "friction takes one number or 1 of them, none negative"),
-        ({"limits": True, "sweeps": True}, "sweeps=True is not a positive number of sweeps"),
+        ({"limits": True, "rounds": True}, "rounds=True is not an integer from 1 to 1000"),
     ],
 )
 def test_joint_rows_refuse(options: dict[str, Any], message: str) -> None:

@@ -262,10 +262,14 @@ KERNELS = _kernels()
 def sizes_of(kernel: Kernel) -> dict[str, Any]:
     """Odd sizes, so that blocks leave something over; rows of contacts, which come in threes, belong to two bodies."""
     sizes: dict[str, Any] = {name: 2 if name == "T" else 7 + i for i, name in enumerate(kernel.sizes_named)}
-    if re.search("contact|admm", kernel.name):
+    if "contact" in kernel.name:
         sizes |= {name: 9 for name in sizes if name == "r"}
     if kernel.lists_given == ("threes", "sixes"):
         sizes |= {"nv": 11, "nb": 9, "threes": [(7, 0)], "sixes": [(1, 3)]}
+    elif "joints" in kernel.lists_given:  # behind two contacts
+        joint = {"contact_newton": [(6,), (8,), (7,)], "joined_problem": [(8, 0), (6, 6), (7, 1)]}[kernel.name]
+        contacts = {"contact_newton": [(0,), (3,)], "joined_problem": [(3, 0), (0, 6)]}[kernel.name]
+        sizes |= {"r": 9, "joints": joint, "contacts": contacts} | ({"t": 9} if "t" in sizes else {})
     elif kernel.lists_given:
         sizes |= {"n": 12, "contacts": [(0, 6), (3, 0), (6, 6)]}
     return sizes

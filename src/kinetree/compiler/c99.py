@@ -14,7 +14,7 @@ import numpy as np
 
 from kinetree.compiler.elementary import sine_cosine
 from kinetree.compiler.formats import FORMATS, Format, format_of
-from kinetree.compiler.ir import Access, CodeBlock, Follow, For, Op, Segment, Store, Switch
+from kinetree.compiler.ir import Access, CodeBlock, Exit, Follow, For, Op, Segment, Store, Switch
 from kinetree.compiler.lower.layout import Tables, size_of
 from kinetree.compiler.lower.lower import Lowered
 from kinetree.compiler.programs import lowered, variants_of
@@ -71,6 +71,9 @@ class FunctionPrinter:
                 self.op(item, pairs)
             elif isinstance(item, Store):
                 place: Any = item.place
+                if isinstance(place, Exit):
+                    self.do(f"if (!({self.use(item.value)} < (real)0.5)) break;")
+                    continue
                 note = f"  /* {place.note} */" if place.note else ""
                 self.do(f"{self.place(place)} = {self.use(item.value)};{note}")
             elif isinstance(item, For):

@@ -157,8 +157,12 @@ class Access(NamedTuple):
     note: str = ""  # a comment for generated code
 
 
-#: Where a scalar may be: in a traced program (all but the last), in a lowered one (the last).
-Place = FieldPlace | Param | Uniform | Input | OutputEntry | ArrayEntry | Access
+class Exit(NamedTuple):
+    """Where a loop's body first stores a flag: the loop ends here once it is 1 in all lanes."""
+
+
+#: Where a scalar may be: in a traced program (all but the last but one), in a lowered one (the last two).
+Place = FieldPlace | Param | Uniform | Input | OutputEntry | ArrayEntry | Access | Exit
 PURE_PLACES = (Param, Uniform, Input)
 
 

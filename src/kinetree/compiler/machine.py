@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.compiler.elementary import sine_cosine
-from kinetree.compiler.ir import Access, CodeBlock, Follow, For, Op, Segment, Store, Switch
+from kinetree.compiler.ir import Access, CodeBlock, Exit, Follow, For, Op, Segment, Store, Switch
 from kinetree.compiler.lower.layout import Tables
 from kinetree.compiler.lower.lower import Lowered
 
@@ -41,13 +41,17 @@ class Machine:
         }
         self.values: dict[Op, Any] = {}
 
-    def block(self, block: CodeBlock) -> None:
-        """Execute a block."""
+    def block(self, block: CodeBlock) -> bool:
+        """Execute a block; returns whether it leaves the loop around it."""
         for item in block.items:
             if isinstance(item, Op):
                 self.values[item] = self.op(item)
             elif isinstance(item, Store):
                 place: Any = item.place
+                if isinstance(place, Exit):
+                    if self.leaves(self.values[item.value]):
+                        return True
+                    continue
                 self.store(place.space, self.address(place), self.values[item.value])
             elif isinstance(item, For):
                 self.loop(item, range(self.values[item.start], self.values[item.stop]))
@@ -61,12 +65,18 @@ class Machine:
                 self.block(item.body)
             elif isinstance(item, Switch) and self.values[item.value] in item.cases:
                 self.block(item.cases[self.values[item.value]])
+        return False
 
     def loop(self, loop: For, numbers: range) -> None:
         """Execute a loop over contiguous numbers."""
         for number in reversed(numbers) if loop.backwards else numbers:
             self.values[loop.index] = number
-            self.block(loop.body)
+            if self.block(loop.body):
+                return
+
+    def leaves(self, flag: Any) -> bool:
+        """Whether a loop ends."""
+        return not flag < 0.5
 
     def op(self, op: Op) -> Any:
         """The value of an op."""

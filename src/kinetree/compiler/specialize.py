@@ -86,6 +86,9 @@ class Unrolling(Machine):
         super().loop(loop, numbers)
         self._independent = outer
 
+    def leaves(self, _flag: Any) -> bool:
+        return False  # rounds change nothing once the flag is set
+
     def constant(self, value: float) -> Op:
         return self.program.op("const", attr=float(value))
 

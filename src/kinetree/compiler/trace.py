@@ -20,6 +20,7 @@ import numpy as np
 from kinetree.compiler.ir import (
     ArrayEntry,
     CodeBlock,
+    Exit,
     FieldPlace,
     Input,
     LoopPosition,
@@ -371,6 +372,10 @@ class TracedTree(Tree):
             return Role(role.name)
         exact = role.by == "kind"
         return Role(role.name, (key,) if exact else self.variants.classes_of(key), exact)
+
+    def leaves(self, flag: Any) -> bool:
+        self.program.current.items.append(Store(Exit(), self.program.lift(flag)))
+        return False
 
     def number(self, _: Entity, handle: Any, what: str) -> Position:
         return Position(handle, what)

@@ -19,6 +19,11 @@ def less(a: Any, b: Any, x: Any, y: Any) -> Any:
     return scalar.select(*(np.asarray(each)[()] for each in (a, b, x, y)))
 
 
+def above(a: Any, b: Any, x: Any, y: Any) -> Any:
+    """x where a > b, else y; a depends on the sample."""
+    return less(-a, -b, x, y)
+
+
 def where(flag: Any, x: Any, y: Any) -> Any:
     """x where a flag is 1, y where it is 0."""
     return less(flag, 0.5, y, x)

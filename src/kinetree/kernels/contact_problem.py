@@ -1,43 +1,23 @@
-"""The problem of frictional contacts in contact axes, before and after it is solved. Cost O(r²) for r = 3 rows of each.
+"""The problem of frictional contacts in contact axes. Cost O(r²) for r = 3 rows of each.
 
 Rows of a contact are two tangents and its normal. Contacts belong to bodies, so their mobility is that of the bodies,
 
     G = χ Λ⁻¹ χᵀ         χ of a row along n at r from its body: (r × n, n)
 
-whatever the number of contacts. `contact_problem` computes it; `contact_forces` turns the impulses back to world axes,
-and measures how well they obey
+whatever the number of contacts. Impulses λ along the rows give velocities u = G λ + g, and obey Signorini's and
+Coulomb's laws:
 
     λ ∈ K_μ,   u + Γ ∈ K_μ*,   λ ⊥ u + Γ,   Γ = (0, 0, μ‖u_t‖)                                    (1)
 
-with lengths in each contact's own scale, λ′ = λ √m and u′ = u/√m for m the mean diagonal of its block of G, so that
-both are roots of energies:
-
-    residual = max |λ′ − P_K(λ′ − u′ − Γ′)| / max(−g′_n, 1e-6 |g′|, 1e-6 |λ′|)                    (2)
-
-It is relative to the fastest approach, and zero if nothing approaches; the other two terms are rounding. It does not
-depend on units and masses, and it does not forgive large impulses: relative to those, a body that is too large for its
-slot would seem solved.
-
-Impulses that obey (1) never add energy, for λᵀ(G λ + g) ≤ 0. Those of a solver that did not get there might, so all are
-multiplied by the largest share up to one that keeps
-
-    λᵀG λ ≤ −κ λᵀg         κ = 1.1                                                                 (3)
-
-Then kinetic energy changes by λᵀ(g − c + ½ G λ) ≤ −λᵀc, with c the speeds (h > 0 ? h : β h)/dt that gaps add to g: it
-grows at most by what the correction of penetrations takes.
+Heights of points above fixed shapes are signed distances from the surface, negative inside. They are stored as the last
+of three numbers for each point, the normal row of a contact.
 
     arm, velocity, normal, height    of each contact, in world axes: from its body to its point; of the point without
                                      contacts; outward; signed distance from the surface, at the normal row
-    G, g, λ, u                       G, free, impulse, u = G λ + g (moving), in contact axes; axes: tangents, normal
-    m                                scale: mean diagonal of each contact's block of G
-    μ                                friction of each contact, at its normal row
+    G, g, axes                       G, free, in contact axes; two tangents and the normal [D17]
     contacts                         the first of the r rows of each contact, and the first of the n columns of its body
 
-Kernels `above_…` measure heights of points above fixed shapes, negative inside, and outward normals there. A height is
-the last of three numbers for each point, where `contact_problem` expects the normal row of a contact.
-
 [D17] T. Duff et al., "Building an orthonormal basis, revisited", Journal of Computer Graphics Techniques 6, 2017.
-
 """
 
 from __future__ import annotations
@@ -58,18 +38,15 @@ RECOVERY = 0.2
 IMMOBILE = 1e-30
 #: Speeds and impulses count for the size of a problem by this factor.
 ROUNDING = 1e-6
-# κ: sticking contacts have one, but for rounding
-_EXCESS = 1.1
-_NEVER_ZERO = 2.0**-500
 
 
 @kernel(
-    mobility=("n", "n"), arm=("r",), velocity=("r",), normal=("r",), height=("r",), dt=(), G=("r", "r"), scale=("r",),
-    free=("r",), axes=("r", 3), outputs=("G", "scale", "free", "axes"), lists={"contacts": {"r": 3, "n": 6}},
+    mobility=("n", "n"), arm=("r",), velocity=("r",), normal=("r",), height=("r",), dt=(), G=("r", "r"),
+    free=("r",), axes=("r", 3), outputs=("G", "free", "axes"), lists={"contacts": {"r": 3, "n": 6}},
 )  # fmt: skip
 def contact_problem(
     k: Workspace, mobility: Indexed, arm: Indexed, velocity: Indexed, normal: Indexed, height: Indexed, dt: Indexed,
-    G: Indexed, scale: Indexed, free: Indexed, axes: Indexed,
+    G: Indexed, free: Indexed, axes: Indexed,
 ) -> None:  # fmt: skip
     """The rows of all contacts along tangents and normal.
 
@@ -102,47 +79,15 @@ def contact_problem(
             column = np.array([half_way[c, other] for c in own])
             for row, push in zip(rows, pushes, strict=True):
                 G[row, other] = push @ column
-        xx, yy, nn = (push @ np.array([half_way[c, row] for c in own]) for row, push in zip(rows, pushes, strict=True))
-        for row in rows:
-            scale[row] = (xx + yy + nn) / 3.0
 
 
-@kernel(
-    axes=("r", 3), pushed=("r",), free=("r",), moving=("r",), friction=("r",), scale=("r",),
-    others=(4,), force=("r",), impulse=("r",), share=(), residual=(),
-    outputs=("force", "impulse", "share", "residual"),
-)  # fmt: skip
-def contact_forces(
-    k: Workspace, axes: Indexed, pushed: Indexed, free: Indexed, moving: Indexed, friction: Indexed, scale: Indexed,
-    others: Indexed, force: Indexed, impulse: Indexed, share: Indexed, residual: Indexed,
-) -> None:  # fmt: skip
-    """See to it that impulses add no energy (3), turn them to world axes, and measure the violation of (1) by (2).
-
-    `pushed` is λ as found, `others` are the parts of `joint_residual`; `share` is that of (3), and `residual` that of
-    contacts and joints together.
-    """
-    work, kept, worst, size = (k.scalar(value) for value in others[...])
-    for row in k.r:
-        work[...] = work[...] + pushed[row] * free[row]
-        kept[...] = kept[...] + pushed[row] * (moving[row] - free[row])
-    part_of_all = _share(work[...][()], kept[...][()])
-    share[...] = part_of_all
-
+@kernel(axes=("r", 3), impulse=("r",), force=("r",), outputs=("force",))
+def contact_forces(k: Workspace, axes: Indexed, impulse: Indexed, force: Indexed) -> None:
+    """Impulses of contacts, from their own axes to the world's."""
     for rows in contacts(k.r):
-        (mu,), (m,) = row_values(friction, [rows[2]]), row_values(scale, [rows[2]])
-        part = [part_of_all * pushed[row][()] for row in rows]
-        for row, p, total in zip(rows, part, sum(axes[r] * p for r, p in zip(rows, part, strict=True)), strict=True):
-            impulse[row], force[row] = p, total
-        some = select(-m, -IMMOBILE, m, 1.0)
-        root, still = sqrt(some), select(-m, -IMMOBILE, 1.0, 0.0) / sqrt(some)
-        away = row_values(free, rows)
-        now = [a + part_of_all * (moving[row][()] - free[row][()]) for a, row in zip(away, rows, strict=True)]
-        g, u, p = [still * x for x in away], [still * x for x in now], [root * x for x in part]
-        v = [p[0] - u[0], p[1] - u[1], p[2] - (u[2] + mu * sqrt(u[0] * u[0] + u[1] * u[1]))]
-        off = _length([x - y for x, y in zip(p, in_cone(mu, v), strict=True)])
-        large = larger(-g[2], ROUNDING * larger(_length(g), _length(p)))
-        worst[...], size[...] = larger(worst[...][()], off), larger(size[...][()], large)
-    residual[...] = relative(worst[...][()], size[...][()])
+        total = sum(axes[row] * impulse[row] for row in rows)
+        for row, part in zip(rows, total, strict=True):
+            force[row] = part
 
 
 @kernel(
@@ -189,32 +134,11 @@ def larger_residual(_k: Workspace, residual: Indexed, before: Indexed, after: In
     after[...] = larger(before[...][()], residual[...][()])
 
 
-def times(rows: Size, G: Indexed, impulse: Any, free: Indexed, u: Any) -> None:
-    """u ← G λ + g."""
-    for row in rows:
-        u[row] = free[row]
-    for row in rows:
-        for other in rows:
-            u[other] = u[other] + G[row, other] * impulse[row]
-
-
 def contacts(rows: Size) -> Iterator[IndexBlock]:
     """The three rows of each contact."""
     for block in rows.blocks(3):
         if len(block) == 3:
             yield block
-
-
-def _share(work: Any, kept: Any) -> Any:
-    """The share of (3), for λᵀg and λᵀG λ."""
-    most = -_EXCESS * work
-    some = select(most, 0.0, 0.0, most)
-    return select(some, kept, some / select(some, kept, kept, 1.0), 1.0)
-
-
-def relative(worst: Any, size: Any) -> Any:
-    """A residual: zero if there is neither approach nor violation."""
-    return worst / (size + _NEVER_ZERO)
 
 
 def larger(a: Any, b: Any) -> Any:
@@ -243,10 +167,6 @@ def in_cone(mu: Any, v: list[Any]) -> list[Any]:
 def row_values(array: Indexed, rows: Any) -> list[Any]:
     """The values of some rows, as scalars."""
     return [array[row][()] for row in rows]
-
-
-def _length(v: Any) -> Any:
-    return sqrt(_dot(v, v))
 
 
 def _dot(a: Any, b: Any) -> Any:

@@ -10,6 +10,7 @@
     k.n.after(i)                i + 1, …, n − 1             from its first on, after its last, before its first,
     k.n.before(i)               0, …, i − 1                 up to its last
     k.n.through(i)              0, …, i
+    k.n.until(flag)             0, 1, …, until a `k.scalar` is 1: rounds of an iteration
     k.n.pairs()                 (0, 1), (1, 2), …, (n − 2, n − 1); k.n.pairs(through=i) ends with i
     k.n.blocks(4)               (0, 1, 2, 3), (4, 5, 6, 7), …, then what is left one by one: a body for each of both;
                                 k.n.blocks(4, since=i) begins with the block of i
@@ -278,6 +279,17 @@ class Size(_SubRange):
         """Up to an index, or up to the last one of a block."""
         base, offset = self._at(_last(i))
         return _SubRange(self._tree, self._dimension, None, (base, offset + 1))
+
+    def until(self, flag: Scalar) -> Iterator[Any]:
+        """All indices, but no more once a flag is 1: rounds must not change samples whose flag is 1.
+
+        The flag is read before each round. Compiled code goes on until it is 1 in all lanes.
+        """
+        left = False
+        for i in self:
+            left = left or self._tree.leaves(flag[...][()])
+            if not left:
+                yield i
 
     def pairs(self, through: Any = None) -> Iterator[tuple[Any, Any]]:
         """Each index but the last with the next one; up to a given one."""

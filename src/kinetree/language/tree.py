@@ -231,6 +231,10 @@ class Tree(Engine):
     #: All tasks in the user's order. Visits the rows of `task_rows`, but all rows of a task at once.
     tasks: Table[GroupRole] = Table(_TASK, rows=lambda setup: [(place,) for place in range(len(setup.rows.tasks))])
 
+    def leaves(self, flag: Any) -> bool:
+        """Whether a loop ends whose flag is set. Compiled loops end when the flags of all lanes are set."""
+        return not np.real(flag) < 0.5
+
     @abstractmethod
     def array(self, *over: str, like: str = "") -> Indexed:
         """An array with one or two indices; the last should be that of the innermost loop.

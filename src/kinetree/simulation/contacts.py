@@ -10,11 +10,9 @@ not more, and a fraction β of any penetration is corrected in each step. Impuls
 
     λ ∈ K_μ,   u + (0, 0, μ‖u_t‖) ∈ K_μ*,   λ ⊥ u + (0, 0, μ‖u_t‖)                                (2)
 
-solved by a fixed number of Gauss–Seidel sweeps over contacts (`kinetree.kernels.contact_solvers`), so that the bits of
-a sample do not depend on others. The residual measures the violation of (2), relative to the fastest approach
-(`kinetree.kernels.contact_problem`). With poor mass ratios, such as a light body under a heavy one, sweeps converge
-slowly and the residual is large; rounds of ADMM cost more and do not mind. Dry friction and stops of joints
-(`kinetree.kernels.joint_rows`) are swept together with contacts.
+solved by Newton's method together with dry friction and stops of joints (`kinetree.kernels.contact_newton`), from
+nothing in each step: forces depend on the state alone. The residual measures the violation of (2), relative to the
+fastest approach.
 
 A step is a text (`kinetree.runtime.texts`) in four parts: where the bodies are and how they move, the problem (1), a
 solver from G, g, μ to λ and u, and the velocities after λ.
@@ -27,7 +25,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -42,6 +40,7 @@ from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_inverse
 from kinetree.algorithms.kinematics.frame_kinematics import VELOCITIES, poses
 from kinetree.algorithms.kinematics.manifold import joint_bounds
 from kinetree.errors import InputError, ModelWarning
+from kinetree.kernels.contact_newton import FACES, FIXED, POINTS, contact_newton
 from kinetree.kernels.contact_problem import (
     contact_forces,
     contact_points,
@@ -49,9 +48,7 @@ from kinetree.kernels.contact_problem import (
     contact_wrenches,
     velocities_after,
 )
-from kinetree.kernels.contact_solvers import ADAPTED, admm, contact_sweeps
-from kinetree.kernels.eigen import diagonalize
-from kinetree.kernels.joint_rows import joint_contact_sweeps, joint_residual, joint_share, joint_sweeps
+from kinetree.kernels.joint_rows import joined_problem
 from kinetree.kernels.language import Kernel
 from kinetree.language.algorithm import Algorithm, with_constants
 from kinetree.model.model import Model
@@ -66,8 +63,33 @@ from kinetree.tasks.task_types import Task
 from kinetree.tasks.tasks import Tasks
 
 _WORLD_AXES = "local_world_aligned"
-#: Sweeps after rounds of ADMM: rounds couple contacts well, sweeps solve each of them.
-_AFTER_ADMM = 11
+
+
+class Solver(NamedTuple):
+    """What users may change of the solver; None for what suits the contacts."""
+
+    rounds: int | None = None
+    compliance: float | None = None
+    centrings: int | None = None
+
+    def bound(self, points: bool, contacts: int, joints: int = 0) -> tuple[KernelFunction, Array]:
+        """Newton's method for rows of contacts and then of joints, and its law.
+
+        Args:
+            points: Whether each contact is on a body of its own, and nothing else can hold that.
+            contacts: Number of contacts.
+            joints: Number of rows of joints.
+        """
+        law, rounds = (POINTS, 12) if points else (FACES, 30)
+        epsilon = law.epsilon if self.compliance is None else self.compliance
+        centrings = law.centrings if self.centrings is None else self.centrings
+        function = compiled(
+            contact_newton, r=3 * contacts + joints, rounds=1 + (rounds if self.rounds is None else self.rounds),
+            contacts=[(3 * i,) for i in range(contacts)], joints=[(3 * contacts + i,) for i in range(joints)], **FIXED,
+        )  # fmt: skip
+        return function, np.array(law._replace(epsilon=epsilon, centrings=centrings))
+
+
 # rotation, row by row, position, and once more the position, among the entries of a pose
 _OF_POSE = np.array([0, 1, 2, 4, 5, 6, 8, 9, 10, 3, 7, 11, 3, 7, 11])
 
@@ -180,7 +202,6 @@ class Contacts:
     Arguments as of `Simulator`; `constraints` are tasks, and a `varied` robot is a population.
 
     Attributes:
-        size: Number of impulses: three for each pair of a shape and a point, then those of joints.
         shapes: Shapes of the results of a single step, besides velocities.
         is_compiled: Whether its text can be recorded: nothing is held fixed, and all shapes have kernels.
     """
@@ -191,10 +212,9 @@ class Contacts:
         points: Several[Points],
         ground: Several[Shape],
         constraints: Several[Any],
-        sweeps: int,
         dt: float,
         joints: JointRows | None,
-        solver: str = "pgs",
+        solver: Solver,
         varied: bool = False,
     ) -> None:
         for one in points:
@@ -214,14 +234,14 @@ class Contacts:
         self._body_of, self._positions = np.array(body_of), np.concatenate([one.positions for one in points])
         self._count, self._joints, self._varied = len(body_of), joints, varied
         self.rows = 3 * self._count * len(self._ground)
-        self.size = self.rows + (joints.size if joints else 0)
-        self.shapes = {"forces": (self.rows,), "residual": (), "heights": (self.rows,), "impulses": (self.size,)}
+        self.shapes = {"forces": (self.rows,), "heights": (self.rows,), "report": (3,)}
+        self.shapes |= {} if joints is None else joints.shapes
         frictions = [arguments.number("friction", shape.friction, 0.0) for shape in self._ground]
         self._mu = np.repeat(frictions, 3 * self._count)
         touching = tuple(body_of) * len(self._ground)
         self._problem, self._gather = (of_bodies(one, touching) for one in (contact_problem, contact_wrenches))
-        self._periods = -(-sweeps // ADAPTED) if solver == "admm" else 0
-        self._sweeps = _AFTER_ADMM if solver == "admm" else sweeps
+        alone = len(set(touching)) == len(touching) and joints is None and self._held is None
+        self._solve, self._law = solver.bound(alone, len(touching), 0 if joints is None else len(joints.columns))
         self.is_compiled = self._held is None and all(shape.kernel for shape in self._ground)
 
     def bodies(self, run: Any) -> FactoredBodies | DenseBodies:
@@ -240,9 +260,9 @@ class Contacts:
         functions = [recursion(one.algorithm, True) for one in (recursions.inverse_inertia, recursions.response)]
         return DenseBodies(run, recursion, functions, count, self._robot.nv)
 
-    def impulses(self, run: Any, q: Any, v: Any, start: Any, bodies: Any) -> Impulses:
-        """The effect of contacts in a step on velocities v, of a solver that starts from impulses `start`: the text."""
-        count, many, mu = self._count, len(self._ground), self._mu
+    def impulses(self, run: Any, q: Any, v: Any, bodies: Any) -> Impulses:
+        """The effect of contacts in a step on velocities v: the text."""
+        count, many, rows = self._count, len(self._ground), self.rows
         (place, mobility), twist = bodies.at(q), bodies.twists(q, v)
         of_points = [
             run.taken(x, width * self._body_of[:, None] + np.arange(width)) for x, width in ((place, PLACE), (twist, 6))
@@ -253,32 +273,18 @@ class Contacts:
             run.joined(*(run.taken(x, np.arange(3 * count)) for x in each))
             for each in (*([x] * many for x in moving), *zip(*gaps, strict=True))
         )
-        G, scale, free, axes = run(self._problem, mobility, arms, velocities, normals, heights, self._dt)
-        finish = compiled(contact_forces, r=self.rows)
+        G, free, axes = run(self._problem, mobility, arms, velocities, normals, heights, self._dt)
+        bounds = np.stack([self._mu, np.zeros(rows), np.zeros(rows)], axis=-1)
+        if self._joints is not None:
+            given = self._joints.given(run, q, v)
+            G, free, bounds = self._joints.joined(run, G, free, axes, self._mu, self._response(run, q), *given)
+        found, _, report = run(self._solve, G, free, bounds, self._law)
+        forces = run(compiled(contact_forces, r=rows), axes, run.taken(found, np.arange(rows)))
+        after = bodies.after(q, v, run(self._gather, arms, forces))
         if self._joints is None:
-            found, u = self._solved(run, G, scale, free, start)
-            forces, own, _, residual = run(finish, axes, found, free, u, mu, scale, np.zeros(4))
-            after = bodies.after(q, v, run(self._gather, arms, forces))
-            return Impulses(after, forces, residual, heights, own)
-        joints, nv = self._joints, self._robot.nv
-        given = joints.given(run, q, v)
-        starts = (run.taken(start, np.arange(a, b)) for a, b in joints.parts(self.rows))
-        sweeps = compiled(joint_contact_sweeps, r=self.rows, n=nv, sweeps=self._sweeps)
-        problem = G, scale, mu, free, axes, given[0], self._response(run, q), *given[1:]
-        found, friction, stop, u, w = run(sweeps, *problem, *starts)
-        parts, _ = run(compiled(joint_residual, n=nv), *given, w, friction, stop)
-        forces, own, share, residual = run(finish, axes, found, free, u, mu, scale, parts)
-        after, *others = run(compiled(joint_share, n=nv), share, v, w, friction, stop)
-        return Impulses(after, forces, residual, heights, run.joined(own, *others))
-
-    def _solved(self, run: Any, G: Any, scale: Any, free: Any, start: Any) -> tuple[Any, Any]:
-        """λ and u of the problem (2)."""
-        r = self.rows
-        if self._periods:
-            rounds = compiled(admm, r=r, periods=self._periods, rounds=ADAPTED)
-            start = run(rounds, *run(compiled(diagonalize, n=r), G), G, self._mu, free, start)
-        impulse, u = run(compiled(contact_sweeps, r=r, more=self._sweeps - 1), G, scale, self._mu, free, start)
-        return impulse, u
+            return Impulses(after, forces=forces, heights=heights, report=report)
+        after, pushed = self._joints.after(run, after, found, rows, given[0])
+        return Impulses(after, forces=forces, heights=heights, report=report, joint_impulses=pushed)
 
     def _measured(self, shape: Shape) -> Any:
         """The function that measures normals and heights of the points."""
@@ -330,21 +336,23 @@ class JointRows:
     """Impulses of dry friction, (nv,) [N m or N], and of stops at the limits of joints. Interface as of `Contacts`.
 
     Attributes:
-        size: Number of impulses: of friction, then of stops.
+        columns: Degrees of freedom with friction or a stop.
         shapes: Shapes of the results of a single step, besides velocities.
         is_compiled: Always.
     """
 
     is_compiled: ClassVar[bool] = True
 
-    def __init__(self, robot: Model, dt: float, friction: Array, limits: bool, sweeps: int, varied: bool) -> None:
-        self._robot, self._dt, self._sweeps, self._varied = robot, dt, sweeps, varied
+    def __init__(self, robot: Model, dt: float, friction: Array, limits: bool, solver: Solver, varied: bool) -> None:
+        self._robot, self._dt, self._varied = robot, dt, varied
         self._dry, self._origin = dt * friction, robot.neutral()
         self._lower, self._upper = np.full(robot.nv, -np.inf), np.full(robot.nv, np.inf)
         if limits:
             self._set_stops(robot)
-        self.size = 2 * robot.nv
-        self.shapes = {"residual": (), "impulses": (self.size,)}
+        bounded = np.isfinite(self._lower) | np.isfinite(self._upper)
+        self.columns = np.flatnonzero(bounded | (friction > 0.0))
+        self.shapes = {"report": (3,), "joint_impulses": (robot.nv,)}
+        self._solve, self._law = solver.bound(True, 0, len(self.columns))
 
     def _set_stops(self, robot: Model) -> None:
         """Take the limits of joints, refuse robots without, and warn of limits that no velocity obeys."""
@@ -368,22 +376,39 @@ class JointRows:
     def bodies(self, run: Any) -> None:
         """No bodies touch anything."""
 
-    def parts(self, rows: int = 0) -> list[tuple[int, int]]:
-        """Ranges of the impulses of contacts, if they have rows, of friction and of stops among all."""
-        nv = self._robot.nv
-        return [*([(0, rows)] if rows else []), (rows, rows + nv), (rows + nv, rows + 2 * nv)]
-
     def given(self, run: Any, q: Any, v: Any) -> tuple[Any, ...]:
-        """M⁻¹, the velocities between which joints stay within their stops, the largest friction, and v."""
+        """M⁻¹, v, the velocities between which joints stay within their stops, and the largest friction."""
         inverse = with_constants(mass_matrix_inverse) if self._varied else mass_matrix_inverse
         limits = self._origin, self._lower, self._upper, self._dt
         bounds = run(_bound(joint_bounds, self._robot, ()), q, *limits)
-        return run(_bound(inverse, self._robot, ()), q), *bounds, self._dry, v
+        return run(_bound(inverse, self._robot, ()), q), v, *bounds, self._dry
 
-    def impulses(self, run: Any, q: Any, v: Any, start: Any, _: Any) -> Impulses:
+    def joined(self, run: Any, G: Any, free: Any, axes: Any, *given: Any) -> tuple[Any, Any, Any]:
+        """Matrix, velocities and bounds of the problem of contacts and joints; `given` are as of `joined_problem`."""
+        rows = len(given[0])
+        contacts = [(i, i) for i in range(0, rows, 3)]
+        return self._problem(run, rows, contacts, G, free, axes, *given)
+
+    def _problem(self, run: Any, rows: int, contacts: list[tuple[int, int]], *given: Any) -> tuple[Any, Any, Any]:
+        nv, first = self._robot.nv, 3 * len(contacts)
+        joints = [(first + i, int(c)) for i, c in enumerate(self.columns)]
+        total = first + len(joints)
+        found: tuple[Any, Any, Any] = run(
+            compiled(joined_problem, r=rows, n=nv, t=total, contacts=contacts, joints=joints), *given
+        )
+        return found
+
+    def after(self, run: Any, v: Any, found: Any, rows: int, inverse: Any) -> tuple[Any, Any]:
+        """Joint velocities after impulses, of which those of joints follow `rows` others; and these, (nv,)."""
+        nv = self._robot.nv
+        pushed = run.placed(run.taken(found, rows + np.arange(len(self.columns))), self.columns, (nv,))
+        return run(compiled(velocities_after, m=nv, n=nv), inverse, v, pushed), pushed
+
+    def impulses(self, run: Any, q: Any, v: Any, _: Any) -> Impulses:
         """The effect of friction and stops in a step without contacts: the text. Arguments as of `Contacts`."""
-        nv, given = self._robot.nv, self.given(run, q, v)
-        starts = (run.taken(start, np.arange(a, b)) for a, b in self.parts())
-        found = run(compiled(joint_sweeps, n=nv, sweeps=self._sweeps), *given, *starts)
-        _, residual = run(compiled(joint_residual, n=nv), *given, *found)
-        return Impulses(found[0], residual=residual, impulses=run.joined(*found[1:]))
+        given = self.given(run, q, v)
+        nothing = np.zeros((3, 3)), np.zeros(3), np.zeros((3, 3)), np.zeros(3), np.zeros((self._robot.nv, 3))
+        problem = self._problem(run, 3, [], *nothing, *given)
+        found, _, report = run(self._solve, *problem, self._law)
+        after, pushed = self.after(run, v, found, 0, given[0])
+        return Impulses(after, report=report, joint_impulses=pushed)

@@ -154,9 +154,8 @@ def run(
     seconds: float,
     servo: float | None,
     watch: Callable[[float, Array, Array, Any], None] | None,
-    warm: bool,
 ) -> Film:
-    """The motion under a controller; arguments as of `Simulator.run`, with its step, its time step and `warm_start`."""
+    """The motion under a controller; arguments as of `Simulator.run`, with its step and its time step."""
     seconds = arguments.number("seconds", seconds, what="a positive number", above=0.0)
     servo = None if servo is None else arguments.number("servo", servo, what="a positive number", above=0.0)
     period = dt if servo is None else 1.0 / servo
@@ -169,7 +168,6 @@ def run(
     forces: list[dict[str, Array]] = []
     residuals: list[Array] = []
     tau, due, fresh = np.zeros_like(v), 0.0, False
-    info: StepInfo | None = None
     for i in range(count + 1):
         time = i * dt
         if time >= due - _SOON or i == count:
@@ -183,7 +181,7 @@ def run(
             if watch is not None:
                 watch(time, q, v, command)
         # one extra step at the end yields the constraint forces under the last command
-        q, v, info = step(q, v, tau, start=info if warm else None)
+        q, v, info = step(q, v, tau)
         residuals[-1] = np.maximum(residuals[-1], info.residual)
         if fresh:
             forces.append(info.constraint_forces)

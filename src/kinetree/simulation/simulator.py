@@ -27,14 +27,13 @@ from kinetree.model.model import Model
 from kinetree.model.population import Population
 from kinetree.runtime import arguments, buffers
 from kinetree.runtime.bound import standard_arithmetic
-from kinetree.simulation.contacts import Contacts, JointRows, Points
+from kinetree.simulation.contacts import Contacts, JointRows, Points, Solver
 from kinetree.simulation.plant import Plant, gains, own_or_given, run
 from kinetree.simulation.shapes import Shape
 from kinetree.simulation.step_results import CONVERGED, Film, Rollout, StepInfo
 from kinetree.simulation.steps import Steps
 from kinetree.spatial.value import Array
 
-_SOLVERS = ("pgs", "admm")
 _ENDLESS = float("inf")
 # what StepInfo(…) does, in half the time
 _info = tuple.__new__
@@ -59,10 +58,11 @@ class Simulator:
             own.
         contacts: `Points` of the robot that may touch the ground.
         ground: One or several of `Plane`, `Block`, `Sphere`, `Capsule`; a floor by default.
-        sweeps: Number of sweeps, or rounds, of the contact solver.
-        solver: "pgs", Gauss–Seidel over contacts, or "admm", which costs more and converges for poor mass ratios,
-            too; it takes no dry friction and stops of joints.
-        warm_start: Whether rollouts and `run` start the contact solver from the impulses of the step before.
+        rounds: Number of rounds of the contact solver, at most; it stops when all is solved.
+        compliance: Relative compliance of contacts while they are solved, which makes forces on faces even: 1e-4 by
+            default, and 1e-10 if each contact is on a body of its own.
+        centrings: How often, at most, the solver takes the creep of that compliance away: six times by default, once if
+            each contact is on a body of its own. Zero is faster, and leaves about 1 µm/s.
         project: Whether the state is projected onto the constraints after each step.
 
     Raises:
@@ -89,9 +89,9 @@ class Simulator:
         limits: bool = False,
         contacts: Iterable[Points] = (),
         ground: Shape | Iterable[Shape] = (),
-        sweeps: int = 50,
-        solver: str = "pgs",
-        warm_start: bool = False,
+        rounds: int | None = None,
+        compliance: float | None = None,
+        centrings: int | None = None,
         project: bool = True,
     ) -> None:
         if method not in METHODS:
@@ -102,7 +102,7 @@ class Simulator:
         self._options = {
             "constraints": given, "at": at, "dt": dt, "method": method, "damping": damping, "stiffness": stiffness,
             "rest": rest, "friction": friction, "limits": limits, "contacts": points, "ground": shapes,
-            "sweeps": sweeps, "solver": solver, "warm_start": warm_start, "project": project,
+            "rounds": rounds, "compliance": compliance, "centrings": centrings, "project": project,
         }  # fmt: skip
         self._population = robot if isinstance(robot, Population) else None
         robot = robot.robot if isinstance(robot, Population) else robot
@@ -122,23 +122,16 @@ class Simulator:
                 raise InputError(f"{what} need one of the methods {', '.join(IMPULSIVE)}; got {method!r}")
         if shapes and not points:
             raise InputError("there is ground, but no contacts=[simulation.Points(…)] that may touch it")
-        if solver not in _SOLVERS:
-            raise UnknownNameError("solver", solver, _SOLVERS)
-        if rows and solver != "pgs":
-            raise InputError(f'dry friction and joint stops need solver="pgs"; got {solver!r}')
         if rows and given:
             raise InputError("dry friction and joint stops cannot be combined with constraints")
-        if isinstance(sweeps, bool) or not isinstance(sweeps, (int, np.integer)) or sweeps < 1:
-            raise InputError(f"sweeps={sweeps!r} is not a positive number of sweeps")
-        sweeps = int(sweeps)
+        solver = _solver(rounds, compliance, centrings)
         held = self.constraints.tasks.tasks if self.constraints and points else ()
         varied = self._population is not None
-        joints = JointRows(plant.robot, self.dt, dry, limits, sweeps, varied) if rows else None
+        joints = JointRows(plant.robot, self.dt, dry, limits, solver, varied) if rows else None
         self._contacts: Contacts | JointRows | None = joints
         if points:
-            self._contacts = Contacts(plant.robot, points, shapes, held, sweeps, self.dt, joints, solver, varied)
-        self._warm = warm_start
-        self._steps = Steps(plant, self._contacts, warm_start, self.constraints, project)
+            self._contacts = Contacts(plant.robot, points, shapes, held, self.dt, joints, solver, varied)
+        self._steps = Steps(plant, self._contacts, self.constraints, project)
         #: The step of a robot that nothing touches, after the first one.
         self._free: Any = None
         if varied and (given or not self._steps.is_compiled):
@@ -152,7 +145,7 @@ class Simulator:
         return _make, (self._population or self.robot, self._options)
 
     def step(
-        self, q: Any, v: Any, tau: Any = None, *, f_ext: Mapping[str, Any] | None = None, start: StepInfo | None = None
+        self, q: Any, v: Any, tau: Any = None, *, f_ext: Mapping[str, Any] | None = None
     ) -> tuple[Any, Any, StepInfo]:
         """Configuration and velocity after one time step, and its `StepInfo`.
 
@@ -161,7 +154,6 @@ class Simulator:
             v: Joint velocities, (…, nv).
             tau: Joint forces, (…, nv), constant over the step; zero by default.
             f_ext: External wrenches on frames, as for `robot.forward_dynamics`.
-            start: The step before, whose contact impulses the solver starts from; by default it starts from none.
 
         Warns:
             ConvergenceWarning: The laws of contact do not hold in some samples, see `StepInfo.converged`, or numbers
@@ -177,16 +169,14 @@ class Simulator:
                     return after, rate, _info(StepInfo, (acceleration, {}) + self._nothing)  # noqa: RUF005
             elif (each := acceleration[..., 0].ravel()).dot(each) < _ENDLESS:
                 return after, rate, self._info(acceleration)
-        stepped = self._stepped(q, v, tau, f_ext, start)
+        stepped = self._stepped(q, v, tau, f_ext)
         self._report("step", stepped[:2], stepped[2].residual, q, v, tau)
         return stepped
 
-    def _stepped(
-        self, q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None = None, start: StepInfo | None = None
-    ) -> tuple[Any, Any, StepInfo]:
+    def _stepped(self, q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None = None) -> tuple[Any, Any, StepInfo]:
         """A step, without a word on its convergence."""
         sites, wrenches = self._plant.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
-        given = q, v, tau, *wrenches, *self._start(start), *self._steps.constants
+        given = q, v, tau, *wrenches, *self._steps.constants
         if not self._steps.is_compiled:
             given = *self._state("step", q, v, tau), *given[3:]
         found = self._computed(given, sites)
@@ -227,18 +217,12 @@ class Simulator:
         poor = ~solved & functools.reduce(np.logical_and, finite)
         if poor.any():
             what, worst = "contacts", float(np.max(residual[poor])) if residual.ndim else float(residual)
-            fix = f"See `converged`; more sweeps than {self._options['sweeps']} help most, see docs/simulation.md"
+            fix = "See `converged` and `jammed`; more centrings help heavy bodies on light ones, see docs/simulation.md"
             if worst <= CONVERGED:
                 what, worst = "the motion", np.nan
                 fix = f"Numbers overflow: choose a time step below {self.dt:g} s, or check forces and velocities"
             warning = ConvergenceWarning(f"{function}: {what}", int(poor.sum()), solved.size, worst, CONVERGED, fix)
             warnings.warn(warning, stacklevel=3)
-
-    def _start(self, info: StepInfo | None) -> tuple[Array, ...]:
-        """The impulses that the contact solver starts from, if there are contacts."""
-        if self._contacts is None:
-            return ()
-        return (np.zeros(self._contacts.size) if info is None else info.impulses,)
 
     def _state(self, function: str, q: Any, v: Any, tau: Any) -> tuple[Array, Array, Array]:
         """Arrays of one batch shape."""
@@ -259,17 +243,16 @@ class Simulator:
             info = info._replace(constraint_forces=self.constraints.split(named["constraint_forces"]))
         if contacts is None:
             return info
-        impulses = named["impulses"]
-        info = info._replace(impulses=impulses, residual=named["residual"])
+        report = named["report"]
+        info = info._replace(residual=report[..., 1], jammed=report[..., 2] > 0.5)
         with standard_arithmetic():
             if isinstance(contacts, Contacts):
                 info = info._replace(
                     contact_forces=contacts.on_points(named["forces"]) / self.dt,
                     penetration=np.maximum(-named["heights"].min(axis=-1), 0.0),
                 )
-            if impulses.shape[-1] > getattr(contacts, "rows", 0):
-                friction, stops = np.split(impulses[..., -2 * self.robot.nv :], 2, axis=-1)
-                info = info._replace(joint_forces=(friction + stops) / self.dt)
+            if "joint_impulses" in contacts.shapes:
+                info = info._replace(joint_forces=named["joint_impulses"] / self.dt)
         return info
 
     def rollout(
@@ -283,8 +266,6 @@ class Simulator:
         out: tuple[Array, Array] | None = None,
     ) -> Rollout:
         """The motion under given joint forces: the same bits as a loop of `step`, without its overhead.
-
-        With `warm_start`, of a loop that passes each step's info to the next as `start`.
 
         Args:
             q: Initial configuration, (…, nq).
@@ -356,11 +337,10 @@ class Simulator:
 
     def _fill_by_steps(self, q: Array, v: Array, tau: Array, series: bool, every: int, *results: Array) -> None:
         qs, vs, residuals = results
-        info = None
         for record in range(1, qs.shape[-2]):
             for i in range((record - 1) * every, record * every):
                 push = tau[..., i, :] if series else tau
-                q, v, info = self._stepped(q, v, push, start=info if self._warm else None)
+                q, v, info = self._stepped(q, v, push)
                 residuals[..., record] = np.maximum(residuals[..., record], info.residual)
             qs[..., record, :], vs[..., record, :] = q, v
 
@@ -392,7 +372,7 @@ class Simulator:
                 numbers overflowed.
         """
         q, v, _ = self._state("run", q, self._zero if v is None else v, self._zero)
-        film = run(self._stepped, self.dt, q, v, controller, targets or {}, seconds, servo, watch, self._warm)
+        film = run(self._stepped, self.dt, q, v, controller, targets or {}, seconds, servo, watch)
         self._report("run", (film.q[..., -1, :], film.v[..., -1, :]), film.residual.max(axis=-1), q, v)
         return film
 
@@ -400,7 +380,18 @@ class Simulator:
 def _nothing(shape: tuple[int, ...]) -> tuple[Array, Array, Array, Array, Array]:
     """Forces and residuals without contacts, friction and stops, for accelerations of a shape: see `StepInfo`."""
     *batch, _ = shape
-    return np.zeros((*batch, 0, 3)), np.zeros(batch), np.zeros(batch), np.zeros(shape), np.zeros((*batch, 0))
+    return np.zeros((*batch, 0, 3)), np.zeros(batch), np.zeros(batch), np.zeros(shape), np.zeros(batch, dtype=bool)
+
+
+def _solver(rounds: Any, compliance: Any, centrings: Any) -> Solver:
+    for name, value, least in (("rounds", rounds, 1), ("centrings", centrings, 0)):
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= 1000
+        ):
+            raise InputError(f"{name}={value!r} is not an integer from {least} to 1000")
+    if compliance is not None:
+        compliance = arguments.number("compliance", compliance, what="a relative compliance", above=0.0)
+    return Solver(None if rounds is None else int(rounds), compliance, None if centrings is None else int(centrings))
 
 
 def _make(robot: Model | Population, options: dict[str, Any]) -> Simulator:

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from kinetree.spatial.value import Array
 
-#: Contacts are solved if the residual is at most this.
-CONVERGED = 1e-6
+#: Contacts have converged if the residual is at most this: all but what would need forces that pull against each other.
+CONVERGED = 1e-4
 
 
 class StepInfo(NamedTuple):
@@ -20,7 +20,7 @@ class StepInfo(NamedTuple):
         residual: Violation of the laws of contact and friction, relative to the fastest approach, (…).
         penetration: Depth of the deepest point, (…) [m].
         joint_forces: Mean forces of dry friction and stops of joints, (…, nv).
-        impulses: All impulses, for a warm start of the next step [N s or N m s].
+        jammed: Whether no forces can satisfy all contacts, as of a body that is too large for its slot, (…).
     """
 
     acceleration: Array
@@ -29,7 +29,7 @@ class StepInfo(NamedTuple):
     residual: Array
     penetration: Array
     joint_forces: Array
-    impulses: Array
+    jammed: Array
 
     @property
     def converged(self) -> Array:
@@ -38,21 +38,13 @@ class StepInfo(NamedTuple):
 
 
 class Impulses(NamedTuple):
-    """Effect of contacts and joint rows in a step: arrays, or places of a sequence.
+    """Effect of contacts and joint rows in a step: arrays, or places of a sequence."""
 
-    Attributes:
-        velocity: Joint velocities after the step, (…, nv).
-        forces: Impulses in world axes, (…, 3 n), for all n pairs of a shape and a point.
-        residual: Violation of the laws of contact and friction, (…).
-        heights: Signed distances before the step, at the normal row, (…, 3 n).
-        impulses: All impulses: in contact axes, then of dry friction and of stops.
-    """
-
-    velocity: Any
-    forces: Any = None
-    residual: Any = None
-    heights: Any = None
-    impulses: Any = None
+    velocity: Any  # joint velocities after the step, (…, nv)
+    forces: Any = None  # impulses in world axes, for all n pairs of a shape and a point, (…, 3 n)
+    heights: Any = None  # signed distances before the step, at the normal row, (…, 3 n)
+    report: Any = None  # residual of the law with compliance, residual, whether contacts jam, (…, 3)
+    joint_impulses: Any = None  # of dry friction and stops, (…, nv)
 
 
 class Rollout(NamedTuple):

@@ -53,7 +53,6 @@ class Steps:
     Args:
         plant: The robot, with its dampers and springs.
         contacts: Impulses of contacts and joints, if there are any.
-        warm: Whether each step starts from the impulses of the last.
         constraints: What is held fixed, if anything.
         project: Whether each step ends with a projection onto the constraints.
 
@@ -65,11 +64,10 @@ class Steps:
         self,
         plant: Plant,
         contacts: Contacts | JointRows | None,
-        warm: bool,
         constraints: Constraints | None,
         project: bool,
     ) -> None:
-        self._plant, self._contacts, self._warm = plant, contacts, warm
+        self._plant, self._contacts = plant, contacts
         self._constraints, self._project = constraints, project
         self.is_compiled = contacts is None or contacts.is_compiled
         self._lock = ForkSafeLock()
@@ -79,12 +77,12 @@ class Steps:
 
     def _text(
         self, run: Any, sites: tuple[Site, ...], near: bool, alone: bool, q: Any, v: Any, tau: Any,
-        wrenches: list[Any], start: Any, doubts: Any,
+        wrenches: list[Any], doubts: Any,
     ) -> dict[str, Any]:  # fmt: skip
         """One step: results by name.
 
-        `wrenches` on `sites` are one array or none; contact solvers begin with impulses `start`; `doubts` is their
-        number so far. A step `alone` has mean accelerations, those before a projection.
+        `wrenches` on `sites` are one array or none; `doubts` is their number so far. A step `alone` has mean
+        accelerations, those before a projection.
         """
         plant, contacts, held = self._plant, self._contacts, self._constraints
         near = near or (held is not None and not held.regular)
@@ -107,7 +105,7 @@ class Steps:
             return a
 
         def impulses(contacts: Any, q: Any, v: Any) -> Any:
-            touched[:] = [contacts.impulses(run, q, v, start, bodies)]
+            touched[:] = [contacts.impulses(run, q, v, bodies)]
             return touched[0].velocity
 
         def own(algorithm: Algorithm, *inputs: Any) -> Any:
@@ -135,9 +133,8 @@ class Steps:
     ) -> Callable[..., Any]:
         """Steps as a function of q, v, tau, and wrenches on `sites` if there are any; its results are q and v.
 
-        With contacts it also takes the impulses to start from. A single step has mean accelerations, the fields of
-        `Impulses` and the forces of constraints as further results, several steps the residuals and with a warm start
-        the last impulses. With constraints, the last result is the number of doubts.
+        A single step has mean accelerations, the fields of `Impulses` and the forces of constraints as further results,
+        several steps the residuals. With constraints, the last result is the number of doubts.
 
         Args:
             records: Number of states in the result; None for one, without an axis.
@@ -175,11 +172,8 @@ class Steps:
         if records is None:
             outputs.append(Operand("acceleration", (nv,)))
         if contacts is not None:
-            inputs.append(Operand("start", (contacts.size,)))
             kept = contacts.shapes if records is None else {"residual": length}
             outputs += [Operand(name, shape) for name, shape in kept.items()]
-            if records is not None and self._warm:
-                outputs.append(Operand("impulses", (contacts.size,)))
         if self._constraints is not None:
             if records is None:
                 outputs.append(Operand("constraint_forces", (self._constraints.rows,)))
@@ -194,8 +188,7 @@ class Steps:
 
         def text(run: Any, q: Any, v: Any, tau: Any, *more: Any) -> list[Any]:
             wrenches = list(more[: bool(sites)])
-            start = None if self._contacts is None else more[len(wrenches)]
-            found = self._text(run, sites, near, True, q, v, tau, wrenches, start, 0.0)
+            found = self._text(run, sites, near, True, q, v, tau, wrenches, 0.0)
             return [found[operand.name] for operand in outputs]
 
         return executed(inputs, text, "native")
@@ -210,9 +203,7 @@ class Steps:
             sequence.defaults["constants"] = named["constants"]
         wrenches = [named["wrench"]] if sites else []
         kept = {name: sequence.variable(named[name]) for name in ("q", "v")}
-        start, zero, nv = named.get("start"), sequence.constant(0.0), self._plant.robot.nv
-        if self._warm and start is not None:
-            kept["impulses"] = start = sequence.variable(start)
+        zero, nv = sequence.constant(0.0), self._plant.robot.nv
         if self._constraints is not None:
             kept["doubts"] = sequence.variable(zero)
         worst = sequence.space(1) if records is not None and self._contacts is not None else None
@@ -223,14 +214,14 @@ class Steps:
                 tau = named["tau"]
                 tau = tau.at(record, nv, every * nv).at(number, nv) if series else tau
                 found = self._text(
-                    Recording(sequence), sites, near, records is None, kept["q"], kept["v"], tau, wrenches, start,
+                    Recording(sequence), sites, near, records is None, kept["q"], kept["v"], tau, wrenches,
                     kept.get("doubts"),
                 )  # fmt: skip
                 for name, place in kept.items():
                     if found[name] != place:
                         sequence.copy(found[name], place)
                 if worst is not None:
-                    sequence.copy(sequence.call(compiled(larger_residual), found["residual"], worst), worst)
+                    sequence.copy(sequence.call(compiled(larger_residual), found["report"].part(1, 1), worst), worst)
             states = {"q": kept["q"], "v": kept["v"], **({} if worst is None else {"residual": worst})}
             for name, place in states.items():
                 sequence.copy(place, results.pop(name).at(record, place.size))
@@ -250,7 +241,6 @@ class Steps:
         """
         batch, steps = qs.shape[:-2], (qs.shape[-2] - 1) * every
         doubts = np.zeros(batch)
-        impulses = [] if self._contacts is None else [np.zeros((*batch, self._contacts.size))]
         samples = max(1, math.prod(batch))
         longest = max(1, _UNINTERRUPTED // samples)
         # states in a call, or if there are too many steps between two, parts of these
@@ -266,10 +256,10 @@ class Steps:
                 after = slice(first // every + 1, -(-stop // every) + 1)
                 count = after.stop - after.start
                 found = np.zeros((*batch, count)), np.zeros(batch)
-                out = [qs[..., after, :], vs[..., after, :], *([found[0]] if impulses else [])]
-                out += [*impulses[: self._warm], *([found[1]] if self._constraints is not None else [])]
+                out = [qs[..., after, :], vs[..., after, :], *([found[0]] if self._contacts is not None else [])]
+                out += [found[1]] if self._constraints is not None else []
                 function = self.function(count, (stop - first) // count, series)
-                function(q, v, part, *impulses, *self.constants, out=tuple(out))
+                function(q, v, part, *self.constants, out=tuple(out))
                 residuals[..., after] = np.maximum(residuals[..., after], found[0])
                 doubts += found[1]
                 q, v = (x[..., after.stop - 1, :].copy() for x in (qs, vs))

@@ -5,16 +5,22 @@ from __future__ import annotations
 import inspect
 import pickle
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree.compiler import interpreter
 from kinetree.compiler.programs import lowered
+from kinetree.compiler.specialize import RobotKey, straight
 from kinetree.compiler.trace import trace
+from kinetree.kernels.branchless import less, magnitude, where
 from kinetree.kernels.language import BLOCKS, Kernel
 from kinetree.kernels.riccati import riccati
 from kinetree.language.mechanism import Mechanism
@@ -204,6 +210,80 @@ def test_loops_that_no_axis_has(times: int, more: int) -> None:
     f = kt.compiled(repeated, n=3, times=times, more=more)
     for engine in ("native", "reference"):
         np.testing.assert_array_equal(f.engine(engine)(np.arange(3.0)), np.arange(3.0) * 2.0 ** (times * (1 - more)))
+
+
+@kt.kernel(x=("n",), root=("n",), used=("n",), outputs=("root", "used"), rounds=("rounds", "last"))
+def heron(k: Any, x: Any, root: Any, used: Any) -> None:
+    """Square roots, and the numbers of rounds that they take; a loop that ends within one that ends."""
+    for i in k.n:
+        y, count, done = k.scalar(1.0), k.scalar(0.0), k.scalar(0.0)
+        for _ in k.rounds.until(done):
+            better = 0.5 * (y[...] + x[i] / y[...])
+            settled = less(magnitude(better - y[...]), 1e-15 * better, 1.0, done[...])
+            asleep = k.scalar(done[...])
+            for _ in k.last.until(asleep):
+                count[...] = count[...] + where(asleep[...], 0.0, 1.0)
+                asleep[...] = 1.0
+            y[...] = where(done[...], y[...], better)
+            done[...] = settled
+        root[i], used[i] = y[...], count[...]
+
+
+ROOTS = 10.0 ** np.random.default_rng(0).uniform(-6.0, 6.0, (11, 3))
+
+
+def test_loops_end_when_a_flag_is_set() -> None:
+    """In lanes when the last one is; on every engine with the same rounds, and on compiled ones with the same bits."""
+    f = kt.compiled(heron, n=3, rounds=40, last=5)
+    root, used = f(ROOTS)
+    np.testing.assert_allclose(root, np.sqrt(ROOTS), rtol=1e-15)
+    assert used.min() < 10.0 < 14.0 < used.max() < 40.0
+    reference, rounds = f.engine("reference")(ROOTS)
+    np.testing.assert_allclose(reference, root, rtol=1e-15)
+    np.testing.assert_array_equal(rounds, used)
+    key = RobotKey.of(f.mechanism, ())
+    for i, x in enumerate(ROOTS):
+        for found in (f(x), interpreter.run(heron, f.mechanism, (), [x])):
+            np.testing.assert_array_equal(found[0], root[i])
+            np.testing.assert_array_equal(found[1], used[i])
+    # as many additions as all rounds might take
+    assert f.count().additions == 3 * 40 * (1 + 1 + 5)
+    few = kt.compiled(heron, n=3, rounds=2, last=1)
+    np.testing.assert_array_equal(few(ROOTS)[1], 2.0)
+    with pytest.MonkeyPatch.context() as patched:
+        # straight-line code runs all rounds; what is done stays as it is
+        patched.setattr(interpreter, "specialized", lambda *_: straight(heron, Variants((), ()), key))
+        found = interpreter.run(heron, f.mechanism, (), [ROOTS[4]])
+        np.testing.assert_array_equal(found[0], root[4])
+        np.testing.assert_array_equal(found[1], used[4])
+
+
+def test_flags_that_are_no_number_end_loops() -> None:
+    """As those that are set, on all engines: NaN would never become 1."""
+
+    @kt.kernel(x=(), count=(), outputs=("count",), rounds=("rounds",))
+    def counted(k: Any, x: Any, count: Any) -> None:
+        flag, total = k.scalar(x[...]), k.scalar(0.0)
+        for _ in k.rounds.until(flag):
+            total[...] = total[...] + 1.0
+        count[...] = total[...]
+
+    f = kt.compiled(counted, rounds=3)
+    for x, rounds in ((0.0, 3.0), (np.nan, 0.0), (1.0, 0.0)):
+        assert f(x) == f.engine("reference")(x) == rounds
+        assert interpreter.run(counted, f.mechanism, (), [np.array(x)])[0] == rounds
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_loops_that_end_in_c(tmp_path: Path) -> None:
+    f = kt.compiled(heron, n=3, rounds=40, last=5)
+    _, source = f.export_c(tmp_path, ROOTS[0])
+    assert source.read_text().count("break;") == 2
+    program = tmp_path / "check"
+    macro = f"-D{source.stem.upper()}_CHECK"
+    subprocess.run(["gcc", "-std=c99", "-Werror", macro, str(source), "-o", str(program), "-lm"], check=True)
+    run = subprocess.run([str(program)], capture_output=True, text=True, check=True)
+    assert all(" 0 of " in line for line in run.stdout.splitlines())
 
 
 def test_lists_that_are_given_when_a_kernel_is_compiled() -> None:

@@ -20,6 +20,7 @@ from kinetree.compiler.formats import Format
 from kinetree.compiler.ir import (
     INTEGERS,
     CodeBlock,
+    Exit,
     Follow,
     For,
     Item,
@@ -92,6 +93,8 @@ class Emitter(Memory):
         f = self.f
         if isinstance(item, Op):
             scope.names[id(item)] = self.op(item, scope)
+        elif isinstance(item, Store) and isinstance(item.place, Exit):
+            f.leave(self.all_set(self.use(item.value, scope), scope.width))
         elif isinstance(item, Store):
             self.store(item.place, self.use(item.value, scope), scope)
         elif isinstance(item, For):
@@ -203,6 +206,14 @@ class Emitter(Memory):
         return name
 
     # Loops
+
+    def all_set(self, flag: str, width: int) -> str:
+        """Whether a flag is 1 in all lanes."""
+        f, t = self.f, self.scalar.vector(width)
+        unset = f.let(f"fcmp olt {t} {flag}, {self.scalar.constant(0.5, width)}")
+        if width > 1:
+            unset = f.let(f"icmp ne i{width} {f.let(f'bitcast <{width} x i1> {unset} to i{width}')}, 0")
+        return f.let(f"xor i1 {unset}, true")
 
     def loop(self, loop: For, scope: Scope) -> None:
         """A loop over contiguous numbers, several at once if they are independent."""

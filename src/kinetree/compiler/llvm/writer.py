@@ -20,6 +20,7 @@ class FunctionWriter:
         self._count = 0
         #: What each of the enclosing loops carries: type, name, and values at first and after each pass.
         self._carried: list[dict[str, list[str]]] = []
+        self._loops: list[int] = []
 
     def do(self, instruction: str) -> None:
         """Write an instruction without a value."""
@@ -63,6 +64,12 @@ class FunctionWriter:
         """Repeat the block for an index from `start` on; it stores the next one to `slot`, a negative one to end."""
         return self._repeat(start, "sge i64 {}, 0", lambda _: f"load i64, ptr {slot}, align 8")
 
+    def leave(self, condition: str) -> None:
+        """End the innermost loop if a condition holds."""
+        k = self._fresh()
+        self.do(f"br i1 {condition}, label %exit{self._loops[-1]}, label %stay{k}")
+        self.label(f"stay{k}")
+
     @contextmanager
     def _repeat(self, start: str | int, more: str, following: Callable[[str], str]) -> Iterator[str]:
         """Repeat the block for an index, given a comparison that holds while there is more to do and the next value."""
@@ -76,7 +83,9 @@ class FunctionWriter:
         self.do(f"%more{k} = icmp {more.format(index)}")
         self.do(f"br i1 %more{k}, label %body{k}, label %exit{k}")
         self.label(f"body{k}")
+        self._loops.append(k)
         yield index
+        self._loops.pop()
         self.do(f"br label %latch{k}")
         self.label(f"latch{k}")
         self.do(f"%next{k} = {following(index)}")

@@ -17,6 +17,7 @@ from kinetree.compiler.ir import (
     Access,
     ArrayEntry,
     CodeBlock,
+    Exit,
     FieldPlace,
     Follow,
     For,
@@ -331,7 +332,8 @@ class _Lowering:
                 copies[id(item)] = made = Op(item.code, args, attr, new)
                 new.items.append(made)
             elif isinstance(item, Store):
-                made_store = Store(self.access(item.place), copies[id(item.value)])
+                address = item.place if isinstance(item.place, Exit) else self.access(item.place)
+                made_store = Store(address, copies[id(item.value)])
                 new.items.append(made_store)
                 place = item.place
                 if isinstance(place, FieldPlace) and place.role.exact and (place.name, place.component) in self.sums:
@@ -517,6 +519,8 @@ def _independent(body: CodeBlock, index: Role) -> bool:
         return False
     stored: list[Any] = [item.place for item in body.items if isinstance(item, Store)]
     loaded: list[Any] = [item.attr for item in body.items if isinstance(item, Op) and item.code == "load"]
+    if any(isinstance(place, Exit) for place in stored):
+        return False
     if any(len(_along(place, index)) > 1 for place in stored + loaded):
         return False  # a diagonal
     for place in stored:

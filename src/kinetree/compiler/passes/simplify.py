@@ -17,6 +17,7 @@ from kinetree.compiler.ir import (
     Access,
     ArrayEntry,
     CodeBlock,
+    Exit,
     FieldPlace,
     Item,
     Op,
@@ -33,7 +34,7 @@ from kinetree.compiler.ir import (
 )
 
 #: What a program is run for. Straight-line code of one mechanism stores nothing else, and addresses it directly.
-_RESULTS = (OutputEntry, Access)
+_RESULTS = (OutputEntry, Access, Exit)
 
 
 def simplify(program: Program) -> Program:

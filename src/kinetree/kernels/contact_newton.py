@@ -1,0 +1,520 @@
+"""Newton's method for frictional contacts, dry friction and stops of joints in one system. Cost O(r³) a round.
+
+Rows of contacts are two tangents and the normal, those of joints are single. Each contact, and each joint, has its own
+scale s: λ = s λ′, u′ = s u, G′ = S G S with blocks of mean diagonal one. So λ′ and u′ are roots of energies, and
+nothing below has a unit. What is solved is the law with a relative compliance ε,
+
+    u = G λ + g + ε (λ − c)                                                                        (1)
+    contact    open λ = 0, u_n ≥ 0;   sticking u = 0;   sliding u_n = 0, λ_t = μ λ_n t, u_t = −|u_t| t     (2)
+    joint      λ = −sign(u) dry, or |λ| ≤ dry and u = 0, or u at an end of [low, high]             (3)
+
+It has a solution even where the rigid law has none, and forces on flat faces are even, whatever came before. The centre
+c starts at zero. Each *centring*, c ← λ, is a proximal step that takes away the creep ε λ: what is determined converges
+by ε/σ, with σ an eigenvalue of G′; what is not keeps its least-norm share. Centrings end once the rigid law holds, or
+when one does not halve the creep: two corners of a sole that close different gaps must move apart along the ground, and
+would be held by forces at the limit of friction that pull against each other.
+
+(2) and (3) say λ = P(λ − ρ u), Alart and Curnier's function [AC91]. A round takes the Newton step of the modes at
+τ = λ − ρ u, with the rows of each contact along t = τ_t/|τ_t|, p ⟂ t and n,
+
+    open         Δλ = −λ                         sticking    Δu = −u
+    sliding      Δλ_t − μ Δλ_n = μ λ_n − λ_t,    (1 − κ) Δλ_p + κ ρ_t Δu_p = κ τ_p − λ_p,    Δu_n = −u_n    (4)
+
+with κ = μ τ_n/|τ_t|, and moves along it by the best of eight lengths. If none lowers |λ − P(λ − ρ u)|, two sweeps of
+exact contacts take the place of the step, and ε is raised for a while. What is not solved after all rounds is tried
+once more, from two sweeps; if that fails, the impulses of the centring before are kept.
+
+A sweep visits contacts one after another. Each takes the impulse that obeys (2) while the others stay [JAJ98]: with b
+its velocity without its own impulse and W its block of G + ε, it is open if b_n ≥ 0, sticks if −W⁻¹ b is in the cone,
+and else slides,
+
+    u_n = 0, u_t = −α λ_t, |λ_t| = μ λ_n;    λ_t = −(A + α)⁻¹ (b_t − w b_n/W_nn),  A = W_tt − w wᵀ/W_nn   (5)
+
+which leaves one equation for α. A root exists whenever b_n < 0; Newton's steps are kept within a bracket.
+
+Contacts that are each on a body of its own start from two sweeps, and need ε = 1e-10 and ρ = 1. Faces need ε = 1e-4,
+and ρ_t up to 0.01/ε: near the limit of friction, steps with ρ_t = 1 only halve the error.
+
+The residual is the largest |λ′ − P(λ′ − u′)|, P for ρ = 1 with the cone's own projection, over the fastest approach
+without impulses, or over what is rounding of the impulses. The creep is the same for the rigid law, ε = 0, and does not
+forgive large impulses: relative to those, a body too large for its slot would seem solved. If it is large and a
+centring does not lower it, no impulses satisfy all contacts: they jam.
+
+Impulses that obey the rigid law never add energy, for λᵀ(G λ + g) ≤ 0. Those of a problem that was not solved might, so
+all are multiplied by the largest share up to one that keeps
+
+    λᵀG λ ≤ −κ λᵀg         κ = 1.1                                                                 (6)
+
+Then kinetic energy grows at most by what the correction of penetrations, which is part of g, takes.
+
+[AC91] P. Alart, A. Curnier, "A mixed formulation for frictional contact problems prone to Newton like solution
+       methods", Computer Methods in Applied Mechanics and Engineering 92, 1991.
+[JAJ98] F. Jourdan, P. Alart, M. Jean, "A Gauss–Seidel like algorithm to solve frictional contact problems", Computer
+        Methods in Applied Mechanics and Engineering 155, 1998.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinetree.kernels.branchless import above, larger, less, magnitude, smaller, where
+from kinetree.kernels.contact_problem import IMMOBILE, ROUNDING, in_cone, row_values
+from kinetree.kernels.language import Workspace, kernel
+from kinetree.language.tree import Indexed
+from kinetree.spatial.scalar import select, sqrt
+
+#: Residuals at which (1) to (3) count as solved.
+TOLERANCE = 1e-10
+#: Sizes of loops that are the same for all problems.
+FIXED = {"attempts": 2, "once": 1, "sweeps": 2, "roots": 20, "lengths": 7}
+# ε: the most that it is raised to, and by what factors it rises and falls
+_MOST, _RISE, _FALL = 0.1, 3.0, 0.1
+# a centring that does not halve the creep is the last; one that does not lower it by a tenth tells of a jam
+_HELPS, _STAYS, _JAM = 0.5, 0.9, 1e-2
+_LEAST_PIVOT = 1e-13
+_NEVER_ZERO, _ENDLESS = 2.0**-500, 2.0**500
+# rounds of the root search for one contact at first, and rounding of a root at the end of its bracket
+_ROUNDS, _AT_THE_END = 2.0, 1e-9
+# κ of (6)
+_EXCESS = 1.1
+
+
+class Law(NamedTuple):
+    """The law of a preset, as numbers for `contact_newton`."""
+
+    epsilon: float  # ε, relative to each contact's mobility
+    steepest: float  # largest ρ_t, times ε
+    rho_n: float  # ρ of normal rows
+    centrings: float  # at most
+    sweeps: float  # 1 to begin with sweeps, else 0
+
+
+#: For contacts that are each on a body of its own, against the world; and for all others.
+POINTS = Law(1e-10, 0.0, 1.0, 3, 1)
+FACES = Law(1e-4, 0.01, 30.0, 6, 0)
+
+
+class _Rows(NamedTuple):
+    """What (2) and (3) need: μ at normal rows, and `dry`, low and high of joints."""
+
+    k: Workspace
+    limit: Indexed
+    low: Indexed
+    high: Indexed
+
+
+@kernel(
+    G=("r", "r"), free=("r",), bounds=("r", 3), law=(5,), impulse=("r",), velocity=("r",), report=(3,),
+    outputs=("impulse", "velocity", "report"), lists={"contacts": {"r": 3}, "joints": {"r": 1}},
+    rounds=("attempts", "rounds", "once", "sweeps", "roots", "lengths"),
+)  # fmt: skip
+def contact_newton(
+    k: Workspace, G: Indexed, free: Indexed, bounds: Indexed, law: Indexed, impulse: Indexed, velocity: Indexed,
+    report: Indexed,
+) -> None:  # fmt: skip
+    """Impulses λ and velocities u = G λ + g.
+
+    `bounds` has μ, 0, 0 at all rows of contacts, and dry, low, high of joints; `report` are the residual, the creep,
+    and 1 if contacts jam.
+    """
+    epsilon, steepest, rho_n, centrings, begins = law[...]
+    scale, g, limit, low, high, p, u, c, kept, tried, moving, step, change, rho = (k.array("r") for _ in range(14))
+    rows = _Rows(k, limit, low, high)
+    matrix = k.array("r", "r")
+    size = _scale(rows, G, free, bounds, epsilon, scale, g, matrix)
+    total = k.scalar(0.0)
+    for row in k.r:
+        total[...] = total[...] + (magnitude(g[row]) + magnitude(matrix[row, row]))
+    unity = less(total[...], np.inf, 1.0, np.nan)  # comparisons might lose NaN
+
+    solved, held, raised, times = (k.scalar(0.0) for _ in range(4))
+    searches, second = k.scalar(_ROUNDS), k.scalar(0.0)
+    residual, creep, creep_before = (k.scalar(_ENDLESS) for _ in range(3))
+    steady = k.scalar(1.0 - begins)
+    for row in k.r:
+        kept[row] = p[row] = c[row] = 0.0
+        u[row] = g[row]
+
+    for _ in k.attempts.until(held):
+        for _ in k.rounds.until(solved):
+            for _ in k.once.until(steady):
+                for row in k.r:
+                    tried[row], moving[row] = p[row], u[row]
+                for _ in k.sweeps:
+                    _sweep(rows, matrix, searches[...], tried, moving)
+                for row in k.r:
+                    p[row] = where(steady[...], p[row], tried[row])
+                    u[row] = where(steady[...], u[row], moving[row])
+                steady[...] = 1.0
+
+            # check, and move the centre
+            for row in k.r:
+                moving[row] = u[row] - epsilon * (p[row] - c[row])
+            now, rigid = unity * _residual(rows, size, ROUNDING, p, u), _residual(rows, size, 0.0, p, moving)
+            unsolved = where(solved[...], 0.0, 1.0)
+            holds = above(now, TOLERANCE, 0.0, unsolved)
+            helps = above(rigid, TOLERANCE, less(rigid, _HELPS * creep[...], 1.0, 0.0), 0.0)
+            again = less(times[...], centrings - 0.5, above(times[...], 0.5, helps, 1.0) * holds, 0.0)
+            better = where(holds, 1.0, less(times[...], 0.5, less(now, residual[...], unsolved, 0.0), 0.0))
+            for row in k.r:
+                kept[row] = where(better, p[row], kept[row])
+                u[row] = where(again, moving[row], u[row])
+                c[row] = where(again, p[row], c[row])
+            creep_before[...] = above(holds * times[...], 0.5, creep[...], creep_before[...])
+            creep[...] = where(better, rigid, creep[...])
+            residual[...] = where(better, now, residual[...])
+            times[...] = times[...] + again
+            solved[...] = larger(solved[...], less(now, np.inf, holds - again, 1.0))  # NaN ends, too
+            residual[...] = less(now, np.inf, residual[...], now)
+
+            for _ in k.once.until(solved):
+                more = raised[...]
+                for row in k.r:
+                    moving[row] = u[row] + more * (p[row] - c[row])
+                # what points begin with fails where blocks of G are nearly singular
+                cap = where(
+                    second[...], FACES.steepest / (larger(epsilon, FACES.epsilon) + more), steepest / (epsilon + more)
+                )
+                pressing = where(second[...], FACES.rho_n, rho_n)
+                _newton_step(rows, matrix, cap, pressing, more, p, moving, rho, step)
+                for row in k.r:
+                    change[row] = more * step[row]
+                for row in k.r:
+                    for other in k.r:
+                        change[other] = change[other] + matrix[row, other] * step[row]
+                length, nearer = _length(rows, rho, pressing, p, moving, step, change)
+                taken = where(solved[...], 0.0, length)
+                for row in k.r:
+                    p[row] = p[row] + taken * step[row]
+                    u[row] = u[row] + taken * (change[row] - more * step[row])
+                softer = epsilon + more
+                grown = above(length, 0.0, softer, smaller(_RISE * softer, _MOST))
+                raised[...] = larger(where(nearer, larger(_FALL * softer, epsilon), grown) - epsilon, 0.0)
+                steady[...] = above(length + solved[...], 0.0, 1.0, 0.0)
+
+        # whatever is not solved begins again, with sweeps
+        held[...] = solved[...]
+        for row in k.r:
+            p[row] = where(held[...], p[row], 0.0)
+            u[row] = where(held[...], u[row], g[row] - epsilon * c[row])
+        steady[...], raised[...], searches[...], second[...] = held[...], 0.0, float(FIXED["roots"]), 1.0
+
+    # what is left to the cone is rounding; G λ + g once more, without that of updates; and the share of (6)
+    for x, y, n in k.contacts:
+        px, py, mu, pressed = kept[x][()], kept[y][()], limit[n][()], less(kept[n], 0.0, 0.0, kept[n])
+        t = sqrt(px * px + py * py)
+        share = less(mu * pressed, t, mu * pressed / (t + _NEVER_ZERO), above(pressed, 0.0, 1.0, 0.0))
+        kept[x], kept[y], kept[n] = share * px, share * py, pressed
+    for row in k.r:
+        u[row] = g[row]
+    for row in k.r:
+        for other in k.r:
+            u[other] = u[other] + matrix[row, other] * kept[row]
+    work, kept_work = k.scalar(0.0), k.scalar(0.0)
+    for row in k.r:
+        u[row] = u[row] - epsilon * kept[row]
+        work[...] = work[...] + kept[row] * g[row]
+        kept_work[...] = kept_work[...] + kept[row] * (u[row] - g[row])
+    most = larger(-_EXCESS * work[...], 0.0)
+    share = less(most, kept_work[...], most / less(most, kept_work[...], kept_work[...], 1.0), 1.0)
+    for row in k.r:
+        p[row], u[row] = share * kept[row], g[row] + share * (u[row] - g[row])
+        impulse[row] = unity * (scale[row] * p[row])
+        velocity[row] = above(scale[row], 0.0, u[row] / above(scale[row], 0.0, scale[row], 1.0), free[row])
+    rigid = less(residual[...], np.inf, _residual(rows, size, 0.0, p, u), residual[...])  # NaN stays
+    stays = less(_STAYS * creep_before[...], creep[...], above(creep[...], _JAM, 1.0, 0.0), 0.0)
+    report[...] = np.array([residual[...][()], rigid, above(times[...], 0.5, stays, 0.0)])
+
+
+def _scale(
+    rows: _Rows, G: Indexed, free: Indexed, bounds: Indexed, epsilon: Any, scale: Indexed, g: Indexed, matrix: Indexed
+) -> Any:
+    """Scales, g′ and G′ + ε, and what (2) and (3) need; returns the fastest approach."""
+    k, limit, low, high = rows
+    size = k.scalar(0.0)
+    for contact in k.contacts:
+        trace = sum(G[row, row][()] for row in contact)
+        s = above(trace, 3.0 * IMMOBILE, sqrt(3.0 / above(trace, 3.0 * IMMOBILE, trace, 1.0)), 0.0)
+        x, y, n = (s * free[row][()] for row in contact)
+        for row, value in zip(contact, (x, y, n), strict=True):
+            scale[row], g[row], limit[row], low[row], high[row] = s, value, bounds[row][0], 0.0, 0.0
+        size[...] = larger(larger(size[...], -n), ROUNDING * sqrt(x * x + y * y + n * n))
+    for row in k.joints:
+        s = 1.0 / sqrt(G[row, row][()])
+        v, dry, slow, fast = s * free[row][()], bounds[row][0] / s, bounds[row][1] * s, bounds[row][2] * s
+        scale[row], g[row], limit[row], low[row], high[row] = s, v, dry, slow, fast
+        rubbing = above(dry, 0.0, magnitude(v), ROUNDING * magnitude(v))
+        size[...] = larger(larger(size[...], rubbing), larger(slow - v, v - fast))
+    for i in k.r:
+        for j in k.r:
+            matrix[i, j] = scale[i] * G[i, j] * scale[j]
+        matrix[i, i] = matrix[i, i] + epsilon
+    return size[...]
+
+
+def _sweep(rows: _Rows, matrix: Indexed, searches: Any, p: Indexed, u: Indexed) -> None:
+    """Solve each contact and each joint in turn, while the others stay."""
+    k, limit, low, high = rows
+    for contact in k.contacts:
+        x, y, n = contact
+        moving, was, mu = row_values(u, contact), row_values(p, contact), limit[n][()]
+        (xx, xy, xn), (_, yy, yn), (_, _, nn) = ([matrix[i, j][()] for j in contact] for i in contact)
+        b = [
+            moving[0] - (xx * was[0] + xy * was[1] + xn * was[2]),
+            moving[1] - (xy * was[0] + yy * was[1] + yn * was[2]),
+            moving[2] - (xn * was[0] + yn * was[1] + nn * was[2]),
+        ]
+        now = _coulomb(k, searches, (xx, xy, yy, xn, yn, nn), b, mu, _slowness(moving, was))
+        dx, dy, dn = (part - before for part, before in zip(now, was, strict=True))
+        p[x], p[y], p[n] = now
+        for other in k.r:
+            u[other] = u[other] + matrix[n, other] * dn + matrix[x, other] * dx + matrix[y, other] * dy
+    for row in k.joints:
+        m, was, dry = matrix[row, row][()], p[row][()], limit[row][()]
+        b = u[row][()] - m * was
+        stops = -b / m
+        now = above(stops, dry, larger((low[row] - b) / m, dry), stops)
+        now = less(stops, -dry, smaller((high[row] - b) / m, -dry), now)
+        p[row] = now
+        for other in k.r:
+            u[other] = u[other] + matrix[row, other] * (now - was)
+
+
+def _newton_step(
+    rows: _Rows, matrix: Indexed, cap: Any, rho_n: Any, more: Any, p: Indexed, u: Indexed, rho: Indexed, step: Indexed
+) -> None:
+    """Δλ by (4), with `more` added to ε; and ρ_t of each contact, at most `cap`."""
+    k, limit, *_ = rows
+    # factors of Δλ and Δu in each row, of Δλ_n in those along t, the right side, and t
+    of_impulse, of_velocity, of_normal, along, across = (k.array("r") for _ in range(5))
+    for contact in k.contacts:
+        x, y, n = contact
+        (px, py, pn), (ux, uy, un), mu = row_values(p, contact), row_values(u, contact), limit[n][()]
+        wanted = larger(mu * pn, sqrt(px * px + py * py)) / (sqrt(ux * ux + uy * uy) + _NEVER_ZERO)
+        rho_t = larger(smaller(wanted, cap), 1.0)
+        tx, ty, tn = px - rho_t * ux, py - rho_t * uy, pn - rho_n * un
+        size = sqrt(tx * tx + ty * ty)
+        some = above(size, 0.0, size, 1.0)
+        cx, cy = above(size, 0.0, tx / some, 1.0), ty / some
+        pt, pp, ut, up = cx * px + cy * py, cx * py - cy * px, cx * ux + cy * uy, cx * uy - cy * ux
+        kappa = mu * tn / some
+        for row in contact:
+            rho[row], along[row], across[row] = rho_t, cx, cy
+        of = {
+            x: ((1.0, 0.0, -pt), (1.0, 0.0, mu * pn - pt), (0.0, 1.0, -ut)),
+            y: ((1.0, 0.0, -pp), (1.0 - kappa, kappa * rho_t, kappa * (pp - rho_t * up) - pp), (0.0, 1.0, -up)),
+            n: ((1.0, 0.0, -pn), (0.0, 1.0, -un), (0.0, 1.0, -un)),
+        }
+        for row, (is_open, slides, sticks) in of.items():
+            of_impulse[row], of_velocity[row], step[row] = (
+                above(tn, 0.0, less(mu * tn, size, b, c), a) for a, b, c in zip(is_open, slides, sticks, strict=True)
+            )
+        of_normal[x] = above(tn, 0.0, less(mu * tn, size, -mu, 0.0), 0.0)
+    for row in k.joints:
+        target, holds = _joint_mode(rows, row, p[row][()] - u[row][()])
+        rho[row], of_impulse[row], of_velocity[row] = 1.0, 1.0 - holds, holds
+        step[row] = target - where(holds, u[row], p[row])
+
+    # rows, then columns along t, p, n
+    turned, J = k.array("r", "r"), k.array("r", "r")
+    for x, y, n in k.contacts:
+        for j in k.r:
+            turned[x, j] = along[x] * matrix[x, j] + across[x] * matrix[y, j]
+            turned[y, j] = along[x] * matrix[y, j] - across[x] * matrix[x, j]
+            turned[n, j] = matrix[n, j]
+    for row in k.joints:
+        for j in k.r:
+            turned[row, j] = matrix[row, j]
+    for i in k.r:
+        for x, y, n in k.contacts:
+            J[i, x] = of_velocity[i] * (along[x] * turned[i, x] + across[x] * turned[i, y])
+            J[i, y] = of_velocity[i] * (along[x] * turned[i, y] - across[x] * turned[i, x])
+            J[i, n] = of_velocity[i] * turned[i, n]
+        for j in k.joints:
+            J[i, j] = of_velocity[i] * turned[i, j]
+        J[i, i] = J[i, i] + (of_impulse[i] + of_velocity[i] * more)
+    for x, _, n in k.contacts:
+        J[x, n] = J[x, n] + of_normal[x]
+
+    _eliminate(k, J, step)
+    for x, y, _ in k.contacts:
+        ahead, aside = step[x], step[y]
+        step[x], step[y] = along[x] * ahead - across[x] * aside, across[x] * ahead + along[x] * aside
+
+
+def _eliminate(k: Workspace, J: Indexed, b: Indexed) -> None:
+    """b ← J⁻¹ b without exchanges: along t, p, n pivots are good, and false ones are replaced.
+
+    The three rows of a contact are pivots together, so that the rows below are read and written once for all three.
+    """
+    inverse = k.array("r")
+
+    def pivot(value: Any) -> Any:
+        least = less(value, 0.0, -_LEAST_PIVOT, _LEAST_PIVOT)
+        return 1.0 / less(magnitude(value), _LEAST_PIVOT, least, value)
+
+    for contact in k.contacts:
+        x, y, n = contact
+        for number, p in enumerate(contact):
+            inverse[p] = pivot(J[p, p][()])
+            for i in contact[number + 1 :]:
+                factor = J[i, p] * inverse[p]
+                for j in contact[number + 1 :]:
+                    J[i, j] = J[i, j] - factor * J[p, j]
+                for j in k.r.after(contact):
+                    J[i, j] = J[i, j] - factor * J[p, j]
+                b[i] = b[i] - factor * b[p]
+        for i in k.r.after(contact):
+            first = J[i, x] * inverse[x]
+            second = (J[i, y] - first * J[x, y]) * inverse[y]
+            third = (J[i, n] - first * J[x, n] - second * J[y, n]) * inverse[n]
+            for j in k.r.after(contact):
+                J[i, j] = J[i, j] - first * J[x, j] - second * J[y, j] - third * J[n, j]
+            b[i] = b[i] - first * b[x] - second * b[y] - third * b[n]
+    for p in k.joints:
+        inverse[p] = pivot(J[p, p][()])
+        for i in k.r.after(p):
+            factor = J[i, p] * inverse[p]
+            for j in k.r.after(p):
+                J[i, j] = J[i, j] - factor * J[p, j]
+            b[i] = b[i] - factor * b[p]
+    for i in reversed(k.r):
+        rest = k.sum(J[i, j] * b[j] for j in k.r.after(i))
+        b[i] = (b[i] - rest) * inverse[i]
+
+
+def _length(
+    rows: _Rows, rho: Indexed, rho_n: Any, p: Indexed, u: Indexed, step: Indexed, change: Indexed
+) -> tuple[Any, Any]:
+    """The best of eight lengths of a step, 0 if none lowers |λ − P(λ − ρ u)|, and whether that is halved.
+
+    A whole step that halves it is good enough.
+    """
+    k = rows.k
+    ahead, after = k.array("r"), k.array("r")
+
+    def merit(part: Any) -> Any:
+        for row in k.r:
+            ahead[row], after[row] = p[row] + part * step[row], u[row] + part * change[row]
+        return _merit(rows, rho, rho_n, ahead, after)
+
+    before, whole = _merit(rows, rho, rho_n, p, u), merit(1.0)
+    enough = k.scalar(less(0.25 * before, whole, 0.0, 1.0))
+    length, least, part = k.scalar(less(whole, before, 1.0, 0.0)), k.scalar(smaller(whole, before)), k.scalar(1.0)
+    for _ in k.once.until(enough):
+        for _ in k.lengths:
+            part[...] = 0.5 * part[...]
+            found = merit(part[...])
+            better = where(enough[...], 0.0, less(found, least[...], 1.0, 0.0))
+            length[...] = where(better, part[...], length[...])
+            least[...] = where(better, found, least[...])
+        enough[...] = 1.0
+    return length[...], less(0.25 * before, least[...], 0.0, 1.0)
+
+
+def _merit(rows: _Rows, rho: Indexed, rho_n: Any, p: Indexed, u: Indexed) -> Any:
+    """|λ − P(λ − ρ u)|²."""
+    k, limit, *_ = rows
+    total = k.scalar(0.0)
+    for contact in k.contacts:
+        (px, py, pn), (ux, uy, un), n = row_values(p, contact), row_values(u, contact), contact[2]
+        mu, rho_t = limit[n][()], rho[n][()]
+        x, y, pressed = px - rho_t * ux, py - rho_t * uy, larger(pn - rho_n * un, 0.0)
+        t = sqrt(x * x + y * y)
+        share = less(mu * pressed, t, mu * pressed / (t + _NEVER_ZERO), 1.0)
+        dx, dy, dn = px - share * x, py - share * y, pn - pressed
+        total[...] = total[...] + (dx * dx + dy * dy + dn * dn)
+    for row in k.joints:
+        off = p[row][()] - _of_joint(rows, row, p[row][()] - u[row][()])
+        total[...] = total[...] + off * off
+    return total[...]
+
+
+def _residual(rows: _Rows, size: Any, rounding: float, p: Indexed, u: Indexed) -> Any:
+    """The largest violation of (2) and (3), over the fastest approach, or what is rounding of the impulses."""
+    k, limit, *_ = rows
+    worst, large = k.scalar(0.0), k.scalar(size)
+    for contact in k.contacts:
+        pushed, v, mu = row_values(p, contact), row_values(u, contact), limit[contact[2]][()]
+        slip = mu * sqrt(v[0] * v[0] + v[1] * v[1])
+        near = in_cone(mu, [pushed[0] - v[0], pushed[1] - v[1], pushed[2] - v[2] - slip])
+        off = sum((a - b) * (a - b) for a, b in zip(pushed, near, strict=True))
+        worst[...] = less(off, worst[...], worst[...], off)  # NaN stays
+        large[...] = larger(large[...], rounding * sqrt(sum(a * a for a in pushed)))
+    for row in k.joints:
+        off = p[row][()] - _of_joint(rows, row, p[row][()] - u[row][()])
+        worst[...] = less(off * off, worst[...], worst[...], off * off)
+        large[...] = larger(large[...], rounding * magnitude(p[row]))
+    return sqrt(worst[...][()]) / (large[...][()] + _NEVER_ZERO)
+
+
+def _joint_mode(rows: _Rows, row: Any, tau: Any) -> tuple[Any, Any]:
+    """What λ, or u where `holds` is 1, is by (3), where τ = λ − u."""
+    dry, low, high = rows.limit[row][()], rows.low[row][()], rows.high[row][()]
+    up, down = above(tau, dry - low, 1.0, 0.0), less(tau, -dry - high, 1.0, 0.0)
+    rubs = above(magnitude(tau), dry, 1.0, 0.0) - up - down
+    target = where(rubs, less(tau, 0.0, -dry, dry), where(up, low, where(down, high, 0.0)))
+    return target, 1.0 - rubs
+
+
+def _of_joint(rows: _Rows, row: Any, tau: Any) -> Any:
+    """λ by (3), where τ = λ − u."""
+    dry, low, high = rows.limit[row][()], rows.low[row][()], rows.high[row][()]
+    return above(tau, dry, larger(tau + low, dry), less(tau, -dry, smaller(tau + high, -dry), tau))
+
+
+def _slowness(u: Any, impulse: Any) -> Any:
+    """α of a contact as it is; zero unless it slides."""
+    speed, force = (v[0] * v[0] + v[1] * v[1] for v in (u, impulse))
+    return select(-force, 0.0, sqrt(speed / select(-force, 0.0, force, 1.0)), 0.0)
+
+
+def _coulomb(k: Workspace, searches: Any, block: Any, b: Any, mu: Any, start: Any) -> list[Any]:
+    """The impulse of one contact by (5), after so many rounds of a search that starts at an α."""
+    xx, xy, yy, nx, ny, nn = block
+    inverse = 1.0 / (nn + _NEVER_ZERO)
+    kx, ky, pressed = nx * inverse, ny * inverse, -b[2] * inverse
+    a, c, d = xx - nx * kx, xy - nx * ky, yy - ny * ky
+    free = b[0] - kx * b[2], b[1] - ky * b[2]
+
+    def solve(alpha: Any, v: Any) -> tuple[Any, Any]:
+        """(A + α)⁻¹ v."""
+        p, q = a + alpha, d + alpha
+        share = 1.0 / (p * q - c * c + _NEVER_ZERO)
+        return (q * v[0] - c * v[1]) * share, (p * v[1] - c * v[0]) * share
+
+    def at(alpha: Any) -> tuple[Any, Any, Any, Any]:
+        """λ, and |λ_t|²."""
+        x, y = solve(alpha, free)
+        return -x, -y, pressed + kx * x + ky * y, x * x + y * y
+
+    alpha, low, high, number, ends = (k.scalar(x) for x in (start, 0.0, _ENDLESS, 0.0, 0.0))
+    for _ in k.roots.until(ends):
+        here, since, below, above_ = alpha[...][()], number[...][()], low[...][()], high[...][()]
+        x, y, normal, square = at(here)
+        dx, dy = solve(here, (x, y))  # −dλ_t/dα
+        beyond = sqrt(square) - mu * normal
+        above_, below = select(beyond, 0.0, here, above_), select(beyond, 0.0, below, here)
+        slope = mu * ((kx * dx + ky * dy) * square + normal * (x * dx + y * dy))
+        step = here + beyond * square / select(-slope, 0.0, slope, 1.0)
+        halved = select(above_, _ENDLESS, 0.5 * (below + above_), 8.0 * here + 1.0)
+        step = select(
+            step, below * (1.0 - _AT_THE_END), halved, select(-step, -above_ * (1.0 + _AT_THE_END), halved, step)
+        )
+        low[...], high[...], number[...] = below, above_, since + 1.0
+        alpha[...] = where(ends[...], here, select(-slope, 0.0, step, halved))
+        ends[...] = less(number[...], searches - 0.5, 0.0, 1.0)
+
+    stuck, slid = at(0.0), at(alpha[...][()])
+    holds = select(mu * mu * stuck[2] * stuck[2], stuck[3], 0.0, select(stuck[2], 0.0, 0.0, 1.0))
+    # the direction of a root that is not exact yet, with |λ_t| = μ λ_n; and u_n = 0 unless friction nearly lifts it
+    length = sqrt(slid[3]) + _NEVER_ZERO
+    pressing = 1.0 + mu * (kx * slid[0] + ky * slid[1]) / length
+    normal = select(-pressing, -0.5, pressed / select(-pressing, -0.5, pressing, 1.0), slid[2])
+    share = mu * normal / length
+    slides = [select(normal, 0.0, 0.0, part) for part in (slid[0] * share, slid[1] * share, normal)]
+    touches = [select(-holds, 0.0, held, moved) for held, moved in zip(stuck, slides, strict=False)]
+    none = select(-b[2], 0.0, 0.0, b[2])  # NaN stays NaN
+    return [select(b[2], 0.0, part, none) for part in touches]
