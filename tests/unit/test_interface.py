@@ -215,7 +215,7 @@ MISTAKES = {
     'robot.jacobian(q, "left_hand", reference="body")': "arg-type",
     'robot.velocitie(q, v)': "attr-defined",
     'robot.energy(q, v).heat': "attr-defined",
-    'robot.mass_matrix.jvp': "attr-defined",
+    'robot.mass_matrix.hvp': "attr-defined",
     'tasks.dynamics(q).mass': "attr-defined",
     'robot.tasks(3)': "arg-type",
     'kt.Task(3)': "arg-type",

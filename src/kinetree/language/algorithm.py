@@ -66,6 +66,8 @@ class Algorithm:
     rigid: bool = False
     #: Whether only nodes that support the frames matter to results; None: if these are all indexed by frames.
     local: bool | None = None
+    #: The same text in own coordinates, of an algorithm in another view.
+    own: Algorithm | None = None
 
     def require(self, mechanism: Mechanism, name: str = "") -> None:
         """Raise, naming the first node that is no rigid body, unless the recursion runs on a mechanism."""

@@ -271,7 +271,7 @@ def in_common_frame(algorithm: Algorithm) -> Algorithm:
             refuse("a derivative of an algorithm runs in own coordinates: it has no view in the common frame")
         algorithm.run(CommonTree(tree), *arguments)
 
-    return replace(algorithm, name=f"{algorithm.name} in the common frame", run=run, rigid=True)
+    return replace(algorithm, name=f"{algorithm.name} in the common frame", run=run, rigid=True, own=algorithm)
 
 
 def in_view(algorithm: Algorithm, mechanism: Mechanism, view: View) -> Algorithm:

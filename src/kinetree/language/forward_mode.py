@@ -75,7 +75,7 @@ def _derivative(
     first = next((i for i, argument in enumerate(own) if "frames" in argument.dimensions), len(own))
     inputs = (*own[:first], *given, *own[first:])
     results = tuple(
-        Argument(new, old.dimensions, old.symmetric, old.sparse)
+        Argument(new, old.dimensions, old.symmetric, old.sparse, old.stacked)
         for new, old in zip(outputs, algorithm.outputs, strict=True)
     )
 
@@ -88,7 +88,7 @@ def _derivative(
         taken = [moved.get(a.name, arrays[a.name]) for a in own]
         algorithm.run(tree, *taken, *(_Rates(arrays[r.name], level) for r in results))
 
-    return Algorithm(name, run, inputs, results, algorithm.rigid)
+    return Algorithm(name, run, inputs, results, algorithm.rigid, algorithm.local)
 
 
 def gradients(formula: Callable[..., Array], arrays: Sequence[Array], weights: Array) -> list[Array]:
@@ -126,8 +126,20 @@ class _Tree:
         for frame, carrier in self._tree.frames():
             yield frame, _Node(carrier, *self._given)
 
+    def columns(self, *after: ColumnRole) -> Iterator[ColumnRole]:
+        return self._tree.columns(*after)
+
     def ancestors(self, k: _Node) -> Iterator[ColumnRole]:
         return self._tree.ancestors(k._role)
+
+    def onward(self, k: _Node) -> Iterator[ColumnRole]:
+        return self._tree.onward(k._role)
+
+    def subtree(self, k: _Node) -> Iterator[ColumnRole]:
+        return self._tree.subtree(k._role)
+
+    def elsewhere(self, k: _Node) -> Iterator[ColumnRole]:
+        return self._tree.elsewhere(k._role)
 
     def descendants(self, k: _Node) -> Iterator[ColumnRole]:
         return self._tree.descendants(k._role)
@@ -147,6 +159,12 @@ class _Tree:
     def seen(self, reference: str, frame: FrameRole, carrier: _Node) -> Any:
         return Tree.seen(cast("Tree", self), reference, frame, cast("NodeRole", carrier))
 
+    def pose(self, frame: FrameRole, carrier: _Node) -> Any:
+        return Tree.pose(cast("Tree", self), frame, cast("NodeRole", carrier))
+
+    def first_moment(self, k: _Node) -> Any:
+        return Tree.first_moment(cast("Tree", self), cast("NodeRole", k))
+
     def _dual(self, make: Callable[[], Indexed]) -> _Array:
         return _Array(make(), make(), self._given[1])
 
@@ -157,12 +175,12 @@ class _Array:
     def __init__(self, values: Indexed, rates: Indexed, level: int) -> None:
         self._values, self._rates, self._level = values, rates, level
 
-    def __getitem__(self, keys: tuple[Any, ...]) -> Any:
-        keys = _roles(keys)
+    def __getitem__(self, keys: Any) -> Any:
+        keys = _key(keys)
         return joined(self._values[keys], self._rates[keys], self._level)
 
-    def __setitem__(self, keys: tuple[Any, ...], value: Any) -> None:
-        keys = _roles(keys)
+    def __setitem__(self, keys: Any, value: Any) -> None:
+        keys = _key(keys)
         self._values[keys], self._rates[keys] = parts(value, self._level)
 
 
@@ -283,17 +301,26 @@ class _Moving:
         self._values, self._rates, self._level = values, rates, level
 
     def __getitem__(self, keys: Any) -> Any:
+        keys = _key(keys)
         return joined(self._values[keys], self._rates[keys], self._level)
 
 
 class _Rates:
     """An output that stores the rates of the values assigned to it."""
 
-    def __init__(self, output: Indexed, level: int) -> None:
+    def __init__(self, output: Any, level: int) -> None:
         self._output, self._level = output, level
 
     def __setitem__(self, keys: Any, value: Any) -> None:
-        self._output[keys] = parts(value, self._level)[1]
+        self._output[_key(keys)] = parts(value, self._level)[1]
+
+    def block(self, *position: int) -> _Rates:
+        """Of a stacked output."""
+        return _Rates(self._output.block(*position), self._level)
+
+
+def _key(keys: Any) -> Any:
+    return _roles(keys) if isinstance(keys, tuple) else keys._role if isinstance(keys, _Node) else keys
 
 
 def joined(value: Any, rate: Any, level: int = 0) -> Any:

@@ -45,6 +45,9 @@ ENGINES = ("native", "reference")
 #: Choices of frames that are kept with their tables for later calls; beyond this number all are dropped.
 CHOICES_KEPT = 256
 
+#: What makes `jvp` and `vjp` of a function; `runtime.quantity` fills it.
+DERIVATIVES: dict[str, Callable[[Any], Any]] = {}
+
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
@@ -204,6 +207,22 @@ class Function(Gate, Generic[P, R]):
     def specialization(self) -> Specialization:
         """The code on which it runs, and why: straight-line code for this robot, or code that robots share."""
         return specialization(self.algorithm, self.mechanism, ())
+
+    @property
+    def jvp(self) -> Function[..., Any]:
+        """Rates of change of the results; takes the inputs, then a direction for each, that of q along the tangent."""
+        derived: Function[..., Any] = self._derivative("jvp")
+        return derived
+
+    @property
+    def vjp(self) -> Any:
+        """Gradients of the weighted sum of the results; takes the inputs, then weights of the results' shape."""
+        return self._derivative("vjp")
+
+    def _derivative(self, which: str) -> Any:
+        if f"_{which}" not in self.__dict__:
+            self.__dict__.setdefault(f"_{which}", DERIVATIVES[which](self))
+        return self.__dict__[f"_{which}"]
 
     def require(self) -> None:
         """Raise if the function is not defined for this mechanism."""

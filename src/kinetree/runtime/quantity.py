@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.common_frame import View, in_view
 from kinetree.language.mechanism import Mechanism
-from kinetree.runtime.function import ForcedFunction, FrameFunction, Function
+from kinetree.runtime.forward_derivatives import jvp, vjp
+from kinetree.runtime.function import DERIVATIVES, ForcedFunction, FrameFunction, Function
 from kinetree.spatial.value import Array
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ F = TypeVar("F", bound="Function[..., Any]", covariant=True)
 #: A method without a body, which supplies the signature and the docstring.
 Declared = Callable[Concatenate[Any, P], R]
 Guard = Callable[[Mechanism], None]
+
+
+DERIVATIVES.update(jvp=jvp, vjp=vjp)
 
 
 class Quantity(Generic[F]):

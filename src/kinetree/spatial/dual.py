@@ -108,12 +108,16 @@ class Dual:
         root = scalar.sqrt(self.value)
         return Dual(root, self.rate / (root + root), self.level)
 
+    def log(self) -> Dual:
+        return Dual(scalar.log(self.value), self.rate / self.value, self.level)
+
     def __repr__(self) -> str:
         return f"Dual({self.value}, {self.rate})"
 
 
 scalar.sincos.register(Dual, lambda x: (x.sin(), x.cos()))
 scalar.sqrt.register(Dual, lambda x: x.sqrt())
+scalar.log.register(Dual, lambda x: x.log())
 
 
 @scalar.select.register(Dual)

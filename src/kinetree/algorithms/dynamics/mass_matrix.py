@@ -132,15 +132,22 @@ def mass_matrix_determinant(tree: Tree, q: Indexed, determinant: Indexed) -> Non
         determinant[...] = determinant[...] * (1.0 / reciprocals[c])
 
 
-@algorithm(q=("q",), logarithm=(), outputs=("logarithm",), sparse=("logarithm",))
+@algorithm(q=("q",), logarithm=(), outputs=("logarithm",))
 def mass_matrix_log_determinant(tree: Tree, q: Indexed, logarithm: Indexed) -> None:
     """ln det M = Σ ln det D, which neither overflows nor underflows."""
+    tree.world.logarithm = np.zeros(1)
     reciprocals = _pivots(tree, q)
     logarithms = tree.array("v")
     for c in tree.columns():
         logarithms[c] = log(reciprocals[c])
-    for c in tree.columns():
-        logarithm[...] = logarithm[...] - logarithms[c]
+    for k, _ in tree.scatter():
+        own = np.zeros(1)
+        for c in k.columns():
+            own = own - logarithms[c]
+        k.logarithm = own
+    for k, parent in tree.gather():
+        parent.logarithm += k.logarithm
+    logarithm[...] = tree.world.logarithm[0]
 
 
 def _pivots(tree: Tree, q: Indexed) -> Any:

@@ -1,0 +1,109 @@
+"""jvp and vjp of every function of a configuration, against complex steps, on nodes of every kind."""
+
+from __future__ import annotations
+
+import pickle
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree.errors import InputError, UnsupportedError
+from kinetree.runtime.function import FrameFunction
+from tests.laws import test_general_nodes as general
+from tests.laws.cases import REFERENCES, H
+from tests.tolerance import Array, assert_close, peak, refused
+from tests.trees import mixed, random_mechanism
+
+NAMES = (
+    "pose", "velocity", "acceleration", "jacobian", "jacobian_dot_v", "jacobian_rate", "velocity_derivative",
+    "mass_matrix", "mass_matrix_solve", "mass_matrix_log_determinant", "bias_forces", "gravity_forces",
+    "coriolis_matrix", "energy", "center_of_mass", "center_of_mass_jacobian", "centroidal_momentum_matrix",
+    "reactions", "stacked_vectors", "regressor",
+)  # fmt: skip
+
+
+@cache
+def robot(name: str) -> kt.Model:
+    if name == "every kind":
+        return random_mechanism("every kind", mixed(10, 1), 1, armature=0.5).kinetree()
+    return general.robot(name)
+
+
+def given(
+    of: kt.Model, name: str, function: str, shape: tuple[int, ...]
+) -> tuple[list[str], list[Any], list[Any], Any]:
+    """Names of arrays, arrays, directions of them, and what else is chosen."""
+    rng = np.random.default_rng(5)
+    q = general.state(name).q if name in general.NAMES else of.random_configuration(rng, shape)
+    called = getattr(of, function)
+    names = list(called._arrays)
+    arrays = [q if each == "q" else rng.uniform(-1.0, 1.0, (*shape, of.nv)) for each in names]
+    directions = [rng.uniform(-1.0, 1.0, (*shape, of.nv)) for _ in names]
+    frames = general.frames(name) if name in general.NAMES else [of.frames[-1], of.frames[3]]
+    return names, arrays, directions, (frames,) if isinstance(called, FrameFunction) else ()
+
+
+def several(results: Any) -> tuple[Array, ...]:
+    return results if isinstance(results, tuple) else (results,)
+
+
+#: On nodes that are not rigid bodies, where code takes longer to compile.
+FEW = ("pose", "jacobian", "mass_matrix", "mass_matrix_log_determinant", "energy", "centroidal_momentum_matrix")
+EACH = [*(("every kind", function) for function in NAMES), *((n, f) for n in ("nodes", "couplings") for f in FEW)]
+
+
+@pytest.mark.parametrize(("name", "function"), EACH)
+def test_rates_and_gradients(name: str, function: str) -> None:
+    """Rates are those of complex steps; gradients are their transposes."""
+    of = robot(name)
+    shape = (2,) if name == "every kind" else ()
+    called = getattr(of, function)
+    names, arrays, directions, rest = given(of, name, function, shape)
+    moved = of.integrate.engine("reference")(arrays[0].astype(complex), 1j * H * directions[0])
+    stepped = [moved, *(x + 1j * H * d for x, d in zip(arrays[1:], directions[1:], strict=True))]
+    expected = [value.imag / H for value in several(called.engine("reference")(*stepped, *rest))]
+    found = several(called.jvp(*arrays, *directions, *rest))
+    size = peak(*(several(called(*arrays, *rest))), *expected)
+    for one, other in zip(found, expected, strict=True):
+        assert_close(one, other, 1e-10, size)
+    weights = tuple(np.random.default_rng(1).normal(size=rate.shape) for rate in found)
+    gradients = several(called.vjp(*arrays, weights if len(weights) > 1 else weights[0], *rest))
+    assert len(gradients) == len(names)
+    along = sum(np.sum(g * d, axis=-1) for g, d in zip(gradients, directions, strict=True))
+    weighted = sum((w * rate).reshape(*shape, -1).sum(-1) for w, rate in zip(weights, found, strict=True))
+    terms = sum(np.abs(g * d).sum() for g, d in zip(gradients, directions, strict=True))
+    assert_close(along, weighted, 1e-11, max(peak(weighted), float(terms)))
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_choices_are_those_of_the_function(reference: str) -> None:
+    of = robot("every kind")
+    frame = of.frames[-1]
+    _, (q, v, a), (dq, dv, da), _ = given(of, "every kind", "acceleration", (3,))
+    for options in ({"reference": reference}, {"reference": reference, "classical": True}):
+        moved = of.integrate.engine("reference")(q.astype(complex), 1j * H * dq)
+        exact = of.acceleration.engine("reference")(moved, v + 1j * H * dv, a + 1j * H * da, frame, **options)
+        found = of.acceleration.jvp(q, v, a, dq, dv, da, frame, **options)
+        assert_close(found, exact.imag / H, 1e-12, peak(exact.imag / H))
+        one = of.acceleration.jvp(q[1], v[1], a[1], dq[1], dv[1], da[1], frame, **options)
+        np.testing.assert_array_equal(one, found[1])  # the same bits
+
+
+def test_they_are_functions() -> None:
+    of = robot("every kind")
+    _, (q,), (dq,), _ = given(of, "every kind", "mass_matrix", ())
+    rate = of.mass_matrix.jvp
+    assert rate is of.mass_matrix.jvp
+    out = np.empty((of.nv, of.nv))
+    assert rate(q, dq, out=out) is out
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(rate))(q, dq), out)
+    assert_close(rate.engine("reference")(q, dq), out, 1e-13, peak(out))
+    refused("has no derivative", lambda: rate.jvp, error=UnsupportedError)
+    refused("has no derivative", lambda: of.mass_matrix_inverse.jvp, error=UnsupportedError)
+    refused("has no derivative", lambda: of.bracket.jvp, error=UnsupportedError)
+    refused("takes q", of.mass_matrix.vjp, q, error=InputError)
+    refused("tuple of 2", of.energy.vjp, q, dq, 1.0, error=InputError)
+    assert list(of.jacobian.jvp.__signature__.parameters) == ["q", "dq", "frames", "reference", "out"]
