@@ -292,6 +292,26 @@ def test_without_limits_it_is_least_squares() -> None:
     assert_near(ik(q, targets, dt=0.05), step / 0.05, 1e-10 * peak(step) / 0.05)
 
 
+@pytest.mark.parametrize("limits", [False, True])
+def test_damping_grows_with_the_error_and_goals_have_gains(limits: bool) -> None:
+    q, targets = near_targets(1)
+    J, e, w, way = parts(q, targets)
+    second = HANDS[1]
+    options: dict[str, Any] = {"limits": limits, "posture_weight": 0.1, "damping": 1e-3, "lm_damping": 3.0}
+    ik = hands.__wrapped__(gain={second: 0.5}, **options)
+    refused("goal .needed for gain=", hands.__wrapped__, gain={"tail": 0.5}, error=UnknownNameError)
+    refused("are shares", hands.__wrapped__, gain={second: 1.5})
+    e = np.repeat([1.0, 0.5], 6) * e
+    least = 0.1**2 + 1e-3 + 3.0 * (w @ e**2)
+    H = (J.T * w) @ J + least * np.eye(len(q))
+    step = np.linalg.solve(H, (J.T * w) @ e + 0.1**2 * way)
+    assert_near(ik(q, targets, dt=5.0), step / 5.0, 1e-10 * peak(step) / 5.0)
+    some, several = near_targets(1, (3,))
+    together = ik(some, several, dt=5.0)
+    alone = [ik(some[i], {name: poses[i] for name, poses in several.items()}, dt=5.0) for i in range(3)]
+    np.testing.assert_array_equal(together, alone)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_within_limits_it_is_the_quadratic_program(seed: int) -> None:
     """The conditions of optimality: at a bound the slope points outwards, elsewhere it vanishes."""

@@ -17,7 +17,7 @@ import numpy as np
 from kinetree.algorithms.tasks.levenberg_marquardt import DAMPING, PATIENCE, levenberg_marquardt
 from kinetree.compiler.formats import require_double
 from kinetree.control.pose_functions import checked_poses, pose_error, require_target_shape
-from kinetree.errors import InputError, LoopError
+from kinetree.errors import InputError, LoopError, UnknownNameError
 from kinetree.language.common_frame import in_view
 from kinetree.model.model import Model
 from kinetree.runtime import arguments
@@ -58,7 +58,7 @@ def inverse_kinematics(
     targets: Mapping[str, Any],
     *,
     start: Any = None,
-    tries: int = 40,
+    tries: int = 200,
     iterations: int = 100,
     tolerance: float = 1e-6,
     limits: bool = True,
@@ -71,7 +71,8 @@ def inverse_kinematics(
     Args:
         robot: The robot.
         targets: Poses (…, 4, 4) or positions (…, 3) in the world, by frame name.
-        start: Starting configuration of the first attempt, (nq,); the middle of the joint limits by default.
+        start: Starting configuration of the first attempt, (nq,), or the name of a keyframe; by default the first
+            keyframe, or the middle of the joint limits.
         tries: Maximum number of attempts; those after the first start from random configurations close to the target.
         iterations: Maximum number of steps per attempt.
         tolerance: Largest component of the errors at which a target counts as reached [rad or m].
@@ -88,7 +89,7 @@ def inverse_kinematics(
     problem = _Problem(robot, targets, limits)
     if tries < 1 or iterations < 1 or not tolerance > 0.0:
         raise InputError(f"tries={tries!r}, iterations={iterations!r} and tolerance={tolerance!r} must be positive")
-    first_start = problem.range.middle if start is None else _start(robot, start)
+    first_start = _start(robot, problem.range.middle if start is None else start, start is None)
     count = problem.count
     best = np.repeat(first_start[None], count, axis=0)
     error, attempts = np.full(count, np.inf), np.zeros(count, dtype=int)
@@ -247,7 +248,12 @@ def _pose(name: str, value: Any) -> tuple[Array, tuple[int, ...]]:
     return pose, (3, 4, 5)
 
 
-def _start(robot: Model, start: Any) -> Array:
+def _start(robot: Model, start: Any, default: bool) -> Array:
+    for name, q in robot.keyframes.items():
+        if default or (isinstance(start, str) and start == name):
+            return q
+    if isinstance(start, str):
+        raise UnknownNameError("keyframe (needed for start=)", start, tuple(robot.keyframes))
     q = np.asarray(arguments.numbers("inverse_kinematics", "start", start), dtype=np.float64)
     if q.shape != (robot.nq,) or not np.isfinite(q).all():
         raise InputError(f"start is one configuration, ({robot.nq},), without NaN; got shape {q.shape}")

@@ -3,7 +3,8 @@
     min  Σ w ‖J Δ − α e‖² + w₀² ‖Δ − Δ₀‖² + λ ‖Δ‖²        Δ₀ = q_ref ⊖ q                       (1)
 
     pass      loop              leaves
-    rows      frames, support   e and J
+    rows      frames, support   α e and J
+    damping   rows              λ = λ₀ + μ Σ w (α e)²: small steps far from the targets (Levenberg-Marquardt)
     solve     rows              (J Jᵀ + d W⁻¹) y = α e − J Δ_p,   d = w₀² + λ,   Δ_p = (w₀²/d) Δ₀
     step      rows, columns     Δ = Δ_p + Jᵀ y
     limits    scatter           bounds of Δ: |Δ| ≤ v_max dt and γ (q_lo ⊖ q) ≤ Δ ≤ γ (q_hi ⊖ q); how many Δ exceeds
@@ -42,19 +43,18 @@ def _differential_step(parts: TaskKinds, name: str) -> Callable[..., None]:
     error_of = _screw_and_rate if name == "log6" else ERRORS[name]
 
     def differential_step(
-        tree: Tree, q: Indexed, posture: Indexed, target: Indexed, softness: Indexed, shares: Indexed, limits: Indexed,
-        fastest: Indexed, bounded: Indexed, step: Indexed, error: Indexed, J: Indexed, pull: Indexed, low: Indexed,
-        high: Indexed, beyond: Indexed, fault: Indexed,
+        tree: Tree, q: Indexed, posture: Indexed, target: Indexed, rates: Indexed, shares: Indexed, limits: Indexed,
+        fastest: Indexed, bounded: Indexed, step: Indexed, error: Indexed, J: Indexed, pull: Indexed, damping: Indexed,
+        low: Indexed, high: Indexed, beyond: Indexed, fault: Indexed,
     ) -> None:  # fmt: skip
         A, rest, y = tree.array("rows", "rows"), tree.array("rows"), tree.array("rows")
         jacobian(tree, q, J)
         motion(tree, Zeros(), Zeros())
-        gain, share, approach, dt = shares[...]
+        least, rising, pulling, approach, dt = shares[...]
 
         def put(frame: FrameRole, off: Any, *_: Any) -> None:
             for row in frame.rows():
-                error[row] = off[row.component]
-                rest[row] = gain * off[row.component]
+                error[row] = rates[row][0] * off[row.component]
             if len(off) > _POSE:
                 rows, rate = list(frame.rows()), off[_POSE:].reshape(_POSE, _POSE)
                 for c in tree.columns():
@@ -65,12 +65,18 @@ def _differential_step(parts: TaskKinds, name: str) -> Callable[..., None]:
         rows_of_motion(tree, parts, target, put, error_of)
         add_faults(tree, target, fault)
 
+        for row in tree.task_rows():
+            rest[row] = error[row]
+            damping[...] = damping[...] + rising * (rates[row][1] * (error[row] * error[row]))
+        d = least + damping[...]
+        share = pulling / d
+
         for k, _ in tree.scatter():
             pull[k] = k.manifold.difference(q[k], posture[k])
         for one in tree.task_rows():
             for other in tree.task_rows(one):
                 A[one, other] = 0.0
-            A[one, one] = softness[one]
+            A[one, one] = d * rates[one][2]
         for c in tree.columns():
             step[c] = share * pull[c]
             for one in tree.task_rows():
@@ -109,25 +115,25 @@ def _screw_and_rate(E: Array, way: Array) -> Array:
 
 @cache
 def differential_step(parts: TaskKinds, error: str = "rotation_vector") -> Algorithm:
-    """Δ, e, J, Δ₀, bounds of Δ, how many it exceeds, and `fault`, as of `control_step`, for rows in world axes.
+    """Δ, α e, J, Δ₀, λ − λ₀, bounds of Δ, how many it exceeds, `fault` as of `control_step`; rows in world axes.
 
     The error between poses is one of `ERRORS`; frames have all six rows with "log6". Inputs of the recursion:
 
         q           configuration
         posture     q_ref, a configuration
         target      target poses of the frames, as of `control_law`
-        softness    d/w of each row
-        shares      α, w₀²/d, γ and dt
+        rates       α, w and 1/w of each row
+        shares      w₀² + λ₀, μ, w₀², γ and dt
         limits      lower and upper limits of each coordinate, infinite where there are none, (nq, 2)
         fastest     v_max of each degree of freedom
         bounded     for each degree of freedom, 1 if its position has a lower limit, else 0; the same for the upper one
     """
     results: dict[str, Any] = {
-        "step": ("v",), "error": ("rows",), "J": ("rows", "v"), "pull": ("v",), "low": ("v",), "high": ("v",),
-        "beyond": (), "fault": (),
+        "step": ("v",), "error": ("rows",), "J": ("rows", "v"), "pull": ("v",), "damping": (), "low": ("v",),
+        "high": ("v",), "beyond": (), "fault": (),
     }  # fmt: skip
     declare = algorithm(
-        q=("q",), posture=("q",), target=("frames", 4, 4), softness=("rows",), shares=(4,), limits=("q", 2),
+        q=("q",), posture=("q",), target=("frames", 4, 4), rates=("rows", 3), shares=(5,), limits=("q", 2),
         fastest=("v",), bounded=("v", 2), **results, outputs=tuple(results), sparse=tuple(results),
     )  # fmt: skip
     return replace(declare(_differential_step(parts, error)), name=f"differential_step_{error}{parts.suffix}")
