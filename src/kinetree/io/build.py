@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import InputError, LoadError, ModelError, UnknownNameError
+from kinetree.io.collision import ShapeSpec, made_shapes
 from kinetree.io.options import Diagnostics, Options
 from kinetree.io.source import clipped, unused
 from kinetree.language.mechanism import depth_first
@@ -30,8 +31,9 @@ def build(
     options: Options,
     diagnostics: Diagnostics,
     loops: Sequence[Loop] = (),
+    shapes: Sequence[ShapeSpec] = (),
 ) -> Model:
-    """Build a model from the links and joints of a file, by name and in its order, which siblings keep."""
+    """Build a model from the links, joints and shapes of a file, by name and in its order, which siblings keep."""
     above = _joints_above(links, joints, diagnostics.file)
     order, roots = _ordered(links, above, options, diagnostics.file)
     if not links:
@@ -49,13 +51,13 @@ def build(
         for hinge, parent in zip(hinges, parents, strict=True)
         if hinge.child in names
     ]
-    parts = made(bodies, hinges)
+    parts, solid = made(bodies, hinges), made_shapes(shapes, {link: names.get(link, WORLD_NAME) for link in order})
     constraints: list[Constraint] = [*couplings, *loops]
     try:
         if options.loops == "multipliers":
-            model = Model(name, gravity, *parts, equalities=constraints)
+            model = Model(name, gravity, *parts, equalities=constraints, shapes=solid)
         else:
-            model = Model(name, gravity, *parts, constraints, (), _start(options.near, parts[1]))
+            model = Model(name, gravity, *parts, constraints, (), _start(options.near, parts[1]), shapes=solid)
     except ModelError as error:
         out = 'loops="multipliers" or "ignore"' if loops else 'mimic="independent" or "lock"'
         raise LoadError(f"{error}; or load with {out}", diagnostics.file) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +17,7 @@ from kinetree.model.joint import Joint, Limits, Spring
 from kinetree.model.loops.coupling import LinearCoupling
 from kinetree.model.loops.loop import Loop
 from kinetree.model.model import Model
+from kinetree.model.shapes import Box, Capsule, Cylinder, Hull, SolidShape, Sphere
 from kinetree.model.specs import WORLD_NAME
 from kinetree.spatial.value import Array
 
@@ -144,8 +145,9 @@ def to_urdf(robot: Model) -> str:
 
     Root bodies are attached to a link "world"; extra frames become massless links with fixed joints. Cylindrical,
     universal and translational joints become joints in series with the same coordinates. A single `ModelWarning` lists
-    whatever URDF cannot express: armature, gravity other than 9.81 m/s² downwards, damping that differs between the
-    coordinates of one joint. Spherical joints are an extension that few programs read.
+    whatever URDF cannot express: planes, ellipsoids and height fields, friction of shapes, armature, gravity other than
+    9.81 m/s² downwards, damping that differs between the coordinates of one joint. Spherical joints and capsules are
+    extensions that few programs read.
 
     Args:
         robot: The model.
@@ -170,10 +172,14 @@ def to_urdf(robot: Model) -> str:
     model = unfolded(robot)
     xml = Elements()
     xml.open("robot", name=model.name)
-    xml.put("link", name=WORLD_NAME)
+    shapes: dict[str, list[SolidShape]] = {}
+    for shape in robot.shapes:
+        shapes.setdefault(str(shape.body), []).append(shape)
+    _write_link(xml, WORLD_NAME, shapes.get(WORLD_NAME, ()), lost)
     for body in model.bodies:
+        own = shapes.get(body.name, ())
         if body.mass == 0.0 and not body.inertia.any():
-            xml.put("link", name=body.name)
+            _write_link(xml, body.name, own, lost)
             continue
         xml.open("link", name=body.name)
         xml.open("inertial")
@@ -183,9 +189,10 @@ def to_urdf(robot: Model) -> str:
         moments = {"ixx": xx, "ixy": xy, "ixz": xz, "iyy": yy, "iyz": yz, "izz": zz}
         xml.put("inertia", **{name: number(value) for name, value in moments.items()})
         xml.close()
+        _write_shapes(xml, own, lost)
         xml.close()
     for frame in model.extra_frames:
-        xml.put("link", name=frame.name)
+        _write_link(xml, frame.name, shapes.get(frame.name, ()), lost)
     taken = {model.joint(body.joint).name for body in model.bodies}
     mimics = _mimics(robot)
     for body in model.bodies:
@@ -200,6 +207,51 @@ def to_urdf(robot: Model) -> str:
     if lost:
         warnings.warn(f"{robot.name!r} as URDF loses: {'; '.join(lost)}", ModelWarning, stacklevel=2)
     return xml.text()
+
+
+def _write_link(xml: Elements, name: str, shapes: Sequence[SolidShape], lost: list[str]) -> None:
+    """A link without mass."""
+    if not shapes:
+        xml.put("link", name=name)
+        return
+    xml.open("link", name=name)
+    _write_shapes(xml, shapes, lost)
+    xml.close()
+
+
+def _write_shapes(xml: Elements, shapes: Sequence[SolidShape], lost: list[str]) -> None:
+    for shape in shapes:
+        described = _described(shape)
+        if described is None:
+            lost.append(f"shape {shape.name!r}, a {shape.kind}")
+            continue
+        if isinstance(shape, Box) and shape.rounding:
+            lost.append(f"the rounding of shape {shape.name!r}")
+        if shape.friction is not None:
+            lost.append(f"the friction of shape {shape.name!r}")
+        tag, sizes = described
+        xml.open("collision", name=shape.name)
+        _write_origin(xml, shape.placement)
+        xml.open("geometry")
+        xml.put(tag, **sizes)
+        xml.close()
+        xml.close()
+
+
+def _described(shape: SolidShape) -> tuple[str, dict[str, str]] | None:
+    """The element of a shape; None if URDF has none."""
+    if isinstance(shape, Sphere):
+        return "sphere", {"radius": number(shape.radius)}
+    if isinstance(shape, Capsule):
+        return "capsule", {"radius": number(shape.radius), "length": number(2.0 * shape.half[2])}
+    if isinstance(shape, Box):
+        return "box", {"size": numbers(shape.size)}
+    if isinstance(shape, Cylinder):
+        return "cylinder", {"radius": number(shape.radius), "length": number(shape.length)}
+    if isinstance(shape, Hull):
+        scale = {} if (shape.scale == 1.0).all() else {"scale": numbers(shape.scale)}
+        return "mesh", {"filename": shape.file, **scale}
+    return None
 
 
 def _mimics(model: Model) -> dict[str, dict[str, str]]:
@@ -263,6 +315,10 @@ def uniform(joint: Joint, names: Iterable[str], lost: list[str]) -> dict[str, st
 def _write_ends(xml: Elements, parent: str, child: str, placement: Array) -> None:
     xml.put("parent", link=parent)
     xml.put("child", link=child)
+    _write_origin(xml, placement)
+
+
+def _write_origin(xml: Elements, placement: Array) -> None:
     turn = {} if np.array_equal(placement[:3, :3], np.eye(3)) else {"rpy": numbers(_angles(placement[:3, :3]))}
     if turn or placement[:3, 3].any():
         xml.put("origin", xyz=numbers(placement[:3, 3]), **turn)

@@ -17,6 +17,7 @@ from itertools import chain
 import numpy as np
 
 from kinetree.io.build import add_carried, add_fixed, build, loose_roots, root_joint
+from kinetree.io.collision import ShapeSpec, read_shapes, sdf_shape
 from kinetree.io.document import Document, Element
 from kinetree.io.options import Diagnostics, Options
 from kinetree.io.origins import (
@@ -106,6 +107,14 @@ class SdfFrames:
             _, to, local = self._entries[each]
             self._resolved[each] = composed(self._resolved[to], local)
         return self._resolved[next(iter(chain), name)]
+
+    def inside(self, document: Document, element: Element, link: str) -> Pose:
+        """The pose of a part of a link in the link's frame."""
+        placed = element.find("pose")
+        at, to = read_pose(document, placed), None if placed is None else placed.get("relative_to")
+        if to is None or to == link:
+            return at
+        return composed(inverted(self.pose(link, element)), composed(self.pose(to, element), at))
 
     def body(self, name: str, user: Element) -> str:
         """The link that a link, joint, frame or the model is fixed to; errors are at the element that refers to it."""
@@ -198,8 +207,12 @@ def load_sdf(source: Source, options: Options, diagnostics: Diagnostics) -> Mode
     for frame in model.iterchildren("frame"):
         _add_frame(document, frame, frames, links, joints)
     _place_roots(document, model, frames, links, joints, options)
+    shapes: list[ShapeSpec] = []
+    reader = sdf_shape(frames.inside)
+    for element in model.iterchildren("link"):
+        read_shapes(document, element, element.get("name"), reader, shapes)
     report_snapped(document)
-    return build(model.get("name") or "robot", links, joints, options, diagnostics, loops)
+    return build(model.get("name") or "robot", links, joints, options, diagnostics, loops, shapes)
 
 
 def _only_model(document: Document) -> tuple[Element, tuple[float, ...] | None]:

@@ -1,8 +1,8 @@
 """Reads links and joints from a URDF file, and expands xacro files.
 
-Only what the dynamics need is read. Shapes, materials, sensors, transmissions and simulator settings are silently
-skipped, and no file that is referred to is opened. Any other element or attribute that is not read is reported, since
-it may be misspelt.
+Only what the dynamics need is read, and collision shapes. Visuals, materials, sensors, transmissions and simulator
+settings are silently skipped, and no file that is referred to is opened. Any other element or attribute that is not
+read is reported, since it may be misspelt.
 
 A xacro file is a program: it evaluates expressions, reads any file that it includes, and can grow without bound. So it
 is expanded only if the user permits it, by the xacro program in a child process with limits on time and memory.
@@ -22,6 +22,7 @@ from typing import Any
 
 from kinetree.errors import InputError, LoadError
 from kinetree.io.build import build
+from kinetree.io.collision import ShapeSpec, read_shapes, urdf_shape
 from kinetree.io.document import Document, Element
 from kinetree.io.options import Diagnostics, Options
 from kinetree.io.origins import origin, report_snapped, turned_inertia, unit_axis
@@ -81,6 +82,7 @@ def load_urdf(source: Source, options: Options, diagnostics: Diagnostics) -> Mod
     document.known(robot)
     links: dict[str, BodySpec] = {}
     joints: dict[str, JointSpec] = {}
+    shapes: list[ShapeSpec] = []
     elements = robot[:]
     crowded = len(elements) > 2 * _MOST
     for element in elements:
@@ -91,6 +93,7 @@ def load_urdf(source: Source, options: Options, diagnostics: Diagnostics) -> Mod
                 if name in links:
                     raise _twice(document, element, name)
                 links[name] = _link(document, element, name)
+                read_shapes(document, element, name, urdf_shape, shapes)
             else:
                 if name in joints:
                     raise _twice(document, element, name)
@@ -101,7 +104,7 @@ def load_urdf(source: Source, options: Options, diagnostics: Diagnostics) -> Mod
             raise document.error(element, f"more than {2 * _MOST} links and joints; split the file")
     name = robot.get("name") or (source.path.stem if source.path else "robot")
     report_snapped(document)
-    return build(name, links, joints, options, diagnostics)
+    return build(name, links, joints, options, diagnostics, shapes=shapes)
 
 
 def _twice(document: Document, element: Element, name: str) -> LoadError:
