@@ -35,6 +35,12 @@ from kinetree.algorithms.dynamics.centroid import center_of_mass, center_of_mass
 from kinetree.algorithms.dynamics.coriolis_matrix import coriolis_matrix
 from kinetree.algorithms.dynamics.energy import energy
 from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
+from kinetree.algorithms.dynamics.innovations import (
+    innovation_forces,
+    innovations,
+    innovations_to_velocities,
+    log_determinant_gradient,
+)
 from kinetree.algorithms.dynamics.inverse_dynamics import bias_forces, gravity_forces, inverse_dynamics
 from kinetree.algorithms.dynamics.mass_matrix import (
     mass_matrix,
@@ -340,6 +346,48 @@ class Dynamics(Configurations, Kinematics, Reactions, Derivatives):
 
         Args:
             q: Configuration, (…, nq).
+            out: Array for the result.
+        """
+
+    @quantity(log_determinant_gradient, guard=require_invertible)
+    def mass_matrix_log_determinant_gradient(self, q: ArrayLike, *, out: Array | None = None) -> Array:
+        """Gradient of ln det M along the tangent in O(n), (…, nv): twice that of Fixman's potential.
+
+        Args:
+            q: Configuration, (…, nq).
+            out: Array for the result.
+        """
+
+    @quantity(innovations, guard=require_invertible)
+    def innovations(self, q: ArrayLike, v: ArrayLike, *, out: Array | None = None) -> Array:
+        """Velocities ν = mᵀ v in which M = m mᵀ is the identity, in O(n), (…, nv).
+
+        The kinetic energy is ½ νᵀν. As τ acts, ν̇ = `innovations.jvp(q, v, v, a)` is m⁻¹ τ less Coriolis forces and
+        gravity.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            out: Array for the result.
+        """
+
+    @quantity(innovations_to_velocities, guard=require_invertible)
+    def innovations_to_velocities(self, q: ArrayLike, nu: ArrayLike, *, out: Array | None = None) -> Array:
+        """Joint velocities v = m⁻ᵀ ν in O(n), (…, nv): of covariance M⁻¹ for independent ν of variance 1.
+
+        Args:
+            q: Configuration, (…, nq).
+            nu: Innovations, (…, nv).
+            out: Array for the result.
+        """
+
+    @quantity(innovation_forces, guard=require_invertible)
+    def innovation_forces(self, q: ArrayLike, tau: ArrayLike, *, out: Array | None = None) -> Array:
+        """Forces m⁻¹ τ that change the innovations, in O(n), (…, nv).
+
+        Args:
+            q: Configuration, (…, nq).
+            tau: Joint forces, (…, nv).
             out: Array for the result.
         """
 

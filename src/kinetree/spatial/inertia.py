@@ -8,6 +8,7 @@ import numpy as np
 
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.rotation import cross, pack3, skew, stack, unpack3
+from kinetree.spatial.scalar import sqrt
 from kinetree.spatial.value import Array, Linear, Sized
 
 if TYPE_CHECKING:
@@ -286,3 +287,23 @@ class Factor(Triangular):
     def inverse(self) -> Array:
         """D⁻¹, dense."""
         return self.solve(np.eye(self.order))
+
+    def root_transposed(self, right: Array) -> Array:
+        """√d Lᵀ b: the transpose of D^½ times a vector."""
+        rows = [right[i] for i in range(self.order)]
+        for i in range(self.order):
+            for j in range(i + 1, self.order):
+                rows[i] = rows[i] + self._lower(j, i) * rows[j]
+        return np.array([row / sqrt(self.data[i]) for i, row in enumerate(rows)])
+
+    def root_transposed_solve(self, right: Array) -> Array:
+        """L⁻ᵀ b/√d."""
+        rows = [right[i] * sqrt(self.data[i]) for i in range(self.order)]
+        for i in reversed(range(self.order)):
+            for j in range(i + 1, self.order):
+                rows[i] = rows[i] - self._lower(j, i) * rows[j]
+        return np.array(rows)
+
+    def root_solve(self, right: Array) -> Array:
+        """L⁻¹ b/√d."""
+        return np.array([row * sqrt(self.data[i]) for i, row in enumerate(self.forward(right))])
