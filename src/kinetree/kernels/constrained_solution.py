@@ -1,50 +1,48 @@
-"""Dense algebra of constrained dynamics: one system for accelerations, derivatives and gradients.
+"""Dense algebra of derivatives of constrained dynamics. Cost O(n² c) for n degrees of freedom and c rows.
 
     M x − Jᵀy = r        J x = s                                                                 (1)
-    y = Λ (s − J M⁻¹ r)  x = M⁻¹ r + M⁻¹Jᵀ y           Λ⁻¹ = J M⁻¹Jᵀ                              (2)
+    x = M⁻¹ r + M⁻¹Jᵀ y  y = Λ (s − J M⁻¹ r)           Λ⁻¹ = J M⁻¹Jᵀ                              (2)
 
-for n degrees of freedom and c rows, with Λ the pseudo-inverse where rows depend on each other. In matrices,
+with Λ the pseudo-inverse where rows depend on each other. With x_f = M⁻¹ r, which does not know the rows,
 
-    ∂x/∂r = P = M⁻¹ − J̄ Λ⁻¹ J̄ᵀ     ∂x/∂s = J̄ = M⁻¹JᵀΛ     ∂y/∂r = −J̄ᵀ     ∂y/∂s = Λ               (3)
+    x = x_f − M⁻¹Jᵀ X        y = −X        X = Λ (J x_f − s)                                      (3)
 
     Minv       M⁻¹
     response   J M⁻¹, (c, n)
     inertia    Λ
-
-Cost O(n² c) for one right-hand side, O(n³) for matrices.
+    K          ∂(Jᵀλ)/∂q besides that of wrenches, (n, n)
+    T          change of λ in axes that turn, (c, n)
 """
 
 from __future__ import annotations
 
 from kinetree.kernels.language import Workspace, kernel
 from kinetree.kernels.products import ZERO, MatrixView, add_product, add_products, transposed
-from kinetree.kernels.solve import add_spread, invert, write_inverse
+from kinetree.kernels.solve import invert, write_inverse
 from kinetree.language.tree import Indexed
 
 
-@kernel(J=("c", "n"), Minv=("n", "n"), response=("c", "n"), outputs=("response",), sparse=("response",))
-def row_response(k: Workspace, J: Indexed, Minv: Indexed, response: Indexed) -> None:
-    """J M⁻¹."""
-    add_product(response, (k.c, k.n, k.n), J, Minv)
-
-
 @kernel(
-    A=("c", "c"), own=("c",), mean=("c", "c"), reach=("c",), cut=(), inertia=("c", "c"), spread=(),
-    outputs=("inertia", "spread"), sparse=("spread",),
+    J=("c", "n"), Minv=("n", "n"), response=("c", "n"), A=("c", "c"), own=("c",), outputs=("response", "A", "own"),
+    sparse=("response", "A"),
 )  # fmt: skip
-def regular_inverse(
-    k: Workspace, A: Indexed, own: Indexed, mean: Indexed, reach: Indexed, cut: Indexed, inertia: Indexed,
-    spread: Indexed,
-) -> None:  # fmt: skip
-    """Λ of independent rows, and `spread`, which is not below 1 where an eigenvalue of Λ⁻¹ may be less than `cut`.
-
-    Weights are those of `kinetree.tasks.singular`.
-    """
-    B, weight = k.copy(A, "c", "c"), k.array("c")
+def row_response(k: Workspace, J: Indexed, Minv: Indexed, response: Indexed, A: Indexed, own: Indexed) -> None:
+    """J M⁻¹, and Λ⁻¹ = J M⁻¹Jᵀ with its diagonal."""
+    columns = k.array("n", "c")
+    add_product(response, (k.c, k.n, k.n), J, Minv)
+    for j in k.n:
+        for i in k.c:
+            columns[j, i] = response[i, j]
+    add_product(A, (k.c, k.n, k.c), J, columns)
     for i in k.c:
-        weight[i] = (k.sum(mean[i, j] * own[j] for j in k.c) + reach[i]) * cut[...]
+        own[i] = A[i, i]
+
+
+@kernel(A=("c", "c"), inertia=("c", "c"), outputs=("inertia",))
+def regular_inverse(k: Workspace, A: Indexed, inertia: Indexed) -> None:
+    """Λ of independent rows."""
+    B = k.copy(A, "c", "c")
     invert(k.c, B)
-    add_spread(k.c, B, weight, spread)
     write_inverse(k.c, B, inertia)
 
 
@@ -55,92 +53,98 @@ def difference(k: Workspace, x: Indexed, y: Indexed, left: Indexed) -> None:
         left[i] = x[i] - y[i]
 
 
-@kernel(
-    Minv=("n", "n"), response=("c", "n"), inertia=("c", "c"), r=("n",), s=("c",), x=("n",), y=("c",),
-    outputs=("x", "y"), sparse=("x", "y"),
-)  # fmt: skip
-def constrained_solution(
-    k: Workspace, Minv: Indexed, response: Indexed, inertia: Indexed, r: Indexed, s: Indexed, x: Indexed, y: Indexed
-) -> None:
-    """x and y of (1), by (2)."""
+@kernel(x=("n",), minus=("n",), outputs=("minus",))
+def negative(k: Workspace, x: Indexed, minus: Indexed) -> None:
+    """−x."""
     for i in k.n:
-        entry = r[i]
-        for j in k.n:
-            x[j] = x[j] + Minv[i, j] * entry
-    for i in k.c:
-        lacking = s[i] - k.sum(response[i, j] * r[j] for j in k.n)
-        for j in k.c:
-            y[j] = y[j] + inertia[i, j] * lacking
-    for i in k.c:
-        entry = y[i]
-        for j in k.n:
-            x[j] = x[j] + response[i, j] * entry
+        minus[i] = -x[i]
 
 
 _LINEARIZED = ("dq", "dv", "dtau", "dwanted", "forces_dq", "forces_dv", "forces_dtau")
 
 
 @kernel(
-    Minv=("n", "n"), response=("c", "n"), inertia=("c", "c"), F_q=("n", "n"), F_v=("n", "n"), stiffness=("n", "n"),
+    J=("c", "n"), response=("c", "n"), inertia=("c", "c"), Minv=("n", "n"), free_q=("n", "n"), free_v=("n", "n"),
     psi_q=("c", "n"), psi_v=("c", "n"), dq=("n", "n"), dv=("n", "n"), dtau=("n", "n"), dwanted=("n", "c"),
-    forces_dq=("c", "n"), forces_dv=("c", "n"), forces_dtau=("c", "n"), outputs=_LINEARIZED, sparse=_LINEARIZED,
+    forces_dq=("c", "n"), forces_dv=("c", "n"), forces_dtau=("c", "n"), outputs=_LINEARIZED,
+    sparse=("dq", "dv"), symmetric=("dtau",),
 )  # fmt: skip
 def constrained_linearization(
-    k: Workspace, Minv: Indexed, response: Indexed, inertia: Indexed, F_q: Indexed, F_v: Indexed, stiffness: Indexed,
+    k: Workspace, J: Indexed, response: Indexed, inertia: Indexed, Minv: Indexed, free_q: Indexed, free_v: Indexed,
     psi_q: Indexed, psi_v: Indexed, dq: Indexed, dv: Indexed, dtau: Indexed, dwanted: Indexed, forces_dq: Indexed,
     forces_dv: Indexed, forces_dtau: Indexed,
 ) -> None:  # fmt: skip
-    """∂a = −P F − J̄ ψ and ∂λ = J̄ᵀ F − Λ ψ, with F_q − K for F_q; P, J̄ and −J̄ᵀ."""
+    """(3) for derivatives ∂a_f of accelerations at given λ, with s = −ψ; for M⁻¹ at s = 0; and at r = 0."""
     n, c = k.n, k.c
-    turned, F = k.array("c", "n"), k.array("n", "n")
-    add_product(turned, (c, c, n), inertia, response, start=ZERO)  # J̄ᵀ
-    for i in n:
-        for j in n:
-            F[i, j] = F_q[i, j] - stiffness[i, j]
-    add_product(dtau, (n, c, n), MatrixView(lambda i, j: -response[j, i]), turned, start=Minv)
-    add_products([dq, dv], (n, n, n), MatrixView(lambda i, j: -dtau[i, j]), [F, F_v])
-    add_products([dq, dv], (n, c, n), MatrixView(lambda i, j: -turned[j, i]), [psi_q, psi_v])
-    add_products([forces_dq, forces_dv], (c, n, n), turned, [F, F_v])
-    add_products([forces_dq, forces_dv], (c, c, n), MatrixView(lambda i, j: -inertia[i, j]), [psi_q, psi_v])
+    Z_q, Z_v, X_q, X_v, Y = (k.array("c", "n") for _ in range(5))
     for i in c:
         for j in n:
-            forces_dtau[i, j] = -turned[i, j]
+            Z_q[i, j], Z_v[i, j] = psi_q[i, j], psi_v[i, j]
+    add_products([Z_q, Z_v], (c, n, n), J, [free_q, free_v])
+    for out, right in ((X_q, Z_q), (X_v, Z_v), (Y, response)):
+        add_product(out, (c, c, n), inertia, right, start=ZERO)
+    back = MatrixView(lambda i, j: -response[j, i])
+    add_product(dq, (n, c, n), back, X_q, start=free_q)
+    add_product(dv, (n, c, n), back, X_v, start=free_v)
+    add_product(dtau, (n, c, n), back, Y, start=Minv, symmetric=True)
+    for i in c:
+        for j in n:
+            forces_dq[i, j], forces_dv[i, j], forces_dtau[i, j] = -X_q[i, j], -X_v[i, j], -Y[i, j]
     for i in n:
         for j in c:
-            dwanted[i, j] = turned[j, i]
+            dwanted[i, j] = Y[j, i]
+
+
+@kernel(Minv=("n", "n"), K=("n", "n"), free_q=("n", "n"), moved=("n", "n"), outputs=("moved",), sparse=("moved",))
+def stiffened(k: Workspace, Minv: Indexed, K: Indexed, free_q: Indexed, moved: Indexed) -> None:
+    """∂a_f/∂q with K: ∂a_f/∂q + M⁻¹K."""
+    add_product(moved, (k.n, k.n, k.n), Minv, K, start=free_q)
+
+
+@kernel(A=("c", "n"), x=("n",), y=("c",), sign=(), total=("c",), outputs=("total",))
+def with_product(k: Workspace, A: Indexed, x: Indexed, y: Indexed, sign: Indexed, total: Indexed) -> None:
+    """y + sign A x."""
+    for i in k.c:
+        total[i] = y[i] + sign[...] * k.sum(A[i, j] * x[j] for j in k.n)
+
+
+@kernel(A=("c", "n"), x=("c",), y=("n",), sign=(), total=("n",), outputs=("total",), sparse=("total",))
+def with_transposed_product(k: Workspace, A: Indexed, x: Indexed, y: Indexed, sign: Indexed, total: Indexed) -> None:
+    """y + sign Aᵀx."""
+    for j in k.n:
+        total[j] = y[j]
+    for i in k.c:
+        entry = sign[...] * x[i]
+        for j in k.n:
+            total[j] = total[j] + A[i, j] * entry
 
 
 @kernel(
-    psi_q=("c", "n"), psi_v=("c", "n"), stiffness=("n", "n"), dq=("n",), dv=("n",), dtau=("n",), dwanted=("c",),
-    change=("n",), r=("n",), s=("c",), outputs=("r", "s"),
+    psi_q=("c", "n"), psi_v=("c", "n"), dq=("n",), dv=("n",), dtau=("n",), dwanted=("c",), change=("n",),
+    r=("n",), s=("c",), outputs=("r", "s"),
 )  # fmt: skip
 def changed_sides(
-    k: Workspace, psi_q: Indexed, psi_v: Indexed, stiffness: Indexed, dq: Indexed, dv: Indexed, dtau: Indexed,
-    dwanted: Indexed, change: Indexed, r: Indexed, s: Indexed,
+    k: Workspace, psi_q: Indexed, psi_v: Indexed, dq: Indexed, dv: Indexed, dtau: Indexed, dwanted: Indexed,
+    change: Indexed, r: Indexed, s: Indexed,
 ) -> None:  # fmt: skip
     """Right-hand sides of the derivative along a direction; `change` is that of inverse dynamics."""
     for i in k.n:
-        r[i] = dtau[i] - change[i] + k.sum(stiffness[i, j] * dq[j] for j in k.n)
+        r[i] = dtau[i] - change[i]
     for i in k.c:
         s[i] = dwanted[i] - k.sum(psi_q[i, j] * dq[j] + psi_v[i, j] * dv[j] for j in k.n)
 
 
 @kernel(
-    psi_q=("c", "n"), psi_v=("c", "n"), stiffness=("n", "n"), x=("n",), y=("c",), by_q=("n",), by_v=("n",),
-    dq=("n",), dv=("n",), outputs=("dq", "dv"), sparse=("dq", "dv"),
+    psi_q=("c", "n"), psi_v=("c", "n"), y=("c",), by_q=("n",), by_v=("n",), dq=("n",), dv=("n",),
+    outputs=("dq", "dv"), sparse=("dq", "dv"),
 )  # fmt: skip
 def gathered_gradients(
-    k: Workspace, psi_q: Indexed, psi_v: Indexed, stiffness: Indexed, x: Indexed, y: Indexed, by_q: Indexed,
-    by_v: Indexed, dq: Indexed, dv: Indexed,
-) -> None:  # fmt: skip
-    """−F_qᵀx + ψ_qᵀy and −F_vᵀx + ψ_vᵀy; by_q and by_v are gradients of xᵀτ of inverse dynamics."""
+    k: Workspace, psi_q: Indexed, psi_v: Indexed, y: Indexed, by_q: Indexed, by_v: Indexed, dq: Indexed, dv: Indexed
+) -> None:
+    """ψ_qᵀy and ψ_vᵀy, less gradients of inverse dynamics."""
     for j in k.n:
         dq[j] = -by_q[j]
         dv[j] = -by_v[j]
-    for i in k.n:
-        entry = x[i]
-        for j in k.n:
-            dq[j] = dq[j] + stiffness[i, j] * entry
     for i in k.c:
         entry = y[i]
         for j in k.n:
@@ -155,7 +159,7 @@ def gathered_gradients(
 def parameter_solutions(
     k: Workspace, Minv: Indexed, response: Indexed, inertia: Indexed, regressor: Indexed, x: Indexed, y: Indexed
 ) -> None:
-    """−P Y and J̄ᵀ Y of a regressor Y with p columns."""
+    """(2) for r = −Y and s = 0, with a regressor Y of p columns."""
     pushed = k.array("c", "p")
     add_product(pushed, (k.c, k.n, k.p), response, regressor, start=ZERO)
     add_product(y, (k.c, k.c, k.p), inertia, pushed)

@@ -194,24 +194,25 @@ def distance_forces(_k: Workspace, poses: Indexed, force: Indexed, forces: Index
 
 @kernel(
     v=("n",), a=("n",), J=(6, "n"), drift=(6,), poses=(2, 4, 4), force=(1,), gains=(1, 2), turned=(2, 6, "n"),
-    ends_q=(6, "n"), ends_v=(6, "n"), of_wrenches=("n", "n"), psi_q=("n",), psi_v=("n",), stiffness=("n", "n"),
+    ends_q=(6, "n"), ends_v=(6, "n"), ends_turned=(6, "n"), psi_q=("n",), psi_v=("n",), stiffness=("n", "n"),
     motion=(6,), outputs=("psi_q", "psi_v", "stiffness", "motion"), sparse=("motion",),
 )  # fmt: skip
 def distance_changes(
     k: Workspace, v: Indexed, a: Indexed, J: Indexed, drift: Indexed, poses: Indexed, force: Indexed, gains: Indexed,
-    turned: Indexed, ends_q: Indexed, ends_v: Indexed, of_wrenches: Indexed, psi_q: Indexed, psi_v: Indexed,
+    turned: Indexed, ends_q: Indexed, ends_v: Indexed, ends_turned: Indexed, psi_q: Indexed, psi_v: Indexed,
     stiffness: Indexed, motion: Indexed,
 ) -> None:  # fmt: skip
     """How the row ψ = e·ü + (u² − (e·u)²)/d + kp (d − length) + kd e·u of a distance changes; and ∂(Jᵀλ)/∂q.
 
     u and ü are the relative velocity and acceleration of the points, d e the way between them. `turned` is ∂(J v)/∂q of
-    both frames; ends_q and ends_v are derivatives of the points' accelerations.
+    both frames; ends_q and ends_v are derivatives of the points' accelerations, ends_turned the change of the forces on
+    them in axes that turn with the frames.
     """
     places, drifts, ((kp, kd),) = poses[...], drift[...], gains[...]
     apart = places[1, :3, 3] - places[0, :3, 3]
     d = sqrt(dot(apart, apart))
     e = apart / d
-    axes = [k.array("n") for _ in range(3)]
+    changes = [k.array("n") for _ in range(6)]
     for c in k.n:
         way = J[c][3:] - J[c][:3]
         motion[...] = motion[...] + np.concatenate([way * v[c], way * a[c]])
@@ -227,12 +228,13 @@ def distance_changes(
         psi_q[c] = dot(turn, pushed) + dot(e, ends_q[c][3:] - ends_q[c][:3]) + bent + kp * longer + kd * swept
         faster = 2.0 * (dot(u, way) - closing * longer) / d
         psi_v[c] = dot(e, ends_v[c][3:] - ends_v[c][:3]) + faster + kd * longer
-        for axis, entry in zip(axes, turn * force[...][0], strict=True):
-            axis[c] = entry
+        pull = turn * force[...][0]
+        for array, entry in zip(changes, ends_turned[c] + np.concatenate([-pull, pull]), strict=True):
+            array[c] = entry
     for i in k.n:
-        way = J[i][3:] - J[i][:3]
+        lever = J[i]
         for j in k.n:
-            stiffness[i, j] = of_wrenches[i, j] + sum(x * axis[j] for x, axis in zip(way, axes, strict=True))
+            stiffness[i, j] = sum(x * array[j] for x, array in zip(lever, changes, strict=True))
 
 
 @kernel(poses=(2, 4, 4), error=(5,), outputs=("error",))

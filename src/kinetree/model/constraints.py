@@ -124,6 +124,8 @@ class Constraints:
         self.holds = at is not None or all(isinstance(task, LoopTask) for task in held)
         self._functions: dict[tuple[Any, bool], Compiled] = {}
         self._lock = ForkSafeLock()
+        #: Zeros, one for each row.
+        self.nothing = np.zeros(self.rows)
         #: Directions with less than this fraction of the largest eigenvalue of Λ⁻¹ are redundant.
         self.redundant = REDUNDANT
 
@@ -196,15 +198,15 @@ class Constraints:
         self, name: str, state: Sequence[Any], given: Sequence[Any], wanted: Any, stabilization: Any, f_ext: Any
     ) -> list[Array]:
         """Results of a function of `kinetree.model.held_derivatives`, given the state and its own arguments."""
-        named = dict(zip(("q", "v", "tau"), state, strict=True))
-        _refuse_lazy(name, **named, wanted=wanted, f_ext=f_ext)
-        inputs = [*state, np.zeros(self.rows) if wanted is None else wanted, *given]
+        if not (wanted is stabilization is f_ext is None and all(type(x) is np.ndarray for x in state)):
+            named = dict(zip(("q", "v", "tau"), state, strict=True))
+            _refuse_lazy(name, **named, wanted=wanted, f_ext=f_ext)
+        inputs = [*state, self.nothing if wanted is None else wanted, *given]
         if stabilization is not None:
             self._require_at()
             inputs.append(np.broadcast_to(stabilization, (self.rows, 2)))
         sites, wrenches = self.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
-        key = name, sites, stabilization is not None
-        return self._resolved(partial(self._derivative, key), *inputs, *wrenches)
+        return self._resolved(self._derivative, (name, sites, stabilization is not None), *inputs, *wrenches)
 
     def _derivative(self, key: tuple[str, tuple[Site, ...], bool], near: bool) -> Compiled:
         known = self._functions.get((key, near))
@@ -372,16 +374,16 @@ class Constraints:
     # Functions
 
     def _run(self, name: str, *given: Any) -> list[Array]:
-        return self._resolved(partial(self._function, name), *given)
+        return self._resolved(self._function, name, *given)
 
-    def _resolved(self, function: Callable[[bool], Compiled], *given: Any) -> list[Array]:
+    def _resolved(self, function: Callable[[Any, bool], Compiled], key: Any, *given: Any) -> list[Array]:
         """Results of a function; those of doubtful samples by eigenvalues."""
         near = not self.regular
         found: list[Array]
-        *found, doubts = function(near)(*given)
+        *found, doubts = function(key, near)(*given)
         if near or not (doubts.item() if doubts.ndim == 0 else doubts.any()):
             return found
-        again = function(True)
+        again = function(key, True)
         if doubts.ndim == 0:
             return list(again(*given)[:-1])
         doubtful, operands = doubts > 0.0, again.binding.inputs

@@ -3,13 +3,14 @@
     F = ID(q, v, a) − Jᵀλ − Jₑᵀf − τ = 0         ψ = J a + J̇v + kp φ + kd J v − b = 0              (1)
     M δa − Jᵀδλ = δτ − F_q δq − F_v δv            J δa = δb − ψ_q δq − ψ_v δv                       (2)
 
-F_q and F_v are those of inverse dynamics with λ as wrenches that are constant in their frames, less the geometric
-stiffness K = ∂(Jᵀλ)/∂q that is left (`kinetree.algorithms.tasks.row_derivatives`). Gradients of wᵀa + yᵀλ are one
-solution of the transposed system, which is the same one:
+F_q and F_v are those of inverse dynamics with λ as wrenches that are constant in their frames. λ turns with the axes of
+its rows instead: that adds the geometric stiffness K to −F_q or, for whole frames, −T to ∂λ/∂q (see
+`kinetree.algorithms.tasks.row_derivatives`). Gradients of wᵀa + yᵀλ are one solution of the transposed system, which is
+the same one:
 
     M x − Jᵀz = w     J x = −y     q̄ = −F_qᵀx + ψ_qᵀz     v̄ = −F_vᵀx + ψ_vᵀz     τ̄ = x     b̄ = −z         (3)
 
-So (1), (2) and (3) are all solved by `kernels.constrained_solution`, with the same M⁻¹, J M⁻¹ and Λ.
+`Constraints.solve` solves (1), (2) and (3). Matrices start from the derivatives of accelerations at given λ, in O(n²).
 
 Where rows depend on each other, a and its derivatives are unique as long as the rank does not change close by, and v
 satisfies the rows. λ is one of many then: its derivatives are those of some λ that causes a, for which (2) holds.
@@ -23,25 +24,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.algorithms.derivatives.inverse_dynamics_derivatives import inverse_dynamics_derivatives
+from kinetree.algorithms.derivatives.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.derivatives.jvp import inverse_dynamics_jvp
 from kinetree.algorithms.derivatives.vjp import inverse_dynamics_vjp
-from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
 from kinetree.kernels.constrained_solution import (
     changed_sides,
     constrained_linearization,
-    constrained_solution,
     difference,
     gathered_gradients,
+    negative,
     parameter_solutions,
     regular_inverse,
     row_response,
+    stiffened,
+    with_product,
+    with_transposed_product,
 )
-from kinetree.kernels.constraint_rows import row_mobility, row_residual
 from kinetree.kernels.eigen import regularized_inverse
 from kinetree.kernels.products import total
 from kinetree.language.algorithm import Algorithm
-from kinetree.language.common_frame import View, in_view, prefers_common_frame
 from kinetree.language.mechanism import Site
 from kinetree.model.held_rows import RowChanges
 from kinetree.runtime.function import compiled
@@ -110,16 +112,27 @@ class ConstrainedGradients(NamedTuple):
     dwanted: Array
 
 
-class _Solution(NamedTuple):
-    """What all derivatives share."""
+class _State(NamedTuple):
+    """What the derivatives share."""
 
-    Minv: Any
-    response: Any
-    inertia: Any
+    q: Any
+    v: Any
+    tau: Any
+    gains: Any  # None without
+    pushed: Any  # wrenches of the user; None without
     a: Any
     force: Any
-    spread: Any  # rows may depend on each other where it is not below 1
-    rank: Any
+
+
+class _Changes(NamedTuple):
+    """Changes of all rows and forces."""
+
+    psi_q: Any  # ∂ψ/∂q, (c, nv)
+    psi_v: Any  # ∂ψ/∂v, (c, nv)
+    stiffness: Any  # K, (nv, nv); None if it is zero
+    turned: Any  # T, (c, nv); None if it is zero
+    wrenches: list[Any]  # what inverse dynamics and its derivatives take last: all wrenches, if there are any
+    tau: Any  # joint forces, with those of λ that are no wrenches
 
 
 #: Inputs besides q, v, τ, b, and results besides `doubts`, of each function.
@@ -170,103 +183,108 @@ class DerivativeText:
         directions = [more.pop(0) for _ in names]
         gains = more.pop(0) if self._stabilized else None
         pushed = more.pop(0) if self._pushed else None
-        of = self._solution(run, near, q, v, tau, wanted, gains, pushed)
-        found: Sequence[Any] = getattr(self, f"_{self._name}")(run, of, q, v, gains, pushed, *directions)
-        return *found, of.spread
-
-    def _solution(
-        self, run: Any, near: bool, q: Any, v: Any, tau: Any, wanted: Any, gains: Any, pushed: Any
-    ) -> _Solution:
-        held, robot, over = self._held, self._robot, self._over
-        c, n = held.rows, robot.nv
-        rest, nothing = np.zeros((c, 2)), np.zeros(c)
-        J, drift = held._motion(run, q, v)
-        error = nothing if gains is None else held._error(run, q)
-        still = np.zeros(n)
-        lacking = run(
-            compiled(row_residual, r=c, n=n), J, drift, error, v, still, wanted, rest if gains is None else gains
-        )
-        Minv = run(robot.mass_matrix_inverse, q)
-        response = run(over(row_response), J, Minv)
-        A, own = run(compiled(row_mobility, r=c, n=n), J, response)
-        if near:
-            values, vectors, roots, edge, rank, _ = run(
-                singular.decomposition(c), A, own, *held._weights, held.redundant
-            )
-            inertia, spread = run(compiled(regularized_inverse, n=c), values, vectors, roots, edge, 0.0), 0.0
-        else:
-            inertia, spread = run(compiled(regular_inverse, c=c), A, own, *held._weights, held.redundant * c)
-            rank = float(c)
         if pushed is None:
-            bias = run(robot.bias_forces, q, v)
+            free = run(self._robot.forward_dynamics, q, v, tau)
         else:
-            bias = run(bind(inverse_dynamics, robot.mechanism, self._pushed, "linearize"), q, v, still, pushed)
-        a, force = run(
-            over(constrained_solution), Minv, response, inertia, run(compiled(difference, n=n), tau, bias), lacking
-        )
-        return _Solution(Minv, response, inertia, a, force, spread, rank)
+            free = run(bind(forward_dynamics, self._robot.mechanism, self._pushed, self._name), q, v, tau, pushed)
+        a, force, spread = self._held.solve(run, q, v, free, near, wanted, gains)
+        of = _State(q, v, tau, gains, pushed, a, force)
+        found: Sequence[Any] = getattr(self, f"_{self._name}")(run, near, of, *directions)
+        return *found, spread
 
-    def _changes(
-        self, run: Any, of: _Solution, q: Any, v: Any, gains: Any, pushed: Any
-    ) -> tuple[Any, Any, Any, list[Any]]:
-        """∂ψ/∂q, ∂ψ/∂v, K, and the inputs of inverse dynamics after its arrays: all wrenches."""
+    def _changes(self, run: Any, of: _State) -> _Changes:
         held, n = self._held, self._robot.nv
         parts: list[RowChanges] = []
         for numbers, one in held._sets:
             rows = np.asarray(numbers)
-            own = np.zeros((len(rows), 2)) if gains is None else run.taken(gains, 2 * rows[:, None] + np.arange(2))
-            parts.append(one.changes(run, q, v, of.a, run.taken(of.force, rows), own))
-        stiffness = parts[0].stiffness
-        for part in parts[1:]:
-            stiffness = run(compiled(total, n=n * n), stiffness, part.stiffness)
+            own = np.zeros((len(rows), 2))
+            own = own if of.gains is None else run.taken(of.gains, 2 * rows[:, None] + np.arange(2))
+            parts.append(one.changes(run, of.q, of.v, of.a, run.taken(of.force, rows), own))
+        stiff = [part.stiffness for part in parts if part.stiffness is not None]
+        stiffness = stiff[0] if stiff else None
+        for other in stiff[1:]:
+            stiffness = run(compiled(total, n=n * n), stiffness, other)
         wrenches = [part.wrench for part in parts if part.wrench is not None]
-        wrenches += [] if pushed is None else [pushed]
-        psi_q, psi_v = (self._stacked(run, [part[i] for part in parts]) for i in range(2))
-        return psi_q, psi_v, stiffness, [run.joined(*wrenches)] if wrenches else []
+        wrenches += [] if of.pushed is None else [of.pushed]
+        psi_q, psi_v, turned = (self._stacked(run, [part[i] for part in parts]) for i in (0, 1, 4))
+        tau = of.tau
+        for other in [part.tau for part in parts if part.tau is not None]:
+            tau = run(compiled(total, n=n), tau, other)
+        return _Changes(psi_q, psi_v, stiffness, turned, [run.joined(*wrenches)] if wrenches else [], tau)
 
     def _stacked(self, run: Any, parts: Sequence[Any]) -> Any:
-        """Rows of all sets in the order of the constraints, (c, nv)."""
+        """Rows of all sets in the order of the constraints, (c, nv); None if no set has any."""
         held, n = self._held, self._robot.nv
-        flat = [run.taken(x, np.arange(one.count * n)) for x, (_, one) in zip(parts, held._sets, strict=True)]
+        if all(part is None for part in parts):
+            return None
+        sizes = [one.count * n for _, one in held._sets]
+        flat = [
+            np.zeros(size) if x is None else run.taken(x, np.arange(size)) for x, size in zip(parts, sizes, strict=True)
+        ]
         return run.taken(run.joined(*flat), n * held._order[:, None] + np.arange(n))
 
-    def _dynamics(self, algorithm: Algorithm, view: View = "own") -> Any:
-        """Inverse dynamics or a derivative of it, with wrenches on the frames of all rows and those of the user."""
+    def _dynamics(self, algorithm: Algorithm) -> Any:
+        """A derivative of the dynamics, with wrenches on the frames of all rows and those of the user."""
         sites = (*(site for _, one in self._held._sets for site in one.sites), *self._pushed)
-        mechanism = self._robot.mechanism
-        return bind(in_view(algorithm, mechanism, view), mechanism, sites, self._name)
+        return bind(algorithm, self._robot.mechanism, sites, self._name)
 
-    def _linearize(self, run: Any, of: _Solution, q: Any, v: Any, gains: Any, pushed: Any) -> Sequence[Any]:
-        psi_q, psi_v, stiffness, wrenches = self._changes(run, of, q, v, gains, pushed)
-        derivatives = self._dynamics(inverse_dynamics_derivatives, prefers_common_frame)
-        F_q, F_v, _ = run(derivatives, q, v, of.a, *wrenches)
-        changes = F_q, F_v, stiffness, psi_q, psi_v
-        dq, dv, dtau, dwanted, *forces = run(self._over(constrained_linearization), *of[:3], *changes)
-        return dq, dv, dtau, dwanted, *forces, of.inertia, of.a, of.force, of.rank
+    def _inverses(self, run: Any, near: bool, J: Any, Minv: Any) -> tuple[Any, Any, Any]:
+        """J M⁻¹, Λ and the rank."""
+        held, c = self._held, self._held.rows
+        response, A, own = run(self._over(row_response), J, Minv)
+        if not near:
+            return response, run(compiled(regular_inverse, c=c), A), float(c)
+        values, vectors, roots, edge, rank, _ = run(singular.decomposition(c), A, own, *held._weights, held.redundant)
+        return response, run(compiled(regularized_inverse, n=c), values, vectors, roots, edge, 0.0), rank
 
-    def _jvp(
-        self, run: Any, of: _Solution, q: Any, v: Any, gains: Any, pushed: Any, dq: Any, dv: Any, dtau: Any, db: Any
-    ) -> Sequence[Any]:
-        psi_q, psi_v, stiffness, wrenches = self._changes(run, of, q, v, gains, pushed)
-        change = run(self._dynamics(inverse_dynamics_jvp), q, v, of.a, dq, dv, np.zeros(self._robot.nv), *wrenches)
-        sides = run(self._over(changed_sides), psi_q, psi_v, stiffness, dq, dv, dtau, db, change)  # (2)
-        found: Sequence[Any] = run(self._over(constrained_solution), *of[:3], *sides)
-        return found
+    def _solved(self, run: Any, near: bool, of: _State, r: Any, s: Any) -> tuple[Any, Any]:
+        """x and y of M x − Jᵀy = r, J x = s."""
+        x, y, _ = self._held.solve(run, of.q, None, run(self._robot.mass_matrix_solve, of.q, r), near, s)
+        return x, y
 
-    def _vjp(
-        self, run: Any, of: _Solution, q: Any, v: Any, gains: Any, pushed: Any, weights: Any, force_weights: Any
-    ) -> Sequence[Any]:
-        psi_q, psi_v, stiffness, wrenches = self._changes(run, of, q, v, gains, pushed)
-        minus = run(compiled(difference, n=self._held.rows), np.zeros(self._held.rows), force_weights)
-        x, z = run(self._over(constrained_solution), *of[:3], weights, minus)  # (3)
-        by_q, by_v, _ = run(self._dynamics(inverse_dynamics_vjp), q, v, of.a, x, *wrenches)
-        dq, dv = run(self._over(gathered_gradients), psi_q, psi_v, stiffness, x, z, by_q, by_v)
-        return dq, dv, x, run(compiled(difference, n=self._held.rows), np.zeros(self._held.rows), z)
+    def _linearize(self, run: Any, near: bool, of: _State) -> Sequence[Any]:
+        n, change = self._robot.nv, self._changes(run, of)
+        corrected = run.prepared(self._over(constrained_linearization))
+        derivatives, given = self._dynamics(forward_dynamics_derivatives), (of.q, of.v, change.tau, *change.wrenches)
+        free_q, free_v, Minv = run.feeding(corrected, ("free_q", "free_v", "Minv"), derivatives, *given)
+        if change.stiffness is not None:
+            free_q = run(compiled(stiffened, n=n), Minv, change.stiffness, free_q)
+        J, _ = self._held._motion(run, of.q, None)
+        response, inertia, rank = self._inverses(run, near, J, Minv)
+        given = J, response, inertia, Minv, free_q, free_v, change.psi_q, change.psi_v
+        dq, dv, dtau, dwanted, forces_dq, *forces = run.concluding(0, corrected, *given)
+        if change.turned is not None:
+            flat = compiled(difference, n=self._held.rows * n)
+            forces_dq = run(flat, forces_dq, change.turned)
+        return dq, dv, dtau, dwanted, forces_dq, *forces, inertia, of.a, of.force, rank
 
-    def _parameters(self, run: Any, of: _Solution, q: Any, v: Any, *_: Any) -> Sequence[Any]:
-        columns = 10 * len(self._robot.inertial_parameters)
-        Y = run(self._robot.regressor, q, v, of.a)
-        found: Sequence[Any] = run(self._over(parameter_solutions, p=columns), *of[:3], Y)
+    def _jvp(self, run: Any, near: bool, of: _State, dq: Any, dv: Any, dtau: Any, db: Any) -> Sequence[Any]:
+        n, over, change = self._robot.nv, self._over, self._changes(run, of)
+        pushed = run(self._dynamics(inverse_dynamics_jvp), of.q, of.v, of.a, dq, dv, np.zeros(n), *change.wrenches)
+        r, s = run(over(changed_sides), change.psi_q, change.psi_v, dq, dv, dtau, db, pushed)  # (2)
+        if change.stiffness is not None:
+            r = run(compiled(with_product, c=n, n=n), change.stiffness, dq, r, 1.0)
+        x, y = self._solved(run, near, of, r, s)
+        return x, y if change.turned is None else run(over(with_product), change.turned, dq, y, -1.0)
+
+    def _vjp(self, run: Any, near: bool, of: _State, weights: Any, force_weights: Any) -> Sequence[Any]:
+        n, c, over, change = self._robot.nv, self._held.rows, self._over, self._changes(run, of)
+        x, z = self._solved(run, near, of, weights, run(compiled(negative, n=c), force_weights))  # (3)
+        by_q, by_v, _ = run(self._dynamics(inverse_dynamics_vjp), of.q, of.v, of.a, x, *change.wrenches)
+        dq, dv = run(over(gathered_gradients), change.psi_q, change.psi_v, z, by_q, by_v)
+        if change.stiffness is not None:
+            dq = run(compiled(with_transposed_product, c=n, n=n), change.stiffness, x, dq, 1.0)
+        if change.turned is not None:
+            dq = run(over(with_transposed_product), change.turned, force_weights, dq, -1.0)
+        return dq, dv, x, run(compiled(negative, n=c), z)
+
+    def _parameters(self, run: Any, near: bool, of: _State) -> Sequence[Any]:
+        robot = self._robot
+        J, _ = self._held._motion(run, of.q, None)
+        Minv = run(robot.mass_matrix_inverse, of.q)
+        response, inertia, _ = self._inverses(run, near, J, Minv)
+        Y, columns = run(robot.regressor, of.q, of.v, of.a), 10 * len(robot.inertial_parameters)
+        found: Sequence[Any] = run(self._over(parameter_solutions, p=columns), Minv, response, inertia, Y)
         return found
 
 
@@ -316,7 +334,7 @@ class ConstrainedForwardDynamics:
             stabilization: As for a call.
             f_ext: As for a call; constant in the axes of their frames.
         """
-        db = np.zeros(self._held.rows) if dwanted is None else dwanted
+        db = self._held.nothing if dwanted is None else dwanted
         given = (q, v, tau), (dq, dv, dtau, db)
         return ConstrainedDynamics(*self._held.derivative("jvp", *given, wanted, stabilization, f_ext))
 
@@ -336,6 +354,6 @@ class ConstrainedForwardDynamics:
             stabilization: As for a call.
             f_ext: As for a call; constant in the axes of their frames.
         """
-        y = np.zeros(self._held.rows) if force_weights is None else force_weights
+        y = self._held.nothing if force_weights is None else force_weights
         given = (q, v, tau), (weights, y)
         return ConstrainedGradients(*self._held.derivative("vjp", *given, wanted, stabilization, f_ext))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 
 from kinetree.algorithms.kinematics.dependent_joints import joint_derivatives
+from kinetree.algorithms.tasks.row_derivatives import turns_as_a_whole
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.kernels.constraint_rows import (
     constants_of,
@@ -53,8 +54,10 @@ class RowChanges(NamedTuple):
 
     psi_q: Any  # ∂ψ/∂q, (count, nv)
     psi_v: Any  # ∂ψ/∂v, (count, nv)
-    stiffness: Any  # ∂(Jᵀλ)/∂q, besides that of the wrenches, (nv, nv)
+    stiffness: Any  # K = ∂(Jᵀλ)/∂q, besides that of the wrenches, (nv, nv); None where it is JᵀT
     wrench: Any  # λ as wrenches on the frames `sites`, in their axes, (m, 6); None without frames
+    turned: Any = None  # T, the change of λ in axes that turn with its frames, (count, nv)
+    tau: Any = None  # λ as joint forces, (nv,), unless as wrenches
 
 
 class RowSet(Protocol):
@@ -103,7 +106,11 @@ class _OfTasks:
 
     def changes(self, run: Any, q: Any, v: Any, a: Any, force: Any, gains: Any) -> RowChanges:
         """See `RowSet`."""
-        return RowChanges(*run(self._recursions.row_derivatives(self._error), q, v, a, force, self._targets, gains))
+        given = q, v, a, force, self._targets, gains
+        psi_q, psi_v, changed, wrench = run(self._recursions.row_derivatives(self._error), *given)
+        if turns_as_a_whole(self.sites):
+            return RowChanges(psi_q, psi_v, None, wrench, changed)
+        return RowChanges(psi_q, psi_v, changed, wrench)
 
 
 class TaskRows(_OfTasks):
@@ -239,13 +246,14 @@ class CouplingRow:
         x, m, n = self._coordinates(run, q, self._names), len(self._names), robot.nv
         pulls = run(compiled(formula_forces(equation, m)), x, self._numbers, force)
         derivatives: Function[..., Any] = Function("constraints", robot.mechanism, joint_derivatives)
-        *matrices, forces_q = run(derivatives, q, v, a, run.placed(pulls, at, (self._rates,)))
+        forces = run.placed(pulls, at, (self._rates,))
+        *matrices, forces_q = run(derivatives, q, v, a, forces)
         moving = run(robot.joint_rates, q, v), run(robot.joint_accelerations, q, v, a)
         own = (run.taken(every, at) for every in moving)
         rows = (run.taken(every, n * at[:, None] + np.arange(n)) for every in matrices)
         row = compiled(formula_changes(equation, m), n=n)
         psi_q, psi_v, stiffness = run(row, x, *own, self._numbers, force, gains, *rows, forces_q)
-        return RowChanges(psi_q, psi_v, stiffness, None)
+        return RowChanges(psi_q, psi_v, stiffness, None, tau=run(robot.joint_forces, q, forces))
 
     @property
     def _numbers(self) -> Array:
@@ -307,7 +315,8 @@ class DistanceRow:
         poses = run(of.poses, q)
         ends = self._ends.changes(run, q, v, a, run(compiled(distance_forces), poses, force), free)
         given = v, a, *self._ends.motion(run, q, v), poses, force, gains, run(of.velocity_derivative, q, v)
-        row_q, row_v, stiffness, _ = run(compiled(distance_changes, n=of.robot.mechanism.nv), *given, *ends[:3])
+        row = compiled(distance_changes, n=of.robot.mechanism.nv)
+        row_q, row_v, stiffness, _ = run(row, *given, ends.psi_q, ends.psi_v, ends.turned)
         return RowChanges(row_q, row_v, stiffness, ends.wrench)
 
     def error(self, run: Any, q: Any) -> Any:

@@ -14,6 +14,12 @@ place and join their elements:
     run.sharing(f, inputs, users)       f's first result is the first input of some others: these as functions of their
                                         other inputs, all in one memory; and f's other results
 
+Large results need not be copied to where they are used:
+
+    f = run.prepared(function)          the function with memory for its inputs, to be called later: run(f, x, y)
+    run.feeding(f, names, g, x, …)      results of g, made where f has its inputs of these names; None for a new place
+    run.concluding(i, g, x, …)          results of g, which are those of the text from number i on
+
 `recorded` makes one compiled function of a text. `executed` runs it in Python, with each of its functions on the engine
 of the user's choice.
 """
@@ -45,7 +51,8 @@ def recorded(name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], t
         start = 0
         for part in result if isinstance(result, list) else [result]:
             value = part if isinstance(part, MemorySpan) else sequence.constant(part)
-            sequence.copy(value, place.part(start, value.size))
+            if value != place:
+                sequence.copy(value, place.part(start, value.size))
             start += value.size
     return sequence.finish()
 
@@ -71,7 +78,25 @@ class Recording:
         self._sequence = sequence
 
     def __call__(self, function: Any, *inputs: Any) -> Any:
+        if isinstance(function, _Prepared):
+            return self._sequence.call(function.function, *inputs, prepared=function.call)
         return self._sequence.call(function, *inputs)
+
+    def prepared(self, function: Any) -> _Prepared:
+        """See the module's docstring."""
+        return _Prepared(function, self._sequence.prepare(function))
+
+    def feeding(self, user: _Prepared, names: Sequence[str | None], function: Any, *inputs: Any) -> Any:
+        """See the module's docstring."""
+        places = [None if name is None else user.call.place(name) for name in names]
+        return self._sequence.call(function, *inputs, into=places)
+
+    def concluding(self, number: int, function: Any, *inputs: Any) -> Any:
+        """See the module's docstring."""
+        given = {"prepared": function.call} if isinstance(function, _Prepared) else {}
+        function = function.function if given else function
+        count = len(function.bound().binding.outputs)
+        return self._sequence.call(function, *inputs, into=self._sequence.outputs[number : number + count], **given)
 
     def of_rows(self, function: Any, x: MemorySpan, rows: MemorySpan, shape: tuple[int, int]) -> MemorySpan:
         """See the module's docstring."""
@@ -123,6 +148,13 @@ class Recording:
         return place
 
 
+class _Prepared(NamedTuple):
+    """A function, and memory for its inputs."""
+
+    function: Any
+    call: Call
+
+
 class Samples(NamedTuple):
     """A value for each sample of a batch, which a constant is not."""
 
@@ -139,6 +171,18 @@ class Execution:
         function = function.bound() if self._engine == "native" else function.engine(self._engine)
         found = function(*(x.array if isinstance(x, Samples) else x for x in inputs))
         return [Samples(x) for x in found] if isinstance(found, tuple) else Samples(found)
+
+    def prepared(self, function: Any) -> Any:
+        """See the module's docstring."""
+        return function
+
+    def feeding(self, _user: Any, _names: Sequence[str | None], function: Any, *inputs: Any) -> Any:
+        """See the module's docstring."""
+        return self(function, *inputs)
+
+    def concluding(self, _number: int, function: Any, *inputs: Any) -> Any:
+        """See the module's docstring."""
+        return self(function, *inputs)
 
     def array(self, x: Any) -> Array:
         """A value, or a constant for each sample."""

@@ -37,7 +37,7 @@ from kinetree.algorithms.tasks.control_law import control_law, control_step, kee
 from kinetree.algorithms.tasks.differential_step import differential_step
 from kinetree.algorithms.tasks.grasp_sharing import grasp_sharing
 from kinetree.algorithms.tasks.response import response, task_jacobian
-from kinetree.algorithms.tasks.row_derivatives import row_derivatives
+from kinetree.algorithms.tasks.row_derivatives import row_derivatives, turns_as_a_whole
 from kinetree.algorithms.tasks.support_sharing import support_sharing
 from kinetree.algorithms.tasks.task_motion import task_acceleration, task_drift
 from kinetree.algorithms.tasks.task_space import TaskKinds
@@ -337,7 +337,8 @@ class Recursions:
 
     def row_derivatives(self, error: str) -> TaskFunction:
         """See `kinetree.algorithms.tasks.row_derivatives`. Rows in world axes."""
-        return self._function("linearize", row_derivatives(self._parts, error), view="common")
+        text = row_derivatives(self._parts, error, turns_as_a_whole(self.sites))
+        return self._function("linearize", text, view="common")
 
     @cached_property
     def grasp_sharing(self) -> TaskFunction:

@@ -19,11 +19,17 @@ wrenches that are fixed in their frames change as `inverse_dynamics_derivatives`
 the geometric stiffness
 
     K[o, c] = (ω_o × n + v_o × f) · σ_c   of motions (ω_o, v_o) of B,    (ω_o × f) · π_c   of A           (2)
+
+For single frames with all angular or no angular rows, and all linear or none, K = JᵀT with
+
+    T[:, c] = (n × ω_c, f × ω_c)                                                                 (3)
+
+the change of λ in axes that turn with the frame. It is a change of λ alone, and K is not needed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
@@ -36,6 +42,7 @@ from kinetree.algorithms.tasks.task_space import TaskKinds
 from kinetree.kernels.branchless import less
 from kinetree.kernels.poses import sine
 from kinetree.language.algorithm import Algorithm, algorithm
+from kinetree.language.mechanism import Site
 from kinetree.language.roles import ColumnRole, FrameRole
 from kinetree.language.tree import Indexed, Tree
 from kinetree.spatial.motion import Motion
@@ -89,14 +96,21 @@ def _tilted(E: Array, _target: Array, between: Motion) -> Array:
 _ERRORS: dict[str, Callable[[Array, Array, Motion], Array]] = {"pose": _displaced, "hinge": _tilted}
 
 
-def _row_derivatives(parts: TaskKinds, error: str) -> Callable[..., None]:
+def turns_as_a_whole(sites: Sequence[Site]) -> bool:
+    """Whether (3) holds for all tasks."""
+    counts = [[sum(row // 3 == kind for row in site.rows) for kind in range(2)] for site in sites]
+    return all(site.part == "frame" for site in sites) and all(n in (0, 3) for pair in counts for n in pair)
+
+
+def _row_derivatives(parts: TaskKinds, error: str, whole: bool) -> Callable[..., None]:
     error_change = _ERRORS[error]
 
     def row_derivatives(
         tree: Tree, q: Indexed, v: Indexed, a: Indexed, force: Indexed, target: Indexed, gains: Indexed,
         psi_q: Indexed, psi_v: Indexed, stiffness: Indexed, wrench: Indexed,
     ) -> None:  # fmt: skip
-        of, seen_far, seen_near = moved_columns(tree, q, v, a), tree.array("v"), tree.array("v")
+        of = moved_columns(tree, q, v, a)
+        seen_far, seen_near = tree.array("v"), tree.array("v")
 
         def put(frame: FrameRole, c: ColumnRole, pair: _Pair, pose: Array, own: Changes, far: bool) -> None:
             change, by_q, by_v, between = pair.moved(own, far)
@@ -129,7 +143,14 @@ def _row_derivatives(parts: TaskKinds, error: str) -> Callable[..., None]:
             for c in tree.support(frame):
                 own = changes(of, carrier, c, seen, V)
                 put(frame, c, pair, pose, own, True)
-                seen_far[c] = own.S
+                if whole:
+                    turned = np.concatenate([cross(n, own.S.angular), cross(f, own.S.angular)])
+                    for row in frame.rows():
+                        stiffness[row, c] = turned[row.component]  # (3)
+                else:
+                    seen_far[c] = own.S
+            if whole:
+                continue
             for o in tree.support(frame):
                 S = seen_far[o]
                 lever = cross(S.angular, n) + cross(S.linear, f)
@@ -167,7 +188,7 @@ def _row_derivatives(parts: TaskKinds, error: str) -> Callable[..., None]:
 
 
 @cache
-def row_derivatives(parts: TaskKinds, error: str = "pose") -> Algorithm:
+def row_derivatives(parts: TaskKinds, error: str = "pose", whole: bool = False) -> Algorithm:
     """∂ψ/∂q (along the tangent) and ∂ψ/∂v, K and the wrenches of λ. Rows are in world axes, those of pairs in A's.
 
     Inputs and results, for r rows of m frames; the error is that of a held "pose" or of a "hinge":
@@ -177,12 +198,13 @@ def row_derivatives(parts: TaskKinds, error: str = "pose") -> Algorithm:
         gains       kp and kd of each row, (r, 2)
         psi_q       ∂ψ/∂q, (r, nv)
         psi_v       ∂ψ/∂v, (r, nv)
-        stiffness   K, (nv, nv)
+        stiffness   K, (nv, nv); T, (r, nv), if tasks turn as a whole
         wrench      λ on each frame, in its axes, (m, 6)
     """
     declare = algorithm(
         q=("q",), v=("v",), a=("v",), force=("rows",), target=("frames", 4, 4), gains=("rows", 2),
-        psi_q=("rows", "v"), psi_v=("rows", "v"), stiffness=("v", "v"), wrench=("frames", 6),
+        psi_q=("rows", "v"), psi_v=("rows", "v"), stiffness=("rows" if whole else "v", "v"), wrench=("frames", 6),
         outputs=("psi_q", "psi_v", "stiffness", "wrench"), sparse=("psi_q", "psi_v", "stiffness"), local=True,
     )  # fmt: skip
-    return replace(declare(_row_derivatives(parts, error)), name=f"row_derivatives_{error}{parts.suffix}")
+    name = f"row_derivatives_{error}{parts.suffix}{'_whole' * whole}"
+    return replace(declare(_row_derivatives(parts, error, whole)), name=name)
