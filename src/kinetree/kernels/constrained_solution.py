@@ -10,30 +10,61 @@ with Λ the pseudo-inverse where rows depend on each other. With x_f = M⁻¹ r,
     Minv       M⁻¹
     response   J M⁻¹, (c, n)
     inertia    Λ
+    moving     degrees of freedom that move rows, four at a time, and `rest`, those that are left
     K          ∂(Jᵀλ)/∂q besides that of wrenches, (n, n)
     T          change of λ in axes that turn, (c, n)
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 from kinetree.kernels.language import Workspace, kernel
-from kinetree.kernels.products import ZERO, MatrixView, add_product, add_products, transposed
+from kinetree.kernels.products import TILE, ZERO, MatrixView, add_product, add_products, transposed
 from kinetree.kernels.solve import invert, write_inverse
 from kinetree.language.tree import Indexed
+
+_MOVING = {"moving": {"n": TILE}, "rest": {"n": 1}}
+
+
+class _Moving:
+    """The degrees of freedom that move rows, as terms of products with J."""
+
+    def __init__(self, k: Workspace) -> None:
+        self._k = k
+
+    def blocks(self, _length: int) -> Iterator[Any]:
+        yield from self._k.moving
+        for one in self._k.rest:
+            yield (one,)
+
+
+def moving_columns(columns: Iterable[int], n: int) -> dict[str, list[tuple[int]]]:
+    """The lists `moving` and `rest` of kernels that need some of n columns; further ones may be among them."""
+    found: dict[str, list[tuple[int]]] = {"moving": [], "rest": []}
+    after = 0
+    for column in sorted(columns):
+        if column >= after:
+            whole = column + TILE <= n
+            found["moving" if whole else "rest"].append((column,))
+            after = column + (TILE if whole else 1)
+    return found
 
 
 @kernel(
     J=("c", "n"), Minv=("n", "n"), response=("c", "n"), A=("c", "c"), own=("c",), outputs=("response", "A", "own"),
-    sparse=("response", "A"),
+    sparse=("response", "A"), lists=_MOVING,
 )  # fmt: skip
 def row_response(k: Workspace, J: Indexed, Minv: Indexed, response: Indexed, A: Indexed, own: Indexed) -> None:
     """J M⁻¹, and Λ⁻¹ = J M⁻¹Jᵀ with its diagonal."""
     columns = k.array("n", "c")
-    add_product(response, (k.c, k.n, k.n), J, Minv)
+    terms: Any = _Moving(k)
+    add_product(response, (k.c, terms, k.n), J, Minv)
     for j in k.n:
         for i in k.c:
             columns[j, i] = response[i, j]
-    add_product(A, (k.c, k.n, k.c), J, columns)
+    add_product(A, (k.c, terms, k.c), J, columns)
     for i in k.c:
         own[i] = A[i, i]
 
@@ -44,13 +75,6 @@ def regular_inverse(k: Workspace, A: Indexed, inertia: Indexed) -> None:
     B = k.copy(A, "c", "c")
     invert(k.c, B)
     write_inverse(k.c, B, inertia)
-
-
-@kernel(x=("n",), y=("n",), left=("n",), outputs=("left",))
-def difference(k: Workspace, x: Indexed, y: Indexed, left: Indexed) -> None:
-    """x − y."""
-    for i in k.n:
-        left[i] = x[i] - y[i]
 
 
 @kernel(x=("n",), minus=("n",), outputs=("minus",))
@@ -65,14 +89,14 @@ _LINEARIZED = ("dq", "dv", "dtau", "dwanted", "forces_dq", "forces_dv", "forces_
 
 @kernel(
     J=("c", "n"), response=("c", "n"), inertia=("c", "c"), Minv=("n", "n"), free_q=("n", "n"), free_v=("n", "n"),
-    psi_q=("c", "n"), psi_v=("c", "n"), dq=("n", "n"), dv=("n", "n"), dtau=("n", "n"), dwanted=("n", "c"),
+    psi_q=("c", "n"), psi_v=("c", "n"), T=("c", "n"), dq=("n", "n"), dv=("n", "n"), dtau=("n", "n"), dwanted=("n", "c"),
     forces_dq=("c", "n"), forces_dv=("c", "n"), forces_dtau=("c", "n"), outputs=_LINEARIZED,
-    sparse=("dq", "dv"), symmetric=("dtau",),
+    sparse=("dq", "dv"), symmetric=("dtau",), lists=_MOVING,
 )  # fmt: skip
 def constrained_linearization(
     k: Workspace, J: Indexed, response: Indexed, inertia: Indexed, Minv: Indexed, free_q: Indexed, free_v: Indexed,
-    psi_q: Indexed, psi_v: Indexed, dq: Indexed, dv: Indexed, dtau: Indexed, dwanted: Indexed, forces_dq: Indexed,
-    forces_dv: Indexed, forces_dtau: Indexed,
+    psi_q: Indexed, psi_v: Indexed, T: Indexed, dq: Indexed, dv: Indexed, dtau: Indexed, dwanted: Indexed,
+    forces_dq: Indexed, forces_dv: Indexed, forces_dtau: Indexed,
 ) -> None:  # fmt: skip
     """(3) for derivatives ∂a_f of accelerations at given λ, with s = −ψ; for M⁻¹ at s = 0; and at r = 0."""
     n, c = k.n, k.c
@@ -80,7 +104,8 @@ def constrained_linearization(
     for i in c:
         for j in n:
             Z_q[i, j], Z_v[i, j] = psi_q[i, j], psi_v[i, j]
-    add_products([Z_q, Z_v], (c, n, n), J, [free_q, free_v])
+    terms: Any = _Moving(k)
+    add_products([Z_q, Z_v], (c, terms, n), J, [free_q, free_v])
     for out, right in ((X_q, Z_q), (X_v, Z_v), (Y, response)):
         add_product(out, (c, c, n), inertia, right, start=ZERO)
     back = MatrixView(lambda i, j: -response[j, i])
@@ -89,7 +114,7 @@ def constrained_linearization(
     add_product(dtau, (n, c, n), back, Y, start=Minv, symmetric=True)
     for i in c:
         for j in n:
-            forces_dq[i, j], forces_dv[i, j], forces_dtau[i, j] = -X_q[i, j], -X_v[i, j], -Y[i, j]
+            forces_dq[i, j], forces_dv[i, j], forces_dtau[i, j] = -X_q[i, j] - T[i, j], -X_v[i, j], -Y[i, j]
     for i in n:
         for j in c:
             dwanted[i, j] = Y[j, i]

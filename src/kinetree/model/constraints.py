@@ -172,7 +172,8 @@ class Constraints:
             f_ext: As for `forward_dynamics`; constant in the axes of their frames.
         """
         found = self.derivative("linearize", (q, v, tau), (), wanted, stabilization, f_ext)
-        return LinearizedConstrained._make([*found[:-1], found[-1].astype(int)])
+        found[-1] = found[-1].astype(int)
+        return LinearizedConstrained._make(found)
 
     def parameter_derivative(
         self, q: Any, v: Any, tau: Any, *, wanted: Any = None, stabilization: Any = None, f_ext: Any = None
@@ -198,9 +199,10 @@ class Constraints:
         self, name: str, state: Sequence[Any], given: Sequence[Any], wanted: Any, stabilization: Any, f_ext: Any
     ) -> list[Array]:
         """Results of a function of `kinetree.model.held_derivatives`, given the state and its own arguments."""
-        if not (wanted is stabilization is f_ext is None and all(type(x) is np.ndarray for x in state)):
-            named = dict(zip(("q", "v", "tau"), state, strict=True))
-            _refuse_lazy(name, **named, wanted=wanted, f_ext=f_ext)
+        q, v, tau = state
+        if wanted is stabilization is f_ext is None and type(q) is type(v) is type(tau) is np.ndarray:
+            return self._resolved(self._derivative, (name, (), False), q, v, tau, self.nothing, *given)
+        _refuse_lazy(name, q=q, v=v, tau=tau, wanted=wanted, f_ext=f_ext)
         inputs = [*state, self.nothing if wanted is None else wanted, *given]
         if stabilization is not None:
             self._require_at()

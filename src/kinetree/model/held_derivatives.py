@@ -18,8 +18,8 @@ satisfies the rows. λ is one of many then: its derivatives are those of some λ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,8 +31,8 @@ from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
 from kinetree.kernels.constrained_solution import (
     changed_sides,
     constrained_linearization,
-    difference,
     gathered_gradients,
+    moving_columns,
     negative,
     parameter_solutions,
     regular_inverse,
@@ -225,13 +225,28 @@ class DerivativeText:
 
     def _dynamics(self, algorithm: Algorithm) -> Any:
         """A derivative of the dynamics, with wrenches on the frames of all rows and those of the user."""
-        sites = (*(site for _, one in self._held._sets for site in one.sites), *self._pushed)
-        return bind(algorithm, self._robot.mechanism, sites, self._name)
+        return bind(algorithm, self._robot.mechanism, (*self._sites, *self._pushed), self._name)
+
+    @cached_property
+    def _sites(self) -> tuple[Site, ...]:
+        """The frames of all rows."""
+        return tuple(site for _, one in self._held._sets for site in one.sites)
+
+    @cached_property
+    def _moving(self) -> dict[str, Any]:
+        """The degrees of freedom that move rows: all of them, unless rows are those of frames."""
+        sites = self._sites
+        mechanism = self._robot.mechanism.at(sites)
+        columns: Iterable[int] = range(mechanism.nv)
+        if all(one.sites for _, one in self._held._sets):
+            nodes = mechanism.topology.supporting(site.node for site in sites)
+            columns = [c for k in nodes for c in range(mechanism.v_starts[k], mechanism.v_starts[k + 1])]
+        return moving_columns(columns, mechanism.nv)
 
     def _inverses(self, run: Any, near: bool, J: Any, Minv: Any) -> tuple[Any, Any, Any]:
         """J M⁻¹, Λ and the rank."""
         held, c = self._held, self._held.rows
-        response, A, own = run(self._over(row_response), J, Minv)
+        response, A, own = run(self._over(row_response, **self._moving), J, Minv)
         if not near:
             return response, run(compiled(regular_inverse, c=c), A), float(c)
         values, vectors, roots, edge, rank, _ = run(singular.decomposition(c), A, own, *held._weights, held.redundant)
@@ -244,19 +259,17 @@ class DerivativeText:
 
     def _linearize(self, run: Any, near: bool, of: _State) -> Sequence[Any]:
         n, change = self._robot.nv, self._changes(run, of)
-        corrected = run.prepared(self._over(constrained_linearization))
+        corrected = run.prepared(self._over(constrained_linearization, **self._moving))
         derivatives, given = self._dynamics(forward_dynamics_derivatives), (of.q, of.v, change.tau, *change.wrenches)
         free_q, free_v, Minv = run.feeding(corrected, ("free_q", "free_v", "Minv"), derivatives, *given)
         if change.stiffness is not None:
             free_q = run(compiled(stiffened, n=n), Minv, change.stiffness, free_q)
         J, _ = self._held._motion(run, of.q, None)
         response, inertia, rank = self._inverses(run, near, J, Minv)
-        given = J, response, inertia, Minv, free_q, free_v, change.psi_q, change.psi_v
-        dq, dv, dtau, dwanted, forces_dq, *forces = run.concluding(0, corrected, *given)
-        if change.turned is not None:
-            flat = compiled(difference, n=self._held.rows * n)
-            forces_dq = run(flat, forces_dq, change.turned)
-        return dq, dv, dtau, dwanted, forces_dq, *forces, inertia, of.a, of.force, rank
+        turned = np.zeros((self._held.rows, n)) if change.turned is None else change.turned
+        given = J, response, inertia, Minv, free_q, free_v, change.psi_q, change.psi_v, turned
+        found = run.concluding(0, corrected, *given)
+        return *found, inertia, of.a, of.force, rank
 
     def _jvp(self, run: Any, near: bool, of: _State, dq: Any, dv: Any, dtau: Any, db: Any) -> Sequence[Any]:
         n, over, change = self._robot.nv, self._over, self._changes(run, of)
