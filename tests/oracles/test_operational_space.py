@@ -1,7 +1,8 @@
 """Operational space, control and constrained dynamics of random trees and real robots, against Pinocchio and MuJoCo.
 
 Λ⁻¹ by every method against Pinocchio's Delassus matrix and MuJoCo's solver; what follows from it, and the textbook's
-law of control, with Pinocchio's M, C + g, J and J̇v; accelerations under constraints against `constraintDynamics`.
+law of control, with Pinocchio's M, C + g, J and J̇v; accelerations under constraints and their derivatives
+against `constraintDynamics`.
 """
 
 from __future__ import annotations
@@ -401,8 +402,10 @@ CASES: dict[str, tuple[str, list[str], list[tuple[str, str]]]] = {
 }
 
 
-def accelerations(real: Real, q: Array, v: Array, tau: Array, world: list[str], pairs: list[tuple[str, str]]) -> Array:
-    """By Pinocchio, in Kinetree's coordinates."""
+def constrained(
+    real: Real, q: Array, v: Array, tau: Array, world: list[str], pairs: list[tuple[str, str]]
+) -> tuple[Array, list[Array]]:
+    """Accelerations and, of frames held to the world, their derivatives by Pinocchio, in Kinetree's coordinates."""
     model, order = real.robot.pinocchio, real.robot.order
     numbers = dict(zip(TASKS[real.robot.name], real.numbers, strict=True))
     contacts, data = pin.StdVec_RigidConstraintModel(), pin.StdVec_RigidConstraintData()
@@ -424,11 +427,15 @@ def accelerations(real: Real, q: Array, v: Array, tau: Array, world: list[str], 
     for contact in contacts:
         data.append(contact.createData())
     state = model.createData()
-    settings = pin.ProximalSettings(1e-12, 1e-12, 50)
+    settings = pin.ProximalSettings(1e-12, 1e-12 if pairs else 0.0, 50 if pairs else 1)
     pin.initConstraintDynamics(model, state, contacts, data)
     a = pin.constraintDynamics(model, state, order.to_q(q), order.to_v(v), order.to_v(tau), contacts, data, settings)
     result: Array = order.from_v(np.array(a))
-    return result
+    if pairs:
+        return result, []
+    pin.computeConstraintDynamicsDerivatives(model, state, contacts, data, settings)
+    swapped = order.from_v(np.arange(len(result), dtype=float)).astype(int)
+    return result, [np.array(x)[np.ix_(swapped, swapped)] for x in (state.ddq_dq, state.ddq_dv, state.ddq_dtau)]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -442,4 +449,8 @@ def test_constrained_dynamics(case: str) -> None:
     held = robot.constraints(constraints, at=q)
     v = held.project_velocity(q, v)
     a, _ = robot.constrained_dynamics(q, v, tau, constraints)
-    assert_close(a, accelerations(real, q, v, tau, world, pairs), solving_bound(robot, q, held.jacobian(q)))
+    expected, derivatives = constrained(real, q, v, tau, world, pairs)
+    close = solving_bound(robot, q, held.jacobian(q))
+    assert_close(a, expected, close)
+    for matrix, theirs in zip(held.linearize(q, v, tau), derivatives, strict=False):
+        assert_close(matrix, theirs, 10.0 * close)
