@@ -217,7 +217,7 @@ class CouplingRow:
         found = []
         for q in robot._generic_configurations():
             positions = robot.q_to_dict(q)
-            x = np.array([positions[name].item() for name in self._names])
+            x = np.array([positions[name] for name in self._names])
             slopes, _ = row(x, np.zeros(len(x)), np.zeros(len(x)), self._numbers)
             for slope, at in zip(slopes.tolist(), self._at, strict=True):
                 G = robot.joint_forces(q, np.eye(self._rates)[at])
