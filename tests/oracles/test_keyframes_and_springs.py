@@ -258,3 +258,54 @@ def test_couplings_are_treated_as_those_of_urdf() -> None:
     assert kt.load(urdf).nv == 1
     coupled = kt.load(urdf, loops="multipliers")
     assert (coupled.nv, len(coupled.equalities)) == (2, 1)
+
+
+@pytest.mark.parametrize("method", ["midpoint", "semi_implicit_euler", "rk4"])
+def test_simulators_take_springs_and_gravity_compensation(method: str) -> None:
+    """To first order in the step, accelerations are MuJoCo's."""
+    robot, model = kt.load(ARM), mujoco.MjModel.from_xml_string(ARM)
+    model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
+    model.dof_frictionloss[:] = 0.0
+    other, data = kt.interop.mujoco(robot, model), mujoco.MjData(model)
+    passive: dict[str, Any] = {"damping": True, "stiffness": True, "gravity_compensation": True}
+    sim = kt.simulation.Simulator(robot, dt=1e-6, method=method, **passive)
+    q, v = robot.random_configuration(0, (4,)), np.random.default_rng(1).standard_normal((4, robot.nv))
+    found = sim.step(q, v)[2].acceleration
+    for i in range(4):
+        data.qpos[:], data.qvel[:] = other.to_q(q[i]), other.to_v(v[i], q[i])
+        mujoco.mj_forward(model, data)
+        assert_close(found[i], other.from_a(data.qacc, v[i], q[i]), 1e-3)
+        alone = sim.step(q[i], v[i])
+        np.testing.assert_array_equal(alone[2].acceleration, found[i])
+    again = pickle.loads(pickle.dumps(sim))
+    np.testing.assert_array_equal(again.step(q, v)[2].acceleration, found)
+
+
+def test_what_is_borne_does_not_fall() -> None:
+    robot = kt.load(ARM)
+    borne = robot._edited(bodies=[kt.Body(*body._contents()[:6], 1.0) for body in robot.bodies])
+    sim = kt.simulation.Simulator(borne, gravity_compensation=True)
+    q, v = robot.random_configuration(0), np.zeros(robot.nv)
+    assert np.abs(sim.step(q, v)[2].acceleration).max() < 1e-11
+    assert np.abs(kt.simulation.Simulator(borne).step(q, v)[2].acceleration).max() > 1.0
+    many = robot.population(gravity=np.zeros((2, 3)))
+    refused("cannot have gravity_compensation", kt.simulation.Simulator, many, gravity_compensation=True)
+
+
+def test_forces_act_during_a_run() -> None:
+    robot = kt.zoo.arm7()
+    sim, tip = kt.simulation.Simulator(robot), robot.frames[-1]
+    q, push = robot.random_configuration(0), {tip: np.array([0.1, 0.2, 0.3, 1.0, 2.0, 3.0])}
+
+    def idle(*_: Any) -> Any:
+        return np.zeros(robot.nv)
+
+    film = sim.run(q, idle, seconds=0.01, f_ext=push)
+    late = sim.run(q, idle, seconds=0.01, f_ext=lambda time: push if time > 0.0045 else {})
+    free = sim.run(q, idle, seconds=0.01)
+    now, v = q, np.zeros(robot.nv)
+    for _ in range(10):
+        now, v, _ = sim.step(now, v, f_ext=push)
+    np.testing.assert_array_equal(film.q[-1], now)
+    np.testing.assert_array_equal(late.q[5], free.q[5])
+    assert np.abs(late.q[-1] - free.q[-1]).max() > 1e-6

@@ -51,7 +51,7 @@ WEIGHT = 2.0 * 9.81
 
 @cache
 def pair(text: str) -> tuple[kt.Model, Any]:
-    return kt.load(text), mujoco.MjModel.from_xml_string(text)
+    return kt.load(text, loops="ignore"), mujoco.MjModel.from_xml_string(text)
 
 
 def state(model: Any) -> tuple[Array, Array, Array]:

@@ -11,13 +11,16 @@ in O(n). "rk4" and "implicit_midpoint" treat −D v − K (q ⊖ q₀) as ordina
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from kinetree.algorithms.dynamics.inverse_dynamics import gravity_forces
 from kinetree.concurrency import ForkSafeLock
 from kinetree.errors import InputError, UnsupportedError
 from kinetree.kernels.joint_rows import joint_springs
+from kinetree.kernels.products import total
 from kinetree.language.algorithm import Algorithm, with_constants
 from kinetree.language.mechanism import Site
 from kinetree.model.integrators import IMPULSIVE, METHODS, Impulses, Run
@@ -25,6 +28,7 @@ from kinetree.model.model import Model
 from kinetree.model.population import Population
 from kinetree.runtime import arguments
 from kinetree.runtime.bound import Compiled
+from kinetree.runtime.function import compiled
 from kinetree.runtime.kernels import bind
 from kinetree.simulation.step_results import Film, StepInfo
 from kinetree.spatial.value import Array
@@ -51,12 +55,18 @@ class Plant:
         damping: Any,
         stiffness: Any,
         rest: Any,
+        gravity_compensation: bool = False,
         population: Population | None = None,
     ) -> None:
         self.robot, self.dt, self.method = robot, dt, method
         self._damping = gains("damping", own_or_given(robot, "damping", damping), robot.nv)
-        self._stiffness = gains("stiffness", np.zeros(robot.nv) if stiffness is None else stiffness, robot.nv)
-        self._rest = robot.neutral() if rest is None else _vector("rest", rest, robot.nq)
+        own = own_or_given(robot, "stiffness", False if stiffness is None else stiffness)
+        self._stiffness = gains("stiffness", own, robot.nv)
+        neutral = robot.spring_reference if stiffness is True else robot.neutral()
+        self._rest = neutral if rest is None else _vector("rest", rest, robot.nq)
+        self._lift = _lifting(robot) if gravity_compensation else None
+        if self._lift is not None and population is not None:
+            raise InputError("a population, whose masses differ, cannot have gravity_compensation=True")
         self._soft = bool(self._damping.any() or self._stiffness.any())
         self._implicit = method in IMPULSIVE
         if self._soft and self._implicit:
@@ -73,8 +83,11 @@ class Plant:
         self._lock = ForkSafeLock()
         self._recursions: dict[Any, Compiled] = {}
 
-    def recursion(self, algorithm: Algorithm, sites: tuple[Site, ...] = (), dynamic: bool = False) -> Compiled:
+    def recursion(self, algorithm: Any, sites: tuple[Site, ...] = (), dynamic: bool = False) -> Compiled:
         """A compiled recursion of the robot; a `dynamic` one of a population takes the constants last."""
+        if not isinstance(algorithm, Algorithm):
+            bound: Compiled = algorithm
+            return bound
         algorithm = with_constants(algorithm) if dynamic and self.population is not None else algorithm
         key = algorithm, sites
         with self._lock:
@@ -100,11 +113,21 @@ class Plant:
         return IMPULSIVE[self.method](run, accelerations, q, v, self.dt, impulses)
 
     def pushed(self, run: Run, q: Any, v: Any, tau: Any) -> Any:
-        """Joint forces together with those of dampers and springs."""
+        """Joint forces together with those of dampers and springs, and what bears a part of the weight."""
+        if self._lift is not None:
+            tau = run(compiled(total, n=self.robot.nv), tau, run(self._lift, q))
         if not self._soft:
             return tau
         ahead = self.dt if self._implicit else 0.0  # (1)
         return run(joint_springs, q, v, tau, self._damping, self._stiffness, self._rest, ahead)
+
+
+def _lifting(robot: Model) -> Compiled | None:
+    """Joint forces that bear the compensated part of each body's weight; None if nothing is compensated."""
+    if not any(body.gravity_compensation for body in robot.bodies):
+        return None
+    borne = [replace(body, mass=body.mass * body.gravity_compensation) for body in robot.bodies]
+    return bind(gravity_forces, robot._edited(bodies=borne).mechanism, (), "step")
 
 
 def _vector(name: str, values: Any, size: int) -> Array:
@@ -124,12 +147,16 @@ def gains(name: str, values: Any, size: int) -> Array:
 
 
 def own_or_given(robot: Model, what: str, given: Any) -> Any:
-    """Damping or dry friction: the robot's own for True, none for False, else what is given."""
+    """Damping, dry friction or stiffness: the robot's own for True, none for False, else what is given."""
     if given is not True:
         return np.zeros(robot.nv) if given is False else given
     values = np.zeros(robot.nv)
     for joint in robot.joints:
-        own = getattr(joint, what)
+        own = np.zeros(joint.type.nv)
+        if what != "stiffness":
+            own = getattr(joint, what)
+        elif joint.spring is not None:
+            own = joint.spring.stiffness
         if joint.nv == joint.type.nv:
             values[joint.v_slice] = own
         elif np.any(own):
@@ -154,6 +181,7 @@ def run(
     seconds: float,
     servo: float | None,
     watch: Callable[[float, Array, Array, Any], None] | None,
+    wrenches: Callable[[float], Mapping[str, Any] | None],
 ) -> Film:
     """The motion under a controller; arguments as of `Simulator.run`, with its step and its time step."""
     seconds = arguments.number("seconds", seconds, what="a positive number", above=0.0)
@@ -181,7 +209,7 @@ def run(
             if watch is not None:
                 watch(time, q, v, command)
         # one extra step at the end yields the constraint forces under the last command
-        q, v, info = step(q, v, tau)
+        q, v, info = step(q, v, tau, wrenches(time))
         residuals[-1] = np.maximum(residuals[-1], info.residual)
         if fresh:
             forces.append(info.constraint_forces)

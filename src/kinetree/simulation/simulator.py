@@ -51,8 +51,9 @@ class Simulator:
         dt: Time step [s].
         method: "midpoint", "semi_implicit_euler", "rk4" or "implicit_midpoint", see `integrators`.
         damping: True for the robot's own joint damping, or numbers, (nv,) [N m s/rad or N s/m].
-        stiffness: Stiffness of joint springs, (nv,) [N m/rad or N/m].
-        rest: Rest configuration of these springs, (nq,); neutral by default.
+        stiffness: True for the springs of the robot's joints, or numbers, (nv,) [N m/rad or N/m].
+        rest: Rest configuration of these springs, (nq,); by default that of the robot's own, else neutral.
+        gravity_compensation: Whether bodies' `gravity_compensation` bears a part of their weight.
         friction: True for the dry friction of the robot's joints, or numbers, (nv,) [N m or N].
         limits: Whether joints stop at their position limits, without bouncing. Coupled joints have no stops of their
             own.
@@ -85,6 +86,7 @@ class Simulator:
         damping: Any = False,
         stiffness: Any = None,
         rest: Any = None,
+        gravity_compensation: bool = False,
         friction: Any = False,
         limits: bool = False,
         contacts: Iterable[Points] = (),
@@ -101,7 +103,8 @@ class Simulator:
         shapes = (ground,) if isinstance(ground, Shape) else tuple(ground)
         self._options = {
             "constraints": given, "at": at, "dt": dt, "method": method, "damping": damping, "stiffness": stiffness,
-            "rest": rest, "friction": friction, "limits": limits, "contacts": points, "ground": shapes,
+            "rest": rest, "gravity_compensation": gravity_compensation,
+            "friction": friction, "limits": limits, "contacts": points, "ground": shapes,
             "rounds": rounds, "compliance": compliance, "centrings": centrings, "project": project,
         }  # fmt: skip
         self._population = robot if isinstance(robot, Population) else None
@@ -111,7 +114,8 @@ class Simulator:
         self._zero, self._nothing = np.zeros(robot.nv), _nothing((robot.nv,))
         for array in self._nothing:  # shared by the results of all single steps
             array.flags.writeable = False
-        self._plant = plant = Plant(robot, self.dt, method, damping, stiffness, rest, self._population)
+        springs = damping, stiffness, rest, bool(gravity_compensation)
+        self._plant = plant = Plant(robot, self.dt, method, *springs, self._population)
         self.constraints = Constraints(plant.robot, given, at) if given else None
         if self.constraints is not None and not self.constraints.holds:
             raise InputError("constraints hold poses: say at which configuration, with at=q")
@@ -353,6 +357,7 @@ class Simulator:
         seconds: float,
         servo: float | None = None,
         v: Any = None,
+        f_ext: Mapping[str, Any] | Callable[[float], Mapping[str, Any]] | None = None,
         watch: Callable[[float, Array, Array, Any], None] | None = None,
     ) -> Film:
         """The motion under a controller that runs at its own rate; torques are held in between.
@@ -365,6 +370,7 @@ class Simulator:
             seconds: Duration [s].
             servo: Rate of the controller [Hz]; by default every step.
             v: Initial joint velocities, (…, nv); zero by default.
+            f_ext: External wrenches on frames, as for `step`, or a function of the time [s] that returns them.
             watch: Called after each command with the time, q, v and the command.
 
         Warns:
@@ -372,7 +378,8 @@ class Simulator:
                 numbers overflowed.
         """
         q, v, _ = self._state("run", q, self._zero if v is None else v, self._zero)
-        film = run(self._stepped, self.dt, q, v, controller, targets or {}, seconds, servo, watch)
+        wrenches = f_ext if callable(f_ext) else lambda _: f_ext
+        film = run(self._stepped, self.dt, q, v, controller, targets or {}, seconds, servo, watch, wrenches)
         self._report("run", (film.q[..., -1, :], film.v[..., -1, :]), film.residual.max(axis=-1), q, v)
         return film
 
