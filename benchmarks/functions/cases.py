@@ -117,6 +117,9 @@ STATES: Mapping[str, Case] = {
     "energy": _method("energy", "qv"),
     "regressor": _method("regressor", "qva"),
     "reactions": _method("reactions", "qva"),
+    "hybrid_dynamics": Case(
+        lambda s: s.model.hybrid_dynamics, "qva", lambda s: ((s.model.joints[-1].name,),), out=True
+    ),
     "mass_matrix_log_determinant_gradient": _method("mass_matrix_log_determinant_gradient", "q"),
     "innovations": _method("innovations", "qv"),
     "innovations_to_velocities": _method("innovations_to_velocities", "qv"),

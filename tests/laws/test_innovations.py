@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import kinetree as kt
+from kinetree.errors import UnknownNameError
 from tests.laws import test_general_nodes as general
 from tests.laws.cases import Case, H, cases
-from tests.tolerance import assert_close, bound, condition, peak
+from tests.tolerance import assert_close, bound, condition, peak, refused
 
 
 @pytest.mark.parametrize("case", cases(long=False), ids=str)
@@ -74,8 +78,50 @@ def test_on_nodes_of_every_kind(name: str) -> None:
 
 
 def test_cost_is_linear() -> None:
-    import kinetree as kt
-
     for name in ("innovations", "innovation_forces", "mass_matrix_log_determinant_gradient"):
         ten, hundred, thousand = (kt.zoo.chain(n).count(name).total for n in (10, 100, 1000))
         assert (thousand - hundred) * 90 == pytest.approx((hundred - ten) * 900, rel=1e-3)
+
+
+def check_hybrid(
+    robot: kt.Model, q: Any, v: Any, a: Any, names: list[str], f_ext: Any, tolerance: float, engine: str
+) -> None:
+    """Whatever is given, a and τ are those of inverse dynamics."""
+    tau = robot.inverse_dynamics(q, v, a, f_ext=f_ext)
+    x = np.where(robot._mask(names) == 1.0, a, tau)
+    robot._hybrid.compile()
+    found = robot._hybrid.engine(engine)(q, v, x, robot._mask(names), f_ext)
+    assert_close(found.a, a, tolerance, peak(a))
+    assert_close(found.tau, tau, tolerance, max(1.0, peak(tau)))
+
+
+@pytest.mark.parametrize("case", cases(long=False), ids=str)
+def test_given_accelerations(case: Case) -> None:
+    if case.engine == "specialized":
+        return
+    q, v, a = case.state
+    joints = [joint.name for joint in case.robot.joints]
+    f_ext = {case.frames[-1]: np.arange(1.0, 7.0)}
+    for names in (joints[::2], [], joints):
+        check_hybrid(case.robot, q, v, a, names, f_ext, 16 * case.solving_tolerance, case.engine)
+
+
+@pytest.mark.parametrize("name", general.NAMES)
+def test_given_accelerations_of_nodes_of_every_kind(name: str) -> None:
+    robot, s = general.robot(name), general.state(name)
+    first = robot.mechanism.v_starts[1]
+    names = [joint.name for joint in robot.joints if joint.nv and joint.v_start < first]
+    condition_number = condition(robot.mass_matrix(s.q))
+    check_hybrid(robot, s.q, s.v, s.a, names, s.f_ext, 64 * bound(robot.nv, condition_number), "native")
+
+
+def test_given_accelerations_are_called_by_name() -> None:
+    robot = kt.zoo.humanoid24()
+    q, rng = robot.random_configuration(1), np.random.default_rng(0)
+    v, x = rng.normal(size=(2, 3, robot.nv))
+    found = robot.hybrid_dynamics(q, v, x, ["left_elbow"])
+    elbow = robot.joint("left_elbow").v_start
+    np.testing.assert_array_equal(found.a[:, elbow], x[:, elbow])
+    one = robot.hybrid_dynamics(q, v[1], x[1], "left_elbow")
+    np.testing.assert_array_equal(one.a, found.a[1])
+    refused("joint", robot.hybrid_dynamics, q, v, x, ["wing"], error=UnknownNameError)

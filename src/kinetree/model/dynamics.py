@@ -73,6 +73,7 @@ from kinetree.model.compilation import Progress, compile_functions
 from kinetree.model.configurations import Configurations
 from kinetree.model.derivatives import Derivatives
 from kinetree.model.export import export_c
+from kinetree.model.hybrid import Hybrid
 from kinetree.model.reactions import Reactions
 from kinetree.model.results import Energy, ForwardGradients, InverseGradients, LinearizedAcceleration
 from kinetree.model.singularity import require_invertible, require_mass
@@ -251,7 +252,7 @@ _INVERSE_DERIVATIVES = {"jvp": inverse_dynamics_jvp, "vjp": inverse_dynamics_vjp
 _FORWARD_DERIVATIVES = {"jvp": forward_dynamics_jvp, "vjp": forward_dynamics_vjp, "hvp": forward_dynamics_hvp}
 
 
-class Dynamics(Configurations, Kinematics, Reactions, Derivatives):
+class Dynamics(Configurations, Kinematics, Hybrid, Reactions, Derivatives):
     """The dynamics of a model."""
 
     @differentiable_quantity(inverse_dynamics, _INVERSE_DERIVATIVES, InverseGradients)

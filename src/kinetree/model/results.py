@@ -19,6 +19,18 @@ class Energy(NamedTuple):
     potential: Array
 
 
+class HybridDynamics(NamedTuple):
+    """Motion and forces where some joints have given accelerations.
+
+    Attributes:
+        a: Joint accelerations, (…, nv).
+        tau: Joint forces, (…, nv).
+    """
+
+    a: Array
+    tau: Array
+
+
 class StackedVectors(NamedTuple):
     """Vectors of all nodes, in their own coordinates, one after the other: (…, m) each.
 
