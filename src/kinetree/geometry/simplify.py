@@ -32,7 +32,7 @@ def _simplified(shape: SolidShape) -> SolidShape:
 def _capsule(shape: SolidShape, axis: int, half: float, radius: float) -> SolidShape:
     """A capsule around the origin of a shape, along one of its axes; a sphere if it has no length."""
     center: Array = shape.placement[:3, 3]
-    rest = shape.body, shape.friction, "fitted"
+    rest = shape.body, shape.friction, "fitted", shape.masks
     if half <= 0.0:
         return Sphere(shape.name, center, radius, *rest)
     along = half * shape.placement[:3, axis]

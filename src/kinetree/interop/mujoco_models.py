@@ -36,6 +36,7 @@ from kinetree.model.joint import Limits
 from kinetree.model.loops.coupling import LinearCoupling
 from kinetree.model.loops.loop import Loop
 from kinetree.model.model import Model
+from kinetree.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Plane, SolidShape, Sphere
 from kinetree.model.specs import WORLD_NAME
 from kinetree.spatial.reproducible import product
 from kinetree.spatial.rotation import exp_matrix, matrix_of
@@ -205,6 +206,33 @@ def _geared(model: Any) -> Iterator[tuple[int, int, float]]:
         gear = float(model.actuator_gear[first[actuator], 0])
         if kind in _AT_JOINTS and gear != 0.0:
             yield actuator, int(model.actuator_trnid[actuator, 0]), gear
+
+
+def shapes_of(model: Any, names: Names) -> list[SolidShape]:
+    """The geoms of a model that may collide."""
+    found: list[SolidShape] = []
+    written = _written(model, model.name_geomadr)
+    every = np.flatnonzero(model.geom_contype.astype(int) | model.geom_conaffinity.astype(int)).tolist()
+    poses = _posed(matrix_of(np.array(model.geom_quat)), model.geom_pos) if every else np.zeros((0, 4, 4))
+    for geom in every:
+        body, at = names.bodies[model.geom_bodyid[geom]], poses[geom]
+        name, (x, y, z) = written[geom] or body, (float(size) for size in model.geom_size[geom])
+        masks = int(model.geom_contype[geom]), int(model.geom_conaffinity[geom])
+        rest = body, float(model.geom_friction[geom, 0]), "file", masks
+        match int(model.geom_type[geom]):  # `mujoco.mjtGeom`
+            case 0:
+                found.append(Plane(name, at, *rest))
+            case 2:
+                found.append(Sphere(name, at[:3, 3], x, *rest))
+            case 3:
+                found.append(Capsule(name, at[:3, 3] - y * at[:3, 2], at[:3, 3] + y * at[:3, 2], x, *rest))
+            case 4:
+                found.append(Ellipsoid(name, (x, y, z), at, *rest))
+            case 5:
+                found.append(Cylinder(name, x, 2.0 * y, at, *rest))
+            case 6:
+                found.append(Box(name, (2.0 * x, 2.0 * y, 2.0 * z), at, 0.0, *rest))
+    return found
 
 
 def _posed(rotations: Array, positions: Any) -> Array:
@@ -499,6 +527,14 @@ def converted(
     """
     unmodelled = Unmodelled.of(model) if unmodelled is None else unmodelled
     names = Names(model)
+    robot, notes = _without_shapes(model, names, unmodelled, loops, mimic, near)
+    shapes = shapes_of(model, names)
+    return robot.with_shapes(shapes) if shapes else robot, notes
+
+
+def _without_shapes(
+    model: Any, names: Names, unmodelled: Unmodelled, loops: str, mimic: str, near: Mapping[str, Any] | None
+) -> tuple[Model, Notes]:
     gravity = np.zeros(3) if model.opt.disableflags & _NO_GRAVITY else np.array(model.opt.gravity)
     name = bytes(model.names).split(b"\0")[0].decode() or "robot"
     poses = _posed(matrix_of(np.array(model.site_quat)), model.site_pos) if model.nsite else np.zeros((0, 4, 4))

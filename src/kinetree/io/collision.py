@@ -135,7 +135,7 @@ def made_shapes(specs: Iterable[ShapeSpec], bodies: Mapping[str, str]) -> list[S
 
 
 def _made(spec: ShapeSpec, name: str, body: str, placement: Array) -> SolidShape:
-    shared = {"name": name, "body": body, "friction": None, "source": "file"}
+    shared = {"name": name, "body": body, "friction": None, "source": "file", "masks": None}
     if spec.kind == "sphere":
         return Sphere(center=placement[:3, 3], radius=spec.numbers[0], **shared)  # type: ignore[arg-type]
     if spec.kind == "capsule":

@@ -53,7 +53,8 @@ def load_mjcf(source: Source, options: Options, diagnostics: Diagnostics) -> Mod
         raise LoadError("its numbers are too large; correct them", source.file)
     for note in notes.odd:
         diagnostics.add("Kinetree does not model", note)
-    diagnostics.log("left out", notes.usual)
+    hulls = [f"meshes and height fields that collide ({reduction.bodies.hulls})"] if reduction.bodies.hulls else []
+    diagnostics.log("left out", [*notes.usual, *hulls])
     if options.root is not None:
         model = _rooted(model, options.root)
     if options.floating_base:

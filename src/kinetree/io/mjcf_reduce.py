@@ -83,6 +83,7 @@ _DROPPED_FROM_BODIES: Mapping[str, frozenset[str]] = {
     "mesh": frozenset(("maxhullvert",)),
 }
 _NOTHING = frozenset[str]()
+_SOLID = frozenset(("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box"))
 _GHOST = {"contype": "0", "conaffinity": "0"}  # MuJoCo then needs no convex hull
 
 
@@ -96,7 +97,7 @@ class _Within(NamedTuple):
 
 
 class Bodies:
-    """Writes bodies, with all shapes or only those that define inertia, and counts what is left out.
+    """Writes bodies, with all shapes or only those that define inertia or collide, and counts what is left out.
 
     `models` are those that can be attached, by name.
     """
@@ -106,6 +107,7 @@ class Bodies:
         self.elements, self.plugins = 0, 0
         self._work = 0
         self.meshes: dict[str, None] = {}
+        self.hulls = 0  # meshes and height fields that collide
         self._models, self._looks = models, looks
         self._require_few_defaults()
         self._defaults = Defaults(file.sections("default"))
@@ -220,9 +222,13 @@ class Bodies:
         self._passive |= known.get("conaffinity") != "0"
         self.plugins += sum(plugin.get("instance") is None for plugin in geom.iterchildren("plugin"))
         weighs = within.weighs and not self._weightless(known)
-        if not weighs and not self._looks:
+        kind, masks = known.get("type", "sphere"), {key: known.get(key, "1") for key in _GHOST}
+        collides = not self._looks and masks != _GHOST
+        if collides and (kind not in _SOLID or "mesh" in known):
+            collides, self.hulls = False, self.hulls + within.copies
+        if not weighs and not self._looks and not collides:
             return
-        kind, own = known.get("type", "sphere"), {**kept(geom, origin), **_GHOST}
+        own = {**kept(geom, origin), **(masks if collides else _GHOST)}
         if self._looks and geom.get("material") is not None:
             own["material"] = geom.get("material")
         if kind == "hfield" or (kind == "sdf" and "mesh" not in known):

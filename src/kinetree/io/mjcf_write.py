@@ -16,6 +16,7 @@ from kinetree.model.joint import Joint
 from kinetree.model.loops.coupling import Coupling, LinearCoupling, PolynomialCoupling
 from kinetree.model.loops.loop import Loop
 from kinetree.model.model import Model
+from kinetree.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Plane, SolidShape, Sphere
 from kinetree.model.specs import WORLD_NAME
 from kinetree.spatial.reproducible import apply, product
 from kinetree.spatial.rotation import quaternion_of
@@ -41,10 +42,11 @@ class _JointGroup:
 def to_mjcf(robot: Model) -> str:
     """A robot as MJCF source, which `load` and MuJoCo read.
 
-    Frames become sites. Cylindrical, universal and translational joints become several joints of one body, with the
-    same coordinates, and so do joints with massless bodies between them, whose names are lost. Couplings and loops
-    become equality constraints, which are exact here and soft in MuJoCo. A single `ModelWarning` lists whatever MJCF
-    cannot express: velocity limits, and damping, friction or armature that differ between the coordinates of one joint.
+    Frames become sites, shapes geoms. Cylindrical, universal and translational joints become several joints of one
+    body, with the same coordinates, and so do joints with massless bodies between them, whose names are lost. Couplings
+    and loops become equality constraints, which are exact here and soft in MuJoCo. A single `ModelWarning` lists
+    whatever MJCF cannot express: hulls and height fields, velocity limits, and damping, friction or armature that
+    differ between the coordinates of one joint.
 
     Args:
         robot: The model.
@@ -70,6 +72,8 @@ def to_mjcf(robot: Model) -> str:
     xml.open("worldbody")
     sites = _sites(robot)
     _write_sites(xml, sites, WORLD_NAME)
+    shapes = _shapes(robot)
+    _write_geoms(xml, shapes, WORLD_NAME, lost)
     pending: list[Body | None] = [*children[WORLD_NAME][::-1]]
     while pending:
         top = pending.pop()
@@ -78,15 +82,58 @@ def to_mjcf(robot: Model) -> str:
             continue
         group = _grouped(top, model, children, heavy)
         _write_body(xml, sites, group, lost)
+        _write_geoms(xml, shapes, group.body.name, lost)
         written.add(group.body.name)
         pending += [None, *children[group.body.name][::-1]]
     xml.close()
     _write_equalities(xml, robot, written)
     _write_keyframes(xml, robot)
     xml.close()
+    lost += [f"shape {shape.name!r}" for body, own in shapes.items() if body not in written for shape, _ in own]
     if lost:
         warnings.warn(f"{robot.name!r} as MJCF loses: {'; '.join(lost)}", ModelWarning, stacklevel=2)
     return xml.text()
+
+
+def _shapes(robot: Model) -> dict[str, list[tuple[SolidShape, Array]]]:
+    """The shapes of each body, with their poses there."""
+    frames = {frame.name: frame for frame in robot.extra_frames}
+    found: dict[str, list[tuple[SolidShape, Array]]] = {}
+    for shape in robot.shapes:
+        frame, body, at = frames.get(str(shape.body)), str(shape.body), shape.placement
+        if frame is not None:
+            body, at = frame.body, product(frame.placement, at)
+        found.setdefault(body, []).append((shape, at))
+    return found
+
+
+def _write_geoms(xml: Elements, shapes: dict[str, list[tuple[SolidShape, Array]]], body: str, lost: list[str]) -> None:
+    for shape, at in shapes.get(body, ()):
+        kind, size = _geom(shape)
+        if not kind or (kind == "plane" and body != WORLD_NAME):
+            lost.append(f"shape {shape.name!r}, a {shape.kind}")
+            continue
+        if isinstance(shape, Box) and shape.rounding:
+            lost.append(f"the rounding of shape {shape.name!r}")
+        rest = {} if shape.friction is None else {"friction": number(shape.friction)}
+        if shape.masks is not None:
+            rest |= {"contype": str(shape.masks[0]), "conaffinity": str(shape.masks[1])}
+        xml.put("geom", name=shape.name, type=kind, size=numbers(size), **_pose(at), **rest)
+
+
+def _geom(shape: SolidShape) -> tuple[str, tuple[float, ...]]:
+    """Type and sizes of a shape in MJCF; no type if there is none."""
+    if isinstance(shape, Sphere):
+        return "sphere", (shape.radius,)
+    if isinstance(shape, Capsule):
+        return "capsule", (shape.radius, shape.half[2])
+    if isinstance(shape, Cylinder):
+        return "cylinder", (shape.radius, 0.5 * shape.length)
+    if isinstance(shape, Box):
+        return "box", tuple(0.5 * shape.size)
+    if isinstance(shape, Ellipsoid):
+        return "ellipsoid", tuple(shape.semi_axes)
+    return ("plane", (0.0, 0.0, 1.0)) if isinstance(shape, Plane) else ("", ())
 
 
 def _heavy(model: Model) -> set[str]:

@@ -21,6 +21,7 @@ SAME_BODY = "on the same moving body"
 ADJACENT = "on bodies that a joint connects"
 FIXED = "both fixed to the world"
 DISABLED = "disabled by the SRDF file"
+MASKED = "without a common bit in their masks"
 AT_NEUTRAL = "collide at the neutral configuration"
 ALWAYS = "collide at all sampled configurations"
 BY_HAND = "left out by without()"
@@ -186,6 +187,10 @@ def excluded_by_structure(
                 found[a.name, b.name] = ADJACENT  # but a robot may collide with the world that it stands on
             elif frozenset((str(a.body), str(b.body))) in disabled:
                 found[a.name, b.name] = DISABLED
+            elif a.masks is not None and b.masks is not None:
+                (type_a, affinity_a), (type_b, affinity_b) = a.masks, b.masks
+                if not type_a & affinity_b and not type_b & affinity_a:
+                    found[a.name, b.name] = MASKED
     return found
 
 

@@ -147,8 +147,10 @@ class Collisions(Dynamics):
         """
         kept = self.shapes if add else ()
         found = named(shapes, (shape.name for shape in kept))
+        carriers, _ = self._moving_bodies
         for shape in found:
-            self.site(str(shape.body))
+            if shape.body not in carriers:
+                self.site(str(shape.body))  # raises
         return self._edited(shapes=(*kept, *found))
 
     def collision_pairs(

@@ -35,6 +35,8 @@ class SolidShape(Record):
         body: Name of the frame or body that carries it; None until it is part of a robot or scene.
         friction: Coefficient of friction; None if it is not known.
         source: Where it comes from: "given", "file" or "fitted".
+        masks: MuJoCo's contype and conaffinity. Two shapes with masks may collide if one's type and the other's
+            affinity have a bit in common.
     """
 
     kind: ClassVar[str]
@@ -42,6 +44,7 @@ class SolidShape(Record):
     body: str | None
     friction: float | None
     source: str
+    masks: tuple[int, int] | None
     placement: Array
 
     @property
@@ -126,6 +129,7 @@ class Sphere(SolidShape):
     body: str | None = None
     friction: float | None = None
     source: str = "given"
+    masks: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         self._check(radius=self.radius)
@@ -169,6 +173,7 @@ class Capsule(SolidShape):
     body: str | None = None
     friction: float | None = None
     source: str = "given"
+    masks: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         self._check(radius=self.radius)
@@ -234,6 +239,7 @@ class Box(_Posed):
     body: str | None = None
     friction: float | None = None
     source: str = "given"
+    masks: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         self._check()
@@ -276,6 +282,7 @@ class Cylinder(_Posed):
     body: str | None = None
     friction: float | None = None
     source: str = "given"
+    masks: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         self._check(radius=self.radius, length=self.length)
@@ -298,6 +305,7 @@ class Ellipsoid(_Posed):
     body: str | None = None
     friction: float | None = None
     source: str = "given"
+    masks: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         self._check()
@@ -327,6 +335,7 @@ class Hull(_Posed):
     body: str | None = None
     friction: float | None = None
     source: str = "given"
+    masks: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         self._check()
@@ -348,6 +357,7 @@ class Plane(_Posed):
     body: str | None = None
     friction: float | None = None
     source: str = "given"
+    masks: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         self._check()
@@ -382,6 +392,7 @@ class HeightField(_Posed):
     body: str | None = None
     friction: float | None = None
     source: str = "given"
+    masks: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         self._check()

@@ -13,6 +13,7 @@ import kinetree as kt
 from kinetree import geometry as geo
 from kinetree.errors import ModelWarning
 from kinetree.io import collision
+from tests.oracle import oracle
 from tests.tolerance import assert_near, bound
 
 TOL = bound(6)
@@ -174,3 +175,81 @@ def test_shapes_reach_the_distances_of_a_loaded_robot(tmp_path: Path) -> None:
     found = dict(zip(pairs.names, near.distance.tolist(), strict=True))
     assert_near(found["ball", "plane"], 3 + 5 - 0.1, TOL)
     assert_near(found["ball_1", "plane"], 5 - 0.1, TOL)
+
+
+MJCF = """<mujoco model="arm">
+<default><geom friction="0.7 0.1 0.1"/><default class="visual"><geom contype="0" conaffinity="0"/></default></default>
+<worldbody>
+  <geom name="floor" type="plane" size="1 1 0.1" pos="0 0 -1"/>
+  <body name="upper"><joint name="shoulder" axis="0 1 0"/><inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>
+    <geom type="capsule" fromto="0 0 0 0.4 0 0" size="0.05"/>
+    <geom class="visual" type="box" size="1 1 1"/>
+    <body name="lower" pos="0.5 0 0"><joint name="elbow" axis="0 1 0"/>
+      <geom name="stick" type="cylinder" size="0.05 0.2" contype="2" conaffinity="2"/>
+      <geom name="tip" type="sphere" size="0.1" pos="0.3 0 0"/>
+      <body name="hand" pos="0.5 0 0"><joint name="wrist" axis="0 1 0"/>
+        <geom name="block" type="box" size="0.1 0.2 0.3" quat="0 1 0 0" mass="1" friction="0.4"/>
+        <geom type="ellipsoid" size="0.1 0.2 0.3" mass="0"/>
+      </body>
+    </body>
+  </body>
+</worldbody></mujoco>"""
+
+
+def test_mjcf_geoms() -> None:
+    mujoco = oracle("mujoco")
+    robot = kt.load(MJCF)
+    other = kt.from_mujoco(mujoco.MjModel.from_xml_string(MJCF))
+    assert other.shapes == robot.shapes
+    by_name = {shape.name: shape for shape in robot.shapes}
+    assert [*by_name] == ["floor", "upper", "stick", "tip", "block", "hand"]
+    assert (by_name["floor"].kind, by_name["floor"].body) == ("plane", "world")
+    capsule, block = by_name["upper"], by_name["block"]
+    assert isinstance(capsule, geo.Capsule)
+    ends = np.array(sorted([capsule.start.tolist(), capsule.end.tolist()]))
+    assert_near(ends, [(0, 0, 0), (0.4, 0, 0)], TOL)
+    assert (capsule.friction, block.friction) == (0.7, 0.4)
+    assert isinstance(block, geo.Box)
+    assert_near(block.size, (0.2, 0.4, 0.6), TOL)
+    assert by_name["stick"].masks == (2, 2)
+    assert_near(robot.mass_matrix(np.zeros(3)), other.mass_matrix(np.zeros(3)), TOL)
+    simple = robot.with_shapes(geo.simplified(robot.shapes))
+    pairs = simple.collision_pairs(keep_colliding=True)
+    assert pairs.excluded["stick", "floor"] == "without a common bit in their masks"
+    # the distances are MuJoCo's
+    model = mujoco.MjModel.from_xml_string(MJCF)
+    data = mujoco.MjData(model)
+    q = np.array([0.3, -0.4, 0.2])
+    data.qpos[:] = q
+    mujoco.mj_forward(model, data)
+    found = dict(zip(pairs.names, simple.distances(q, pairs).distance.tolist(), strict=True))
+    for a, b in (("tip", "floor"), ("block", "floor")):
+        ids = [mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_GEOM, name) for name in (a, b)]
+        assert_near(found[a, b], mujoco.mj_geomDistance(model, data, *ids, 10.0, None), 1e-9)
+
+
+def test_what_only_looks_or_has_a_mesh_is_no_shape(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    oracle("mujoco")
+    file = tmp_path / "arm.xml"
+    text = MJCF.replace("<worldbody>", '<asset><mesh name="m" file="none.stl"/></asset><worldbody>', 1)
+    file.write_text(text.replace('<geom class="visual" type="box" size="1 1 1"/>', '<geom type="mesh" mesh="m"/>'))
+    with caplog.at_level("INFO", "kinetree"):
+        robot = kt.load(file)
+    assert len(robot.shapes) == 6
+    assert "meshes and height fields that collide (1)" in caplog.text
+
+
+def test_mjcf_keeps_shapes() -> None:
+    oracle("mujoco")
+    robot = kt.load(MJCF)
+    again = kt.load(kt.to_mjcf(robot))
+    for mine, theirs in zip(again.shapes, robot.shapes, strict=True):
+        assert (type(mine), mine.name, mine.body) == (type(theirs), theirs.name, theirs.body)
+        assert (mine.masks, mine.friction) == (theirs.masks, theirs.friction)
+        assert_near(mine.pose, theirs.pose, TOL)
+    tool = robot.with_frame("tool", "hand", (np.eye(3), (0, 0, 1))).with_shapes([geo.Sphere("tool", (0, 0, 1), 0.1)])
+    ball = kt.load(kt.to_mjcf(tool)).shapes[0]
+    assert (ball.body, ball.pose[2, 3]) == ("hand", 2.0)
+    lossy = robot.with_shapes([geo.Hull("hand", "hand.stl"), geo.Plane("floor", body="hand")])
+    with pytest.warns(ModelWarning, match="shape 'hand', a hull; shape 'floor', a plane"):
+        kt.to_mjcf(lossy)
