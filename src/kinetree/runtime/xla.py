@@ -10,7 +10,7 @@ Large batches are shared with XLA's threads, in chunks. The handler asks XLA to 
 runs it itself; each takes chunks until none is left. XLA promises neither that a task runs soon nor that it runs
 elsewhere. So the handler never waits for a task to begin, only for chunks that others have taken: there is no deadlock
 if all threads are busy. A task that begins after the handler has returned finds no chunk. Whoever is last to use the
-shared memory frees it.
+shared memory frees it. If one finds no memory for intermediate values, the handler reports it.
 
 Samples are computed whole, in blocks of lanes, so the bits do not depend on who computes them.
 """
@@ -36,14 +36,14 @@ _SCHEDULE_CONTEXT, _SCHEDULE_TASK, _SCHEDULE_DATA, _SCHEDULE_SIZE = 16, 24, 32, 
 _DESTROY_ERROR, _DESTROY_SIZE = 16, 24
 
 # The memory shared by handler and tasks, in words; addresses of the operands follow.
-_USERS, _NEXT, _DONE, _CHUNKS, _LENGTH, _SAMPLES, _OPERANDS = range(7)
+_USERS, _NEXT, _DONE, _STATUS, _CHUNKS, _LENGTH, _SAMPLES, _OPERANDS = range(8)
 
 #: Chunks for each thread: some threads may be busy with other work.
 _CHUNKS_PER_THREAD = 4
 
 
-def share(f: FunctionWriter, binding: Binding, addresses: str, count: str, width: int) -> str:
-    """Compute a large batch on several threads; returns an i1: whether it was large, and is done."""
+def share(f: FunctionWriter, binding: Binding, addresses: str, count: str, width: int, status: str) -> str:
+    """Compute a large batch on several threads, and store the drivers' status; returns an i1: whether it was large."""
     threads.get_threads()  # sets the number that the handler reads
     word = f.let(f"inttoptr i64 {threads.shared.ctypes.data} to ptr")
     allowed = f.let(f"load atomic i64, ptr {word} monotonic, align 8")
@@ -62,6 +62,7 @@ def share(f: FunctionWriter, binding: Binding, addresses: str, count: str, width
             _schedule(f, api, memory, parts)
             f.do(f"call void @task(ptr {memory})")
             _wait(f, memory)
+            f.do(f"store i64 {f.word(memory, _STATUS)}, ptr {status}, align 8")
             f.do(f"call void @leave(ptr {memory})")
             f.do(f"store i1 true, ptr {done}, align 1")
     return f.let(f"load i1, ptr {done}, align 1")
@@ -76,8 +77,8 @@ def _fill(f: FunctionWriter, memory: str, binding: Binding, addresses: str, coun
     blocks = rounded_up(f.let(f"mul i64 {parts}, {_CHUNKS_PER_THREAD * width}"))
     length = f.let(f"mul i64 {blocks}, {width}")
     users = f.let(f"add i64 {parts}, 1")  # each task, and the handler, which waits for the last chunk
-    values = {_USERS: users, _NEXT: "0", _DONE: "0", _CHUNKS: rounded_up(length), _LENGTH: length, _SAMPLES: count}
-    for place, value in values.items():
+    values = {_USERS: users, _CHUNKS: rounded_up(length), _LENGTH: length, _SAMPLES: count}
+    for place, value in (dict.fromkeys((_NEXT, _DONE, _STATUS), "0") | values).items():
         f.do(f"store i64 {value}, ptr {f.at(memory, place, 'i64')}, align 8")
     for k in range(len(binding.operands)):
         f.do(f"store ptr {f.address(addresses, k)}, ptr {f.at(memory, _OPERANDS + k, 'ptr')}, align 8")
@@ -136,7 +137,8 @@ def task_text(binding: Binding, plan: int, driver: int) -> str:
                 offset = f.let(f"mul i64 {start}, {binding.scalar.bytes * operand.size}")
                 address = f.at(f.address("%memory", _OPERANDS + k), offset)
                 f.do(f"store ptr {address}, ptr {f.at(addresses, k, 'ptr')}, align 8")
-            f.let(f"call i64 {drive}(ptr {addresses}, ptr {samples}, ptr @steps, ptr {words})")
+            status = f.let(f"call i64 {drive}(ptr {addresses}, ptr {samples}, ptr @steps, ptr {words})")
+            f.let(f"atomicrmw or ptr {f.at('%memory', _STATUS, 'i64')}, i64 {status} monotonic, align 8")
             f.let(f"atomicrmw add ptr {done}, i64 1 release, align 8")
     f.do("call void @leave(ptr %memory)")
 
@@ -182,7 +184,7 @@ def _text(binding: Binding, calls: list[tuple[int, int]], scalar: str, width: in
     f = FunctionWriter("define ptr @handler(ptr %frame)")
     operands = binding.operands
     addresses = f.let(f"alloca [{len(operands)} x ptr], align 8")
-    samples = f.let("alloca i64, align 8")
+    samples, status = f.let("alloca i64, align 8"), f.let("alloca i64, align 8")
 
     _answer_metadata(f)
     inputs, results = (f.address(f.at("%frame", at)) for at in (_FRAME_ARGUMENTS, _FRAME_RESULTS))
@@ -207,19 +209,20 @@ def _text(binding: Binding, calls: list[tuple[int, int]], scalar: str, width: in
     for k, address in enumerate(wide):
         f.do(f"store ptr {address}, ptr {f.at(addresses, k, 'ptr')}, align 8")
 
-    shared = share(f, binding, addresses, count, width)
+    shared = share(f, binding, addresses, count, width, status)
     with f.when(f.let(f"xor i1 {shared}, true")):
         few = f.let(f"icmp slt i64 {count}, {SMALLEST_BATCH}")
         chosen = [f.let(f"select i1 {few}, i64 {one}, i64 {many}") for one, many in zip(*calls, strict=True)]
         words, drive = (f.let(f"inttoptr i64 {address} to ptr") for address in chosen)
-        status = f.let(f"call i64 {drive}(ptr {addresses}, ptr {samples}, ptr @steps, ptr {words})")
-        f.leave_when(f.let(f"icmp ne i64 {status}, 0"), "exhausted")
+        alone = f.let(f"call i64 {drive}(ptr {addresses}, ptr {samples}, ptr @steps, ptr {words})")
+        f.do(f"store i64 {alone}, ptr {status}, align 8")
 
     if given is not own:
         for k in range(len(binding.inputs), len(operands)):
             _convert(f, wide[k], own, data[k], given, numbers[k])
         f.do(f"call void @free(ptr {memory})")
 
+    f.leave_when(f.let(f"icmp ne i64 {f.word(status)}, 0"), "exhausted")
     f.do("ret ptr null")
     f.label("exhausted")
     error = _error(f)

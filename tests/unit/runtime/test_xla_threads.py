@@ -12,8 +12,14 @@ import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree.compiler.llvm import machine_code
+from kinetree.compiler.llvm.machine_code import compile_text
 from kinetree.runtime import threads
+from kinetree.runtime.bound import Compiled
+from kinetree.runtime.operands import Binding, Operand
+from kinetree.runtime.tiered import Library
 from kinetree.runtime.xla import Handler
+from tests.unit.runtime.test_gate import EMPTY
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SCHEDULE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
@@ -31,10 +37,10 @@ class Xla:
     def __init__(self, run: Callable[[Callable[[], None]], bool], size: int = 200) -> None:
         self.scheduled = self.destroyed = 0
         self._run = run
-        self._functions = (SCHEDULE(self._schedule), SCHEDULE(self._destroy))
-        schedule, destroy = (ctypes.cast(f, ctypes.c_void_p).value or 0 for f in self._functions)
+        self._functions = (SCHEDULE(self._create), SCHEDULE(self._destroy), SCHEDULE(self._schedule))
         self._api = np.zeros(25, dtype=np.int64)
-        self._api[0], self._api[8], self._api[17] = size, destroy, schedule
+        self._api[0] = size
+        self._api[[6, 8, 17]] = [ctypes.cast(f, ctypes.c_void_p).value for f in self._functions]
 
     def _schedule(self, address: int) -> int | None:
         size, extension, context, task, data = struct.unpack("5q", ctypes.string_at(address, 40))
@@ -43,12 +49,18 @@ class Xla:
         call = TASK(task)
         return None if self._run(lambda: call(data)) else 99
 
+    def _create(self, address: int) -> int:
+        size, extension, message, code = struct.unpack("3qi", ctypes.string_at(address, 28))
+        assert (size, extension, code) == (32, 0, 8)
+        assert ctypes.string_at(message) == b"Kinetree: no memory for the samples"
+        return 77
+
     def _destroy(self, address: int) -> None:
         assert struct.unpack("3q", ctypes.string_at(address, 24)) == (24, 0, 99)
         self.destroyed += 1
 
-    def call(self, handler: Handler, inputs: list[Array], outputs: list[Array]) -> None:
-        """Call a handler as XLA does."""
+    def call(self, handler: Handler, inputs: list[Array], outputs: list[Array]) -> int | None:
+        """Call a handler as XLA does; returns the error."""
         kept: list[Any] = []
 
         def buffers(arrays: list[Array]) -> int:
@@ -64,7 +76,8 @@ class Xla:
         frame = np.zeros(20, dtype=np.int64)
         frame[2], frame[3] = self._api.ctypes.data, 7
         frame[9], frame[14] = buffers(inputs), buffers(outputs)
-        assert not SCHEDULE(handler.address)(frame.ctypes.data)
+        error: int | None = SCHEDULE(handler.address)(frame.ctypes.data)
+        return error
 
 
 @pytest.fixture
@@ -80,7 +93,7 @@ def case(monkeypatch: pytest.MonkeyPatch) -> tuple[Handler, list[Array], Array]:
 
 def result(xla: Xla, handler: Handler, inputs: list[Array]) -> Array:
     found = np.full((len(inputs[0]), 2), np.nan)
-    xla.call(handler, inputs, [found])
+    assert xla.call(handler, inputs, [found]) is None
     return found
 
 
@@ -139,3 +152,14 @@ def test_small_batches_and_one_thread_stay_here(case: Any) -> None:
     np.testing.assert_array_equal(result(xla, handler, inputs), expected)
     kt.set_threads(None)
     assert threads.shared[0] == kt.get_threads()
+
+
+@pytest.mark.parametrize("scalar", ["float64", "float32"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_scratch_memory_that_cannot_be_had_is_an_error_on_any_number_of_threads(count: int, scalar: str) -> None:
+    kt.set_threads(count)
+    binding = Binding("huge", (Operand("q", (2,)),), (Operand("r", (2,)),), np.zeros(0), np.zeros(0), 1 << 57)
+    function = Compiled(binding, lambda _: Library([compile_text(EMPTY, machine_code.host())], "kernel"))
+    xla, arrays = Xla(lambda task: task() is None), np.zeros((2, 3, 2), scalar)
+    assert xla.call(Handler(function, scalar), [arrays[0]], [arrays[1]]) == 77
+    assert xla.scheduled == count - 1
