@@ -182,8 +182,9 @@ class Compiled(Gate):
         array = arguments.numbers(self.binding.name, operand.name, value)
         arguments.require_shape(f"{self.binding.name}: {operand.name}", array.shape, operand.shape)
         checked: Array = rounded(array, self._dtype)
-        small = checked.nbytes < buffers.SMALLEST_RESULT  # to copy it takes less time than to go without the fast call
-        return np.array(checked, order="C") if small and not checked.flags.c_contiguous else checked
+        if not checked.flags.c_contiguous and checked.nbytes < buffers.SMALLEST_RESULT:
+            checked = checked.copy()  # takes less time than to go without the fast call
+        return checked
 
     def _batch(self, arrays: Sequence[Array]) -> tuple[int, ...]:
         """The common leading shape."""
