@@ -47,7 +47,7 @@ from kinetree.spatial.scalar import register_scalar
 from kinetree.tasks.task_types import CenterOfMassTask, RelativeTask, Task
 
 if typing.TYPE_CHECKING:
-    from kinetree import control, geometry, identification, interop, simulation, viewer, zoo
+    from kinetree import control, geometry, identification, interop, ocp, simulation, viewer, zoo
     from kinetree.interop.mujoco_models import from_mujoco
     from kinetree.interop.pinocchio_models import from_pinocchio
     from kinetree.io.mjcf_write import to_mjcf
@@ -105,6 +105,7 @@ __all__ = [
     "interop",
     "kernel",
     "load",
+    "ocp",
     "register_scalar",
     "set_threads",
     "simulation",
@@ -128,6 +129,7 @@ _ON_FIRST_USE = {
     "geometry": "geometry",
     "identification": "identification",
     "interop": "interop",
+    "ocp": "ocp",
     "simulation": "simulation",
     "sko": "model.sko",
     "to_mjcf": "io.mjcf_write",

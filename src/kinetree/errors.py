@@ -170,6 +170,10 @@ class IdentificationError(KinetreeError, ArithmeticError):
     """Measurements that no physically possible robot explains."""
 
 
+class ConvergenceError(KinetreeError, ArithmeticError):
+    """A problem that was not solved, where a solution was asked for."""
+
+
 class SecondDerivativeError(KinetreeError, NotImplementedError):
     """JAX or PyTorch requested a second derivative."""
 
@@ -184,6 +188,10 @@ class ContractError(KinetreeError, TypeError):
 
 class ModelWarning(UserWarning):
     """A usable model with a questionable property that its author should know about."""
+
+
+class DifferencesWarning(UserWarning):
+    """Derivatives that come from differences, since their author gave none."""
 
 
 class ConvergenceWarning(UserWarning):

@@ -30,6 +30,7 @@ ALLOWED = {
     "four_bar": 2e-4,
     "quadruped": 1e-3,
     "spin_up": 2e-3,
+    "swing_up": 5e-3,
     "bent_arm": 1e-7,
     "ten_million_samples": 5e-3,
 }

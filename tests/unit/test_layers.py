@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("runtime",),
     ("tasks", "operators"),
     ("model",),
-    ("identification", "interop", "control", "jax", "simulation", "torch", "zoo"),
+    ("identification", "interop", "control", "jax", "ocp", "simulation", "torch", "zoo"),
     ("geometry",),
     ("io",),
     ("viewer",),

@@ -215,6 +215,35 @@ def euler_forward(
     slope[...] = total[...]
 
 
+@kernel(
+    a_q=_SQUARE, a_v=_SQUARE, dt=("T",), turn=_BLOCK, drift=_BLOCK, lq=("T", "nv"), lv=("T", "nv"), end_q=("nv",),
+    end_v=("nv",), wq=("T", "nv"), wv=("T", "nv"), outputs=("wq", "wv"), lists=_BLOCKS,
+)  # fmt: skip
+def euler_costates(
+    k: Workspace, a_q: Indexed, a_v: Indexed, dt: Indexed, turn: Indexed, drift: Indexed, lq: Indexed, lv: Indexed,
+    end_q: Indexed, end_v: Indexed, wq: Indexed, wv: Indexed,
+) -> None:  # fmt: skip
+    """Costates of the nodes that steps reach, from gradients of the nodes they start at: w ← l + Aᵀw."""
+    nv = k.nv
+    q, v, g = k.copy(end_q, "nv"), k.copy(end_v, "nv"), k.array("nv")
+    for t in reversed(k.T):
+        step = dt[t]
+        for i in nv:
+            wq[t, i], wv[t, i] = q[i], v[i]
+            g[i] = v[i] + step * q[i]
+        for own, block in _blocks(k):
+            values = [q[row] for row in own]
+            for c, row in zip(block, own, strict=True):
+                g[row] = v[row] + step * sum(drift[t, b, c] * x for b, x in zip(block, values, strict=True))
+                q[row] = sum(turn[t, b, c] * x for b, x in zip(block, values, strict=True))
+        for i in nv:
+            q[i], v[i] = lq[t, i] + q[i], lv[t, i] + g[i]
+        for j in nv:
+            entry = step * g[j]
+            for i in nv:
+                q[i], v[i] = q[i] + a_q[t, j, i] * entry, v[i] + a_v[t, j, i] * entry
+
+
 def add_product(out: Indexed, over: Over, left: Any, right: Any, start: Any = None, symmetric: bool = False) -> None:
     """Add a product, in tiles that fit halves of a state."""
     add_products([out], over, left, [right], start, symmetric, _TILE)

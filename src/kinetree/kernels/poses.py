@@ -52,7 +52,7 @@ def exponential(_k: Workspace, twist: Indexed, pose: Indexed) -> None:
 def logarithm(_k: Workspace, pose: Indexed, twist: Indexed, fault: Indexed) -> None:
     """The inverse of `exponential`: a twist with an angular part of at most π."""
     T = pose[...]
-    w, angle = _turn(T[:3, :3])
+    w, angle = turn_of(T[:3, :3])
     twist[...] = np.concatenate([w, linear_velocity(w, angle, T[:3, 3])])
     fault[...] = _fault(T)
 
@@ -81,7 +81,7 @@ def _error(name: str, express: Callable[..., Array]) -> Kernel:
     def pose_error(_k: Workspace, pose: Indexed, target: Indexed, error: Indexed, fault: Indexed) -> None:
         start, end = pose[...], target[...]
         R, p = start[:3, :3], start[:3, 3]
-        turn, angle = _turn(R.T @ end[:3, :3])
+        turn, angle = turn_of(R.T @ end[:3, :3])
         error[...] = express(R, p, turn, angle, end[:3, 3] - p)
         fault[...] = larger(_fault(start), _fault(end))
 
@@ -120,7 +120,7 @@ def _between(name: str, move: Callable[..., Array]) -> Kernel:
     ) -> None:
         first, last, s = start[...], end[...], np.asarray(share[...])[()]
         R, p = first[:3, :3], first[:3, 3]
-        turn, angle = _turn(R.T @ last[:3, :3])
+        turn, angle = turn_of(R.T @ last[:3, :3])
         moved = move(R, p, turn, angle, last[:3, 3] - p, s)
         T = _pose(R @ _rotation(s * turn), moved)
         # the ends are those that were given, to the last bit; a share that is NaN is neither
@@ -156,7 +156,7 @@ def _rotation(w: Array) -> Array:
     return rotation_of_quaternion(np.array([angle.cosine, *(w * angle.half)]))
 
 
-def _turn(R: Array) -> tuple[Array, Angle]:
+def turn_of(R: Array) -> tuple[Array, Angle]:
     """The rotation vector of a matrix, and its angle."""
     xx, yy, zz = R[0, 0], R[1, 1], R[2, 2]
     yz, zx, xy = R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]

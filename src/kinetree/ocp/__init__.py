@@ -1,0 +1,29 @@
+"""Optimal control: the best motion of a robot over a horizon, and model-predictive control.
+
+from kinetree import ocp
+
+problem = ocp.Problem(robot, dt=0.01, nodes=100, terms=[ocp.pose("tool0", last=1e3), ocp.control(weight=1e-4)])
+plan = problem.solve(q, targets={"tool0": pose})
+"""
+
+from kinetree.ocp.mpc import MPC, MPCCommand, MPCState
+from kinetree.ocp.plan import Plan
+from kinetree.ocp.problem import Limits, Problem
+from kinetree.ocp.terms import Term, center_of_mass, control, orientation, pose, position, state, velocity
+
+__all__ = [
+    "MPC",
+    "Limits",
+    "MPCCommand",
+    "MPCState",
+    "Plan",
+    "Problem",
+    "Term",
+    "center_of_mass",
+    "control",
+    "orientation",
+    "pose",
+    "position",
+    "state",
+    "velocity",
+]

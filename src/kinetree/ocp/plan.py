@@ -1,0 +1,175 @@
+"""The result of a problem: states, inputs, gains, costs, and why the solver stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import ConvergenceError, InputError
+from kinetree.ocp.horizon import Bounds, Horizon
+from kinetree.ocp.solver import Solution
+from kinetree.runtime import arguments
+from kinetree.spatial.value import Array
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan:
+    """A motion and the feedback about it. Leading axes are those of the states and targets that were given.
+
+    Attributes:
+        time: Time of each node, (T + 1,) [s].
+        q: Configurations, (…, T + 1, nq).
+        v: Velocities, (…, T + 1, nv).
+        u: Inputs of the actuated joints, (…, T, nu).
+        tau: Joint forces, zero without a motor, (…, T, nv).
+        gains: Feedback K of each step, (…, T, nu, 2 nv): u + K (x ⊖ x̄), tangents of q before v.
+        cost: The cost, (…).
+        costs: The same by term.
+        gap: The largest miss of a step, (…): of a solution, rounding.
+        violation: The largest violation of a limit, (…).
+        multipliers: By limit ("torque", "position", "velocity"), (…, nodes, entries); positive at upper limits.
+        converged: Whether each problem was solved, (…).
+        reason: "converged", "iterations", "constraints" (iterations, with limits violated), "no step" or "not finite".
+        iterations: Number of iterations, (…).
+        table: A row for each iteration, (iterations, …), with cost, gap, violation, expected fall, length of the step,
+            damping, share of curvature, and whether states were rolled out; NaN where a problem had ended.
+        seconds: Time spent, by part.
+    """
+
+    time: Array
+    q: Array
+    v: Array
+    u: Array
+    tau: Array
+    gains: Array
+    cost: Array
+    costs: dict[str, Array]
+    gap: Array
+    violation: Array
+    multipliers: dict[str, Array]
+    converged: Array
+    reason: Array
+    iterations: Array
+    table: Array
+    seconds: dict[str, float]
+    horizon: Horizon
+    #: Limits with flat leading axes, for the next problem.
+    bounds: dict[str, Bounds] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, horizon: Horizon, solution: Solution, batch: tuple[int, ...]) -> Plan:
+        """What the solver found, with the caller's leading axes."""
+
+        def shaped(x: Array) -> Array:
+            return x.reshape((*batch, *x.shape[1:]))
+
+        path, gains = solution.path, solution.gains
+        names = [term.name for term in horizon.terms]
+        table = solution.table.reshape((len(solution.table), *batch))
+        return cls(
+            time=np.concatenate([[0.0], np.cumsum(horizon.dt)]), q=shaped(path.q), v=shaped(path.v), u=shaped(path.u),
+            tau=shaped(horizon.tau(path.u)), gains=shaped(-np.concatenate([gains.Kq, gains.Kv], axis=-1)),
+            cost=shaped(solution.costs.sum(axis=-1)), gap=shaped(solution.gap), violation=shaped(solution.violation),
+            costs={name: shaped(solution.costs[:, i]) for i, name in enumerate(names)},
+            multipliers={bound.name: shaped(bound.multipliers) for bound in solution.bounds},
+            converged=shaped(solution.reason == "converged"), reason=shaped(solution.reason),
+            iterations=shaped(solution.iterations), table=table, seconds=solution.seconds, horizon=horizon,
+            bounds={bound.name: bound for bound in solution.bounds},
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        if self.q.ndim > 2:
+            done = f"{int(self.converged.sum())} of {self.converged.size} converged"
+            return (
+                f"<Plan of {self.horizon.robot.name}: {len(self.time) - 1} steps, {self.q.shape[:-2]} problems, {done}>"
+            )
+        steps, reason = len(self.time) - 1, str(self.reason)
+        return (
+            f"<Plan of {self.horizon.robot.name}: {steps} steps, cost {float(self.cost):.9g}, {reason} after "
+            f"{int(self.iterations)} iterations>"
+        )
+
+    def require(self) -> Plan:
+        """Itself, if every problem converged.
+
+        Raises:
+            ConvergenceError: Some did not; the message says why.
+        """
+        if not self.converged.all():
+            failed = np.argwhere(~np.atleast_1d(self.converged))
+            reasons = sorted(set(np.atleast_1d(self.reason)[~np.atleast_1d(self.converged)].tolist()))
+            raise ConvergenceError(
+                f"{len(failed)} of {self.converged.size} problems did not converge: {', '.join(reasons)}; gap "
+                f"{float(self.gap.max()):.2g}, violation {float(self.violation.max()):.2g}. See plan.table, and "
+                "docs/optimal_control.md on what to do"
+            )
+        return self
+
+    def torques(self, q: Any, v: Any, node: int = 0) -> Array:
+        """Joint forces at a state near a node: its inputs plus feedback, within torque limits, (…, nv).
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Velocities, (…, nv).
+            node: Number of the node.
+        """
+        robot = self.horizon.robot
+        if not -self.u.shape[-2] <= node < self.u.shape[-2]:
+            raise InputError(f"torques: node={node!r} is not among the {self.u.shape[-2]} steps")
+        node %= self.u.shape[-2]
+        q = arguments.doubles("torques", "q", q, (robot.nq,))
+        v = arguments.doubles("torques", "v", v, (robot.nv,))
+        away = np.concatenate([robot.difference(self.q[..., node, :], q), v - self.v[..., node, :]], axis=-1)
+        u = self.u[..., node, :] + (self.gains[..., node, :, :] * away[..., None, :]).sum(axis=-1)
+        bound = self.bounds.get("torque")
+        if bound is not None:
+            u[..., bound.entries] = np.clip(u[..., bound.entries], bound.lower, bound.upper)
+        return self.horizon.tau(u)
+
+    def shifted(self, nodes: int = 1) -> Plan:
+        """The same, some steps later: a start for the next problem. The last state, input and multipliers repeat.
+
+        Args:
+            nodes: Number of steps, at least 0.
+        """
+        if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 0:
+            raise InputError(f"shifted: nodes={nodes!r} is not a number of steps")
+
+        def later(x: Array, axis: int) -> Array:
+            length = x.shape[axis]
+            taken: Array = np.take(x, np.minimum(np.arange(length) + nodes, length - 1), axis=axis)
+            return taken
+
+        bounds = {
+            name: replace(bound, multipliers=later(bound.multipliers, 1), penalty=later(bound.penalty, 1))
+            for name, bound in self.bounds.items()
+        }
+        return replace(
+            self, q=later(self.q, -2), v=later(self.v, -2), u=later(self.u, -2), tau=later(self.tau, -2),
+            gains=later(self.gains, -3), multipliers={name: later(y, -2) for name, y in self.multipliers.items()},
+            bounds=bounds,
+        )  # fmt: skip
+
+    def plot(self) -> Any:
+        """Configurations, velocities and inputs over time, as a figure of Matplotlib. Of one problem.
+
+        Raises:
+            ImportError: Matplotlib is not installed.
+            InputError: The plan has several problems.
+        """
+        if self.q.ndim != 2:
+            raise InputError("plot: a plan of several problems; choose one of them to solve and to draw")
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise ImportError('plot needs Matplotlib: pip install "kinetree[plot]"') from error
+        figure = Figure(figsize=(8.0, 7.0), layout="constrained")
+        axes = figure.subplots(3, 1, sharex=True)
+        for axis, (label, x) in zip(axes, (("q", self.q), ("v", self.v), ("u", self.u)), strict=True):
+            axis.plot(self.time[: len(x)], x, drawstyle="steps-post" if label == "u" else "default")
+            axis.set_ylabel(label)
+            axis.grid(alpha=0.3)
+        axes[-1].set_xlabel("time [s]")
+        return figure

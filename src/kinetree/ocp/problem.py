@@ -1,0 +1,295 @@
+"""Optimal control problems: a robot, a horizon, terms and limits; solved for one state and target, or for many."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import InputError, UnknownNameError
+from kinetree.model.model import Model
+from kinetree.ocp.horizon import Bounds, Horizon, Path
+from kinetree.ocp.plan import Plan
+from kinetree.ocp.solver import Options, Solver, first_penalty
+from kinetree.ocp.terms import Part, Term, curved_blocks, differences
+from kinetree.runtime import arguments
+from kinetree.spatial.value import Array
+
+_ROLLOUTS = ("auto", "linear", "nonlinear")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Which of the robot's limits hold at all nodes.
+
+    Args:
+        torque: Inputs within `robot.effort_limits`; or numbers, (nu,).
+        position: Joints within `robot.lower_limits` and `upper_limits`, where their coordinates are numbers.
+        velocity: Velocities within `robot.velocity_limits`.
+        margin: Fraction of the range, or of the largest torque and velocity, that is left unused.
+    """
+
+    torque: Any = True
+    position: bool = False
+    velocity: bool = False
+    margin: float = 0.0
+
+
+class Problem:
+    """Minimise Σ ½ w r² over states and inputs of a horizon, subject to the dynamics of a robot and to limits.
+
+    Steps are those of semi-implicit Euler, `robot.step(q, v, tau, dt)`.
+
+    Args:
+        robot: The robot, in float64.
+        dt: Time step [s], or one for each step, (T,).
+        nodes: Number of steps T; there are T + 1 states and T inputs.
+        terms: Terms of the cost.
+        limits: Limits that hold at all nodes; none by default.
+        actuated: Names of the joints with motors; by default all but floating ones.
+
+    Raises:
+        InputError: Weights, limits or time steps that make no sense; the message names the term.
+        UnknownNameError: Frames or joints that the robot does not have.
+    """
+
+    def __init__(
+        self,
+        robot: Model,
+        dt: Any,
+        nodes: int,
+        terms: Sequence[Term],
+        *,
+        limits: Limits | None = None,
+        actuated: Sequence[str] | None = None,
+    ) -> None:
+        if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 1:
+            raise InputError(f"nodes={nodes!r} is not a positive number of steps")
+        steps = np.asarray(dt, dtype=np.float64)
+        if steps.shape not in ((), (nodes,)) or not np.isfinite(steps).all() or (steps <= 0.0).any():
+            raise InputError(f"dt={dt!r} is neither a positive time step [s] nor one for each of the {nodes} steps")
+        terms = tuple(terms)
+        for term in terms:
+            if not isinstance(term, Term):
+                raise InputError(f"{term!r} is no term; use ocp.state, ocp.pose, … or ocp.Term(function, size)")
+        names = [term.name for term in terms]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"two terms are called {twice!r}; give one of them another name=…")
+        self.robot, self.dt, self.nodes = robot, np.array(np.broadcast_to(steps, (nodes,))), int(nodes)
+        if actuated is None:
+            moved = [joint for joint in robot.joints if joint.kind != "floating"]
+            numbers = [i for joint in moved for i in range(joint.v_start, joint.v_start + joint.nv)]
+        else:
+            numbers = robot.joint_indices(actuated)[1].tolist()
+        self.actuated = np.array(numbers, dtype=np.intp)
+        self.terms, self.limits = terms, limits
+        self.horizon = Horizon(robot, self.dt, terms, self.actuated)
+        self._bounds = [] if limits is None else self._limited(limits)
+
+    def __repr__(self) -> str:
+        names = ", ".join(term.name for term in self.terms)
+        return f"<Problem of {self.robot.name}: {self.nodes} steps, {len(self.actuated)} inputs, terms {names}>"
+
+    def _limited(self, limits: Limits) -> list[Bounds]:
+        robot, T, found = self.robot, self.nodes, []
+        share = 1.0 - arguments.number("margin", limits.margin, 0.0, "a fraction below 1", below=1.0)
+
+        def add(name: str, of: str, entries: Array, tangents: Array, lower: Array, upper: Array, nodes: int) -> None:
+            middle, half = np.zeros_like(lower), np.full_like(lower, np.inf)
+            both = np.isfinite(lower) & np.isfinite(upper)
+            middle[both], half[both] = 0.5 * (lower + upper)[both], 0.5 * share * (upper - lower)[both]
+            lower, upper = np.where(both, middle - half, lower), np.where(both, middle + half, upper)
+            some = np.isfinite(lower) | np.isfinite(upper)
+            if (lower > upper).any():
+                raise InputError(f"{name} limits of {robot.name} are empty: a lower one is above its upper one")
+            if some.any():
+                on = np.ones((nodes, int(some.sum())))
+                on[0] = 0.0 if of != "u" else 1.0  # the first state is given
+                found.append(Bounds(name, of, entries[some], tangents[some], lower[some], upper[some], on))
+
+        if limits.torque is not False:
+            effort = robot.effort_limits[self.actuated] if limits.torque is True else np.asarray(limits.torque, float)
+            if effort.shape not in ((), self.actuated.shape) or not (effort >= 0.0).all():
+                raise InputError(
+                    f"torque limits are not negative, (nu,) = {self.actuated.shape}; got {limits.torque!r}"
+                )
+            effort = np.array(np.broadcast_to(effort, self.actuated.shape), dtype=np.float64)
+            inputs = np.arange(len(effort))
+            add("torque", "u", inputs, inputs, -effort, effort, T)
+        if limits.velocity:
+            most = np.asarray(robot.velocity_limits, dtype=np.float64)
+            add("velocity", "v", np.arange(robot.nv), np.arange(robot.nv), -most, most, T + 1)
+        if limits.position:
+            curved = {start for start, _ in curved_blocks(robot)}
+            plain = [joint for joint in robot.joints if joint.v_start not in curved and joint.nq == joint.nv]
+            places = [(joint.q_start + i, joint.v_start + i) for joint in plain for i in range(joint.nv)]
+            entries, tangents = np.array(places, dtype=np.intp).reshape(-1, 2).T
+            add("position", "q", entries, tangents, robot.lower_limits[entries], robot.upper_limits[entries], T + 1)
+        return found
+
+    def solve(
+        self,
+        q: Any,
+        v: Any = None,
+        targets: Mapping[str, Any] | None = None,
+        *,
+        start: Plan | tuple[Any, Any, Any] | None = None,
+        iterations: int = 300,
+        tolerance: float = 1e-9,
+        feasibility: float = 1e-6,
+        second_order: bool = True,
+        rollout: str = "auto",
+        progress: bool = False,
+    ) -> Plan:
+        """The best motion from a state, or from many: leading axes of q, v and targets broadcast.
+
+        Args:
+            q: First configuration, (…, nq).
+            v: First velocities, (…, nv); at rest by default.
+            targets: Targets by name of the term: of one node, or (…, T + 1, …) for all.
+            start: Where to begin: a plan, perhaps `shifted`, or q (…, T + 1, nq), v (…, T + 1, nv) and u (…, T, nu). By
+                default the state is repeated, with the torques that hold it against gravity.
+            iterations: The most iterations.
+            tolerance: Expected fall of the cost at which a problem is solved, relative to costs above one.
+            feasibility: Violation of limits that a solution may have, in their units.
+            second_order: Whether the curvature of dynamics and residuals is used in the end; it is not for robots with
+                floating, spherical or planar joints.
+            rollout: How states follow a step: "linear", the prediction; "nonlinear", the dynamics under the gains; or
+                "auto", the first, and the second where that fails.
+            progress: Whether to print a line for each iteration.
+
+        Returns:
+            A `Plan`. That it did not converge is a result: see `converged`, `reason` and `require`.
+
+        Raises:
+            InputError: Shapes that do not fit, or a term without a target.
+            UnknownNameError: No term of this name.
+        """
+        robot, h = self.robot, self.horizon
+        targets = dict(targets or {})
+        names = tuple(term.name for term in self.terms)
+        for name in targets:
+            if name not in names:
+                raise UnknownNameError("term", name, names)
+        if rollout not in _ROLLOUTS:
+            raise UnknownNameError("rollout", rollout, _ROLLOUTS)
+        if isinstance(iterations, bool) or not isinstance(iterations, (int, np.integer)) or iterations < 1:
+            raise InputError(f"solve: iterations={iterations!r} is not a positive number")
+        q = arguments.doubles("solve", "q", q, (robot.nq,))
+        v = arguments.doubles("solve", "v", np.zeros(robot.nv) if v is None else v, (robot.nv,))
+        shapes = [q.shape[:-1], v.shape[:-1], *(self._lead(name, each) for name, each in targets.items())]
+        batch = arguments.common_batch("solve", ("q", "v", *targets), shapes)
+        N = int(np.prod(batch, dtype=int))
+        q, v = (np.broadcast_to(x, (*batch, x.shape[-1])).reshape(N, -1) for x in (q, v))
+        aims = h.targets(targets, batch)
+        path, bounds = self._started(q, v, start, batch, aims)
+        options = Options(
+            int(iterations), arguments.number("tolerance", tolerance, above=0.0),
+            arguments.number("feasibility", feasibility, above=0.0), bool(second_order), rollout,
+            _printed if progress else None,
+        )  # fmt: skip
+        return Plan.of(h, Solver(h, path, aims, bounds, options).solve(), batch)
+
+    def _lead(self, name: str, given: Any) -> tuple[int, ...]:
+        """The batch of a target: what is in front of its nodes."""
+        term = next(term for term in self.terms if term.name == name)
+        axes = getattr(term, "axes", 1) + 1
+        shape: tuple[int, ...] = np.shape(given)
+        return shape[: max(len(shape) - axes, 0)]
+
+    def _started(
+        self, q: Array, v: Array, start: Any, batch: tuple[int, ...], aims: list[Any]
+    ) -> tuple[Path, list[Bounds]]:
+        robot, h, T, N = self.robot, self.horizon, self.nodes, len(q)
+        kept: dict[str, Bounds] = {}
+        if start is None:
+            hold = robot.gravity_forces(q)[:, self.actuated]
+            for bound in self._bounds:
+                if bound.of == "u":
+                    hold[:, bound.entries] = np.clip(hold[:, bound.entries], bound.lower, bound.upper)
+            path = Path(*(np.repeat(x[:, None], n, axis=1) for x, n in ((q, T + 1), (v, T + 1), (hold, T))))
+        else:
+            if isinstance(start, Plan):
+                if start.q.shape[-2:] != (T + 1, robot.nq) or start.u.shape[-1] != h.nu:
+                    raise InputError(
+                        f"solve: start is a plan of {start.u.shape[-2]} steps, not of {T}, or of another robot"
+                    )
+                kept = start.bounds
+                given: Any = start.q, start.v, start.u
+            else:
+                given = start
+                if not isinstance(start, tuple) or len(start) != 3:
+                    raise InputError("solve: start is a plan, or a tuple of q, v and u")
+            cores = (T + 1, robot.nq), (T + 1, robot.nv), (T, h.nu)
+            arrays = [
+                arguments.doubles("solve", f"start[{i}]", x, core) for i, (x, core) in enumerate(zip(given, cores))
+            ]
+            try:
+                wide = [np.broadcast_to(x, (*batch, *core)).reshape(N, *core).copy() for x, core in zip(arrays, cores)]
+            except ValueError:
+                raise InputError(
+                    f"solve: start has leading axes {arrays[0].shape[:-2]}, not those of q, {batch}"
+                ) from None
+            path = Path(*wide)
+            path.q[:, 0], path.v[:, 0] = q, v
+        if not self._bounds:
+            return path, []
+        with np.errstate(all="ignore"):
+            model = h.model(path, aims, (), exact=False)
+        diagonals = {name: getattr(model, name * 2).diagonal(axis1=-2, axis2=-1) for name in ("q", "v", "u")}
+        found = []
+        for bound in self._bounds:
+            weights = diagonals[bound.of][:, : len(bound.on), bound.tangents]
+            fresh = bound.started(first_penalty(np.where(np.isfinite(weights), weights, 0.0)))
+            old = kept.get(bound.name)
+            if old is not None and old.multipliers.shape == fresh.multipliers.shape:
+                fresh = Bounds(**{**vars(fresh), "multipliers": old.multipliers, "penalty": old.penalty})
+            found.append(fresh)
+        return path, found
+
+    def check(self, q: Any, v: Any, u: Any, targets: Mapping[str, Any] | None = None) -> dict[str, float]:
+        """Errors of the derivatives of each term against central differences at a state, relative to the largest.
+
+        Args:
+            q: Configuration, (nq,).
+            v: Velocities, (nv,).
+            u: Inputs, (nu,).
+            targets: As for `solve`.
+        """
+        h, S = self.horizon, self.nodes + 1
+        given = (("q", q, self.robot.nq), ("v", v, self.robot.nv), ("u", u, h.nu))
+        x = [np.tile(arguments.doubles("check", name, each, (n,)).reshape(n), (1, S, 1)) for name, each, n in given]
+        found: dict[str, float] = {}
+        for (number, part, *_), aim in zip(h.parts, h.targets(dict(targets or {}), (1,)), strict=True):
+            name, error = self.terms[number].name, 0.0
+            if part.rows is not None:
+                _, *by = part.rows(x[0], x[1], x[2], aim)
+                wanted = differences(self.robot, partial(_residual, part, aim), x[0], x[1], x[2])
+                exact = [0.0 if each is None else each for each in (*by, None, None)[:3]]
+                largest = max(1.0, *(float(np.abs(each).max(initial=0.0)) for each in wanted))
+                away = (float(np.abs(a - b).max(initial=0.0)) for a, b in zip(exact, wanted, strict=True))
+                error = max(away) / largest
+            found[name] = max(found.get(name, 0.0), error)
+        return found
+
+
+def _residual(part: Part, aim: Any, q: Array, v: Array, u: Array) -> Array:
+    return part.residual(q, v, u, aim)
+
+
+def _printed(iteration: int, row: Array, reason: Array) -> None:
+    """A line for an iteration: the first problem that is not solved."""
+    head = f"{'':>4} {'cost':>16} {'gap':>9} {'violation':>9} {'expected':>10} {'step':>8} {'damping':>8} curvature\n"
+    shown = row[np.flatnonzero(~np.isnan(row["cost"]))[0]]
+    left = f"  {int((reason == '').sum())} of {len(row)} left" if len(row) > 1 else ""
+    rolled = " rolled out" if shown["rollout"] else ""
+    sys.stdout.write(
+        f"{head if iteration == 0 else ''}{iteration:4d} {shown['cost']:16.9g} {shown['gap']:9.1e} "
+        f"{shown['violation']:9.1e} {shown['expected']:10.2e} {shown['step']:8.4f} {shown['damping']:8.0e} "
+        f"{shown['curvature']:g}{rolled}{left}\n"
+    )

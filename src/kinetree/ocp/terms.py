@@ -1,0 +1,383 @@
+"""Terms of a cost: ½ Σ w r² of residuals r on the nodes of a horizon, each a function on batches of nodes.
+
+A term is bound to a robot as parts, by what their residuals depend on. Entries of the tangents themselves need no
+Jacobian; rows of the configuration have one; what depends on everything has three.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinetree.errors import DifferencesWarning, InputError
+from kinetree.kernels.node_costs import pose_residual, pose_rows
+from kinetree.model.model import Model
+from kinetree.runtime.function import compiled
+from kinetree.spatial.value import Array
+
+#: Steps of central differences: cube root of the rounding.
+_STEP = 6e-6
+
+
+class Part(NamedTuple):
+    """Some rows of a term, for a robot.
+
+    Attributes:
+        of: What residuals are: entries of the tangents of "q", "v" or "u"; "rows" that depend on q; or on "all".
+        size: Number of rows.
+        residual: From q, v, u and the target to r, (…, T + 1, size).
+        rows: The same, and derivatives: by q, or by q, v and u, where None is zero.
+    """
+
+    of: str
+    size: int
+    residual: Callable[[Array, Array, Array, Any], Array]
+    rows: Callable[[Array, Array, Array, Any], tuple[Any, ...]] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A cost ½ Σ w r² of your own residual.
+
+    Args:
+        fun: Called with q (…, T + 1, nq), v (…, T + 1, nv) and u (…, T + 1, nu), zero at the last node; returns the
+            residual r, (…, T + 1, size), or (r, r_x, r_u) with derivatives (…, T + 1, size, 2 nv) along tangents of
+            (q, v), and (…, T + 1, size, nu). Without derivatives they come from central differences, and a warning
+            says so.
+        size: Number of rows of the residual.
+        weight: Weights at the nodes before the last, per second: a number, (size,) or (T + 1, size).
+        last: Weight at the last node: a number or (size,); by default `weight`.
+        lower: Residuals within [lower, upper] cost nothing; numbers or (size,).
+        upper: See `lower`.
+        nodes: The nodes where it is in force, such as [0, 50, -1]; all by default.
+        name: Its name, for targets, `plan.costs` and messages.
+    """
+
+    fun: Callable[..., Any]
+    size: int
+    weight: Any = 1.0
+    last: Any = None
+    lower: Any = None
+    upper: Any = None
+    nodes: Sequence[int] | None = None
+    name: str = "term"
+
+    def parts(self, robot: Model, nu: int) -> list[Part]:
+        """What it consists of."""
+        del nu
+        return [Part("all", self.size, self._residual, lambda *x: self._rows(robot, *x))]
+
+    def target(self, robot: Model, given: Any) -> Any:
+        """What its parts take as a target."""
+        del robot
+        if given is not None:
+            raise InputError(f"term {self.name!r} is a function of your own, which takes no target")
+        return None
+
+    def _call(self, q: Array, v: Array, u: Array) -> tuple[Any, ...]:
+        found = self.fun(q, v, u)
+        found = found if isinstance(found, tuple) else (found,)
+        nv, nu, batch = v.shape[-1], u.shape[-1], q.shape[:-1]
+        wanted = (*batch, self.size), (*batch, self.size, 2 * nv), (*batch, self.size, nu)
+        if len(found) not in (1, 3):
+            raise InputError(f"term {self.name!r} returns r or (r, r_x, r_u), got {len(found)} arrays")
+        for name, array, shape in zip(("r", "r_x", "r_u"), found, wanted, strict=False):
+            if array is not None and np.shape(array) != shape:
+                raise InputError(f"term {self.name!r}: {name} has shape {np.shape(array)}, expected {shape}")
+        return tuple(None if x is None else np.asarray(x, dtype=np.float64) for x in found)
+
+    def _residual(self, q: Array, v: Array, u: Array, _target: Any) -> Array:
+        residual: Array = self._call(q, v, u)[0]
+        return residual
+
+    def _rows(self, robot: Model, q: Array, v: Array, u: Array, _target: Any) -> tuple[Any, ...]:
+        r, *given = self._call(q, v, u)
+        nv = v.shape[-1]
+        if given:
+            by_x, by_u = given
+            return r, *((None, None) if by_x is None else (by_x[..., :nv], by_x[..., nv:])), by_u
+        warnings.warn(
+            f"term {self.name!r} has no derivatives: they come from central differences; return (r, r_x, r_u)",
+            DifferencesWarning,
+            stacklevel=2,
+        )
+        return r, *differences(robot, lambda *x: self._call(*x)[0], q, v, u)
+
+
+def differences(robot: Model, residual: Callable[..., Array], q: Array, v: Array, u: Array) -> tuple[Array, ...]:
+    """Derivatives of a residual along the tangents of q, v and u, by central differences in one batch each."""
+    found = []
+    for which, size in enumerate((v.shape[-1], v.shape[-1], u.shape[-1])):
+        steps = _STEP * np.eye(size).reshape(size, *(1,) * (q.ndim - 1), size)
+        ends = []
+        for sign in (1.0, -1.0):
+            x = [np.broadcast_to(each, (size, *each.shape)) for each in (q, v, u)]
+            x[which] = robot.integrate(x[0], sign * steps) if which == 0 else x[which] + sign * steps
+            ends.append(residual(*x))
+        found.append(np.moveaxis((ends[0] - ends[1]) / (2.0 * _STEP), 0, -1))
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltIn(Term):
+    """A term whose parts are made for a robot, and which may have a target."""
+
+    make: Callable[[Model, int], list[Part]] | None = None
+    #: From a robot and what the user gave, or None, to an array whose last axes are those of one node.
+    aim: Callable[[Model, Any], Array] | None = None
+    #: The number of axes of a target at one node.
+    axes: int = 1
+    #: The target unless `solve` is given one.
+    default: Any = None
+
+    def parts(self, robot: Model, nu: int) -> list[Part]:
+        """What it consists of."""
+        return [] if self.make is None else self.make(robot, nu)
+
+    def target(self, robot: Model, given: Any) -> Any:
+        """What its parts take as a target."""
+        given = self.default if given is None else given
+        return None if self.aim is None else self.aim(robot, given)
+
+
+def state(
+    q: Any = None, v: Any = None, *, weight: Any = 1.0, last: Any = None, nodes: Any = None, name: str = "state"
+) -> Term:
+    """Distance from a reference state: difference(q_ref, q) and v − v_ref, 2 nv rows.
+
+    Args:
+        q: Reference configuration, (nq,) or (…, T + 1, nq); neutral by default. `targets` of `solve` replace it.
+        v: Reference velocities, (nv,) or (…, T + 1, nv); zero by default.
+        weight: See `Term`; rows of configuration, then of velocity.
+        last: See `Term`.
+        nodes: See `Term`.
+        name: See `Term`.
+    """
+
+    def aim(robot: Model, given: Any) -> Array:
+        given = robot.neutral() if given is None else np.asarray(given, dtype=np.float64)
+        rate = np.zeros(robot.nv) if v is None else np.asarray(v, dtype=np.float64)
+        if given.ndim == 0 or given.shape[-1] not in (robot.nq, robot.nq + robot.nv):
+            raise InputError(
+                f"the target of {name!r} has shape {given.shape}; it takes q (…, {robot.nq}), or q and v together "
+                f"(…, {robot.nq + robot.nv})"
+            )
+        if given.shape[-1] == robot.nq + robot.nv and robot.nv:
+            whole: Array = given
+            return whole
+        if rate.ndim == 0 or rate.shape[-1] != robot.nv:
+            raise InputError(f"v of {name!r} has shape {rate.shape}, expected (…, {robot.nv})")
+        lead = np.broadcast_shapes(given.shape[:-1], rate.shape[:-1])
+        both: Array = np.concatenate([np.broadcast_to(x, (*lead, x.shape[-1])) for x in (given, rate)], axis=-1)
+        return both
+
+    def make(robot: Model, _nu: int) -> list[Part]:
+        nq, plain = robot.nq, is_plain(robot)
+
+        def away(q: Array, _v: Any, _u: Any, target: Array) -> Array:
+            return robot.difference(np.ascontiguousarray(target[..., :nq]), q)
+
+        def rows(q: Array, _v: Any, _u: Any, target: Array) -> tuple[Array, Array]:
+            reference = np.ascontiguousarray(target[..., :nq])
+            return robot.difference(reference, q), robot.ddifference(reference, q)[1]
+
+        first = Part("q", robot.nv, away) if plain else Part("rows", robot.nv, away, rows)
+        return [first, Part("v", robot.nv, lambda _q, v, _u, target: v - target[..., nq:])]
+
+    return BuiltIn(_unused, 0, weight, last, nodes=nodes, name=name, make=make, aim=aim, default=q)
+
+
+def control(u: Any = 0.0, *, weight: Any = 1.0, nodes: Any = None, name: str = "control") -> Term:
+    """Distance of the inputs from reference ones, nu rows; not at the last node, which has none.
+
+    Args:
+        u: Reference inputs: a number, (nu,) or (…, T, nu). `targets` of `solve` replace them.
+        weight: See `Term`.
+        nodes: See `Term`.
+        name: See `Term`.
+    """
+
+    def make(_robot: Model, nu: int) -> list[Part]:
+        return [Part("u", nu, lambda _q, _v, u, target: u - target)]
+
+    def aim(_robot: Model, given: Any) -> Array:
+        return np.asarray(given, dtype=np.float64)
+
+    return BuiltIn(_unused, 0, weight, nodes=nodes, name=name, make=make, aim=aim, default=u)
+
+
+def pose(
+    frame: str, target: Any = None, *, weight: Any = 1.0, last: Any = None, nodes: Any = None, name: str = ""
+) -> Term:
+    """Distance of a frame from a pose: the twist log(target⁻¹ pose) in the frame's axes, angular part first, 6 rows.
+
+    Args:
+        frame: Name of the frame.
+        target: (4, 4) or (…, T + 1, 4, 4); `targets` of `solve` replace it.
+        weight: See `Term`.
+        last: See `Term`.
+        nodes: See `Term`.
+        name: See `Term`; the frame's by default.
+    """
+    return _of_pose(frame, slice(0, 6), target, weight, last, nodes, name)
+
+
+def orientation(
+    frame: str, target: Any = None, *, weight: Any = 1.0, last: Any = None, nodes: Any = None, name: str = ""
+) -> Term:
+    """Distance of a frame from the orientation of a pose: the rotation vector in the frame's axes, 3 rows.
+
+    Args:
+        frame: Name of the frame.
+        target: (4, 4) or (…, T + 1, 4, 4), of which the rotation counts; `targets` of `solve` replace it.
+        weight: See `Term`.
+        last: See `Term`.
+        nodes: See `Term`.
+        name: See `Term`; the frame's by default.
+    """
+    return _of_pose(frame, slice(0, 3), target, weight, last, nodes, name)
+
+
+def _of_pose(frame: str, chosen: slice, target: Any, weight: Any, last: Any, nodes: Any, name: str) -> Term:
+    name, size = name or frame, chosen.stop
+
+    def make(robot: Model, _nu: int) -> list[Part]:
+        residual, with_rows = compiled(pose_residual), compiled(pose_rows, nv=robot.nv)
+
+        def away(q: Array, _v: Any, _u: Any, target: Array) -> Array:
+            return np.ascontiguousarray(residual(robot.pose(q, frame), target)[..., chosen])
+
+        def rows(q: Array, _v: Any, _u: Any, target: Array) -> tuple[Array, Array]:
+            r, by_q = with_rows(robot.pose(q, frame), target, robot.jacobian(q, frame))
+            return np.ascontiguousarray(r[..., chosen]), by_q[..., chosen, :]
+
+        return [Part("rows", size, away, rows)]
+
+    def aim(_robot: Model, given: Any) -> Array:
+        return _shaped(name, given, (4, 4), "a pose")
+
+    return BuiltIn(_unused, 0, weight, last, nodes=nodes, name=name, make=make, aim=aim, axes=2, default=target)
+
+
+def position(
+    frame: str, target: Any = None, *, weight: Any = 1.0, last: Any = None, nodes: Any = None, name: str = ""
+) -> Term:
+    """Distance of a frame's origin from a point, in the world's axes, 3 rows.
+
+    Args:
+        frame: Name of the frame.
+        target: (3,) or (…, T + 1, 3) [m]; `targets` of `solve` replace it.
+        weight: See `Term`.
+        last: See `Term`.
+        nodes: See `Term`.
+        name: See `Term`; the frame's by default.
+    """
+    name = name or frame
+
+    def make(robot: Model, _nu: int) -> list[Part]:
+        def away(q: Array, _v: Any, _u: Any, target: Array) -> Array:
+            return robot.pose(q, frame)[..., :3, 3] - target
+
+        def rows(q: Array, v: Any, u: Any, target: Array) -> tuple[Array, Array]:
+            return away(q, v, u, target), robot.jacobian(q, frame, "local_world_aligned")[..., 3:, :]
+
+        return [Part("rows", 3, away, rows)]
+
+    def aim(_robot: Model, given: Any) -> Array:
+        return _shaped(name, given, (3,), "a point")
+
+    return BuiltIn(_unused, 0, weight, last, nodes=nodes, name=name, make=make, aim=aim, default=target)
+
+
+def velocity(
+    frame: str, target: Any = None, *, reference: Any = "local", weight: Any = 1.0, last: Any = None, nodes: Any = None,
+    name: str = "",
+) -> Term:  # fmt: skip
+    """Distance of a frame's twist from a given one, angular part first, 6 rows.
+
+    Args:
+        frame: Name of the frame.
+        target: (6,) or (…, T + 1, 6) [rad/s, m/s]; at rest by default. `targets` of `solve` replace it.
+        reference: As for `robot.velocity`.
+        weight: See `Term`.
+        last: See `Term`.
+        nodes: See `Term`.
+        name: See `Term`; "velocity of …" by default.
+    """
+    name = name or f"velocity of {frame}"
+
+    def make(robot: Model, _nu: int) -> list[Part]:
+        def away(q: Array, v: Array, _u: Any, target: Array) -> Array:
+            found: Array = robot.velocity(q, v, frame, reference) - target
+            return found
+
+        def rows(q: Array, v: Array, u: Any, target: Array) -> tuple[Any, ...]:
+            by_q, by_v = robot.velocity_derivative(q, v, frame, reference), robot.jacobian(q, frame, reference)
+            return away(q, v, u, target), by_q, by_v, None
+
+        return [Part("all", 6, away, rows)]
+
+    def aim(_robot: Model, given: Any) -> Array:
+        return _shaped(name, np.zeros(6) if given is None else given, (6,), "a twist")
+
+    return BuiltIn(_unused, 0, weight, last, nodes=nodes, name=name, make=make, aim=aim, default=target)
+
+
+def center_of_mass(
+    target: Any = None, *, weight: Any = 1.0, last: Any = None, nodes: Any = None, name: str = "center_of_mass"
+) -> Term:
+    """Distance of the centre of mass from a point, in the world's axes, 3 rows.
+
+    Args:
+        target: (3,) or (…, T + 1, 3) [m]; `targets` of `solve` replace it.
+        weight: See `Term`.
+        last: See `Term`.
+        nodes: See `Term`.
+        name: See `Term`.
+    """
+
+    def make(robot: Model, _nu: int) -> list[Part]:
+        def away(q: Array, _v: Any, _u: Any, target: Array) -> Array:
+            found: Array = robot.center_of_mass(q) - target
+            return found
+
+        def rows(q: Array, v: Any, u: Any, target: Array) -> tuple[Array, Array]:
+            return away(q, v, u, target), robot.center_of_mass_jacobian(q)
+
+        return [Part("rows", 3, away, rows)]
+
+    def aim(_robot: Model, given: Any) -> Array:
+        return _shaped(name, given, (3,), "a point")
+
+    return BuiltIn(_unused, 0, weight, last, nodes=nodes, name=name, make=make, aim=aim, default=target)
+
+
+def is_plain(robot: Model) -> bool:
+    """Whether tangents are differences of coordinates: no floating, spherical or planar joints."""
+    return not curved_blocks(robot)
+
+
+def curved_blocks(robot: Model) -> list[tuple[int, int]]:
+    """First velocity and number of velocities of each joint whose coordinates are not numbers."""
+    rates = np.random.default_rng(0).uniform(0.5, 1.0, robot.nv)
+    curved = np.abs(robot.dintegrate(robot.neutral(), rates)[1] - np.eye(robot.nv)).max(axis=0, initial=0.0) > 0.0
+    return [
+        (joint.v_start, joint.nv) for joint in robot.joints if curved[joint.v_start : joint.v_start + joint.nv].any()
+    ]
+
+
+def _shaped(name: str, given: Any, shape: tuple[int, ...], what: str) -> Array:
+    if given is None:
+        raise InputError(f"term {name!r} has no target: pass targets={{{name!r}: …}} to solve, {what} {shape}")
+    array = np.asarray(given, dtype=np.float64)
+    if array.shape[max(array.ndim - len(shape), 0) :] != shape:
+        raise InputError(f"the target of {name!r} has shape {array.shape}; {what} is {shape}, or (…, T + 1, *{shape})")
+    return array
+
+
+def _unused(*_: Any) -> Any:
+    raise NotImplementedError

@@ -1,0 +1,67 @@
+"""Problems that several tests solve, and costs computed by other means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import kinetree as kt
+from kinetree import ocp
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def swing_up(
+    name: str, steps: int, limit: float | None, actuated: list[str] | None = None
+) -> tuple[ocp.Problem, Array]:
+    """A pendulum on a cart, or of two links, from hanging to standing: the problem, and the state it starts in."""
+    robot: kt.Model = getattr(kt.zoo, name)()
+    angles = (0.0, np.pi)
+    states = (
+        [np.array([0.0, b]) for b in angles]
+        if name == "cart_pole"
+        else [np.array([a, b]) for a in angles for b in angles]
+    )
+    height = [robot.energy(q, np.zeros(2)).potential for q in states]
+    terms = [
+        ocp.state(states[int(np.argmax(height))], weight=0.0, last=[100.0, 100.0, 10.0, 10.0]),
+        ocp.control(weight=1e-3),
+    ]
+    limits = None if limit is None else ocp.Limits(torque=limit)
+    return ocp.Problem(robot, 0.02, steps, terms, limits=limits, actuated=actuated), states[int(np.argmin(height))]
+
+
+def reach(robot: kt.Model, frame: str, steps: int = 40, **options: Any) -> ocp.Problem:
+    terms = [ocp.pose(frame, weight=1.0, last=1e3), ocp.state(weight=1e-2, last=0.1), ocp.control(weight=1e-4)]
+    return ocp.Problem(robot, 0.02, steps, terms, **options)
+
+
+def gradient(plan: ocp.Plan, cost: Any) -> Array:
+    """Derivatives of a cost of (q, v, u) with respect to all inputs, by differences of roll-outs, (T, nu)."""
+    problem, step = plan.horizon, 1e-5
+    T, nu = plan.u.shape
+    change = step * np.eye(T * nu).reshape(T * nu, T, nu)
+    ends = []
+    for u in (plan.u + change, plan.u - change):
+        q, v = (np.broadcast_to(x, (T * nu, *x.shape)) for x in (plan.q[0], plan.v[0]))
+        qs, vs = [q], [v]
+        for t in range(T):
+            tau = np.zeros((T * nu, problem.robot.nv))
+            tau[:, problem.actuated] = u[:, t]
+            q, v = problem.robot.step(q, v, tau, problem.dt[t])
+            qs.append(q)
+            vs.append(v)
+        ends.append(cost(np.stack(qs, axis=1), np.stack(vs, axis=1), u))
+    found: Array = ((ends[0] - ends[1]) / (2.0 * step)).reshape(T, nu)
+    return found
+
+
+def adjoint(plan: ocp.Plan, last: Array, weight: float) -> Array:
+    """The same for ½ Σ weight u² and a gradient at the last node: costates through `discretize`, (T, nu)."""
+    problem, costate, slopes = plan.horizon, last, []
+    A, B = problem.robot.discretize(plan.q[:-1], plan.v[:-1], plan.tau, problem.dt)
+    for t in reversed(range(len(plan.u))):
+        slopes.append(weight * plan.u[t] + B[t][:, problem.actuated].T @ costate)
+        costate = A[t].T @ costate
+    return np.array(slopes[::-1])

@@ -1,0 +1,70 @@
+"""Model-predictive control in the loop, plans as feedback, progress and pictures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree import ocp, simulation
+from kinetree.errors import InputError
+from tests.unit.ocp.cases import reach, swing_up
+
+
+def test_a_push_is_forgotten() -> None:
+    """One iteration for each update; the arm is pushed halfway, and comes back to its target."""
+    robot = kt.zoo.arm7()
+    problem = reach(robot, "hand", 25, limits=ocp.Limits())
+    target = robot.pose(np.array([0.3, 0.6, 0.2, 0.8, 0.1, 0.4, 0.0]), "hand")
+    world = simulation.Simulator(robot, dt=0.005, method="semi_implicit_euler")
+    mpc = ocp.MPC(problem)
+    film = world.run(robot.neutral(), mpc, {"hand": target}, seconds=2.0, servo=200.0)
+    assert np.abs(robot.pose(film.q[-1], "hand") - target).max() < 0.1
+    pushed = film.v[-1] + np.random.default_rng(0).normal(size=7)
+    after = world.run(film.q[-1], mpc, {"hand": target}, v=pushed, seconds=2.0, servo=200.0)
+    assert np.abs(robot.pose(after.q[-1], "hand") - robot.pose(film.q[-1], "hand")).max() < 0.02
+    assert (np.abs(after.tau) <= robot.effort_limits + 1e-9).all()
+
+
+def test_plans_are_kept_between_steps_of_the_horizon() -> None:
+    robot = kt.zoo.arm7()
+    problem = reach(robot, "hand", 10)
+    mpc, q, v = ocp.MPC(problem, iterations=2), robot.neutral(), np.zeros(7)
+    first = mpc(q, v, {"hand": np.eye(4)})
+    between = mpc(q, v, {"hand": np.eye(4)}, state=first.state, dt=0.005)
+    assert between.plan is first.plan
+    later = mpc(q, v, {"hand": np.eye(4)}, state=between.state, dt=0.016)
+    assert later.plan is not first.plan
+    assert later.plan.iterations <= 2
+    assert later.state.age == pytest.approx(0.001)
+    with pytest.raises(InputError, match="iterations=0"):
+        ocp.MPC(problem, iterations=0)
+
+
+def test_torques_are_feedback_within_limits() -> None:
+    problem, rest = swing_up("cart_pole", 40, 4.0, [kt.zoo.cart_pole().joints[0].name])
+    plan = problem.solve(rest, iterations=30)
+    np.testing.assert_array_equal(plan.torques(plan.q[7], plan.v[7], 7)[0], np.clip(plan.u[7], -4.0, 4.0)[0])
+    assert np.abs(plan.torques(plan.q[7] + 100.0, plan.v[7], 7)).max() == 4.0
+    assert plan.torques(np.tile(rest, (5, 1)), np.zeros((5, 2))).shape == (5, 2)
+    with pytest.raises(InputError, match="node=40 is not among the 40 steps"):
+        plan.torques(rest, np.zeros(2), 40)
+    with pytest.raises(InputError, match="nodes=-1"):
+        plan.shifted(-1)
+
+
+def test_progress_and_pictures(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    problem, rest = swing_up("cart_pole", 40, 4.0)
+    plan = problem.solve(rest, iterations=3, progress=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert "expected" in lines[0]
+    assert len(plan.plot().axes) == 3
+    many = problem.solve(np.tile(rest, (2, 1)), iterations=2, progress=True)
+    assert "2 of 2 left" in capsys.readouterr().out
+    with pytest.raises(InputError, match="several problems"):
+        many.plot()
+    assert "(2,) problems, 0 of 2 converged" in repr(many)
+    assert "40 steps, 2 inputs" in repr(problem)
+    assert "1 iterations per update" in repr(ocp.MPC(problem))

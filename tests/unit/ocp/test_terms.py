@@ -1,0 +1,240 @@
+"""Terms, models and errors: derivatives on manifolds, steps of floating bases, own residuals, messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree import ocp
+from kinetree.errors import DifferencesWarning, InputError, UnknownNameError
+from kinetree.ocp.horizon import Path
+from tests.tolerance import assert_close, bound
+from tests.unit.ocp.cases import reach, swing_up
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def every_term(robot: kt.Model, frame: str, target: Array) -> list[ocp.Term]:
+    return [
+        ocp.state(weight=0.3, last=2.0), ocp.control(weight=0.2), ocp.pose(frame, target),
+        ocp.orientation(frame, target, name="turn"), ocp.position(frame, target[:3, 3], name="point"),
+        ocp.velocity(frame, np.arange(6.0)), ocp.center_of_mass(np.ones(3)),
+        ocp.velocity(frame, reference="world", name="twist", nodes=[1, -1]),
+    ]  # fmt: skip
+
+
+ROBOTS = [
+    (kt.zoo.arm7, "hand"),
+    (lambda: flying(), "left_hand"),
+    (lambda: kt.zoo.random_tree(9, seed=3, kinds=("spherical", "planar", "revolute", "prismatic")), None),
+]
+
+
+def drawn(make: Any, frame: str | None, seed: int = 0) -> tuple[kt.Model, str, Array, Array, Array, Array]:
+    robot, rng = make(), np.random.default_rng(seed)
+    frame = frame or robot.frames[-1]
+    q, v, u = robot.random_configuration(rng), rng.normal(size=robot.nv), rng.normal(size=robot.nv)
+    return robot, frame, q, v, u, robot.pose(robot.random_configuration(rng), frame)
+
+
+@pytest.mark.parametrize(("make", "frame"), ROBOTS)
+def test_derivatives_of_every_term(make: Any, frame: str | None) -> None:
+    robot, frame, q, v, u, target = drawn(make, frame)
+    problem = ocp.Problem(robot, 0.01, 3, every_term(robot, frame, target))
+    errors = problem.check(q, v, u[problem.actuated])
+    assert set(errors) == {term.name for term in problem.terms}
+    assert max(errors.values()) < 1e-8
+
+
+@pytest.mark.parametrize(("make", "frame"), ROBOTS)
+def test_gradients_of_the_cost(make: Any, frame: str | None) -> None:
+    """Along random tangents of all nodes, against central differences of the cost itself; and so Hessians' symmetry."""
+    robot, frame, q, v, u, target = drawn(make, frame)
+    problem, rng = ocp.Problem(robot, 0.01, 3, every_term(robot, frame, target)), np.random.default_rng(1)
+    h, nv = problem.horizon, robot.nv
+    x = Path(*(np.tile(each, (2, n, 1)) for each, n in ((q, 4), (v, 4), (u[problem.actuated], 3))))
+    x = Path(robot.integrate(x.q, 0.1 * rng.normal(size=(2, 4, nv))), x.v + rng.normal(size=x.v.shape), x.u)
+    aims = h.targets({}, (2,))
+    model, step = h.model(x, aims, (), exact=False), 1e-6
+    way = [rng.normal(size=(2, 4, nv)), rng.normal(size=(2, 4, nv)), rng.normal(size=x.u.shape)]
+    ends = []
+    for s in (step, -step):
+        y = Path(robot.integrate(x.q, s * way[0]), x.v + s * way[1], x.u + s * way[2])
+        ends.append(h.costs(y, aims, ())[0].sum(axis=-1))
+    found = sum((a[:, : b.shape[1]] * b).sum(axis=(1, 2)) for a, b in zip(model[6:], way, strict=True))
+    assert_close(found, (ends[0] - ends[1]) / (2.0 * step), 1e-7)
+    for square in (model.qq, model.vv, model.uu):
+        assert_close(square, np.swapaxes(square, -1, -2), bound(nv))
+
+
+def test_curvature_makes_the_model_a_hessian() -> None:
+    """Differences of the Lagrangian's gradient along tangents, of costs and dynamics."""
+    robot, _, q, v, u, target = drawn(kt.zoo.arm7, "hand")
+    problem, rng = reach(robot, "hand", 3), np.random.default_rng(1)
+    h, nv = problem.horizon, robot.nv
+    aims = h.targets({"hand": target}, (1,))
+    x = Path(*(np.tile(each, (1, n, 1)) + 0.1 * rng.normal(size=(1, n, nv)) for each, n in ((q, 4), (v, 4), (u, 3))))
+    by_q, by_v = rng.normal(size=(2, 1, 3, nv))
+    exact = h.curvature(x, h.linear(x), by_q, by_v, np.ones(1), h.model(x, aims, (), exact=True))
+
+    def slopes(x: Path) -> list[Array]:
+        model = h.model(x, aims, (), exact=False)
+        A, B = robot.discretize(x.q[:, :-1], x.v[:, :-1], x.u, problem.dt[0])
+        w = np.concatenate([by_q, by_v], axis=-1)
+        state, drive = np.einsum("nti,ntij->ntj", w, A), np.einsum("nti,ntij->ntj", w, B)
+        return [model.q[:, :3] + state[..., :nv], model.v[:, :3] + state[..., nv:], model.u[:, :3] + drive]
+
+    step, way = 1e-6, [rng.normal(size=(1, 3, nv)) for _ in range(3)]
+    ends = []
+    for s in (step, -step):
+        moved = [each.copy() for each in x]
+        for each, along in zip(moved, way, strict=True):
+            each[:, :3] += s * along
+        ends.append(slopes(Path(*moved)))
+    wanted = [(a - b) / (2.0 * step) for a, b in zip(*ends, strict=True)]
+    q_way, v_way, u_way = way
+    qq, qv, vv, uq, uv, uu = (each[:, :3] for each in exact[:6])
+    times, back = "ntij,ntj->nti", "ntji,ntj->nti"
+    found = [
+        np.einsum(times, qq, q_way) + np.einsum(times, qv, v_way) + np.einsum(back, uq, u_way),
+        np.einsum(back, qv, q_way) + np.einsum(times, vv, v_way) + np.einsum(back, uv, u_way),
+        np.einsum(times, uq, q_way) + np.einsum(times, uv, v_way) + np.einsum(times, uu, u_way),
+    ]
+    for one, other in zip(found, wanted, strict=True):
+        assert_close(one, other, 1e-6)
+
+
+@pytest.mark.parametrize(("make", "frame"), ROBOTS)
+def test_sweeps_linearise_steps_as_discretize_does(make: Any, frame: str | None) -> None:
+    """A step of the forward sweep without gains, about a path without gaps, is that of A."""
+    robot, _, q, v, u, _ = drawn(make, frame)
+    problem = ocp.Problem(robot, 0.02, 1, [ocp.state(), ocp.control()])
+    h, nv = problem.horizon, robot.nv
+    x = Path(np.tile(q, (1, 2, 1)), np.tile(v, (1, 2, 1)), u[None, None, problem.actuated])
+    linear, model = h.linear(x), h.model(x, h.targets({}, (1,)), (), exact=False)
+    A, B = robot.discretize(q, v, h.tau(x.u)[0, 0], 0.02)
+    gap = h.gaps(x)
+    gains = h.gains(linear, gap, model, np.zeros(1))
+    step = h.step(linear, gap, model, gains)
+    wanted = B[:, problem.actuated] @ step.u[0, 0] + np.concatenate([gap.q, gap.v], axis=-1)[0, 0]
+    assert_close(np.concatenate([step.q[0, 1], step.v[0, 1]]), wanted, bound(6 * nv, 1e4))
+    # and the first costate that follows is the gradient at the first node
+    last = np.concatenate([model.q[0, 1], model.v[0, 1]])
+    P = np.block([[model.qq[0, 1], model.qv[0, 1]], [model.qv[0, 1].T, model.vv[0, 1]]])
+    assert_close(np.concatenate([step.costate_q[0, 0], step.costate_v[0, 0]]), last + P @ wanted, bound(6 * nv, 1e4))
+    assert A.shape == (2 * nv, 2 * nv)
+
+
+def flying() -> kt.Model:
+    """A floating base with two arms of two joints."""
+    builder = kt.Builder("flying")
+    body = {"mass": 1.0, "com": (0.1, 0.0, 0.0), "inertia": 0.01 * np.eye(3)}
+    builder.add_body("base", joint="floating", mass=3.0, com=(0, 0, 0), inertia=0.05 * np.eye(3))
+    for side, y in (("left", 0.2), ("right", -0.2)):
+        shoulder = (np.eye(3), (0.0, y, 0.0))
+        builder.add_body(f"{side}_arm", parent="base", joint="revolute", axis=(0, 0, 1), placement=shoulder, **body)
+        elbow = (np.eye(3), (0.2, 0.0, 0.0))
+        builder.add_body(
+            f"{side}_hand", parent=f"{side}_arm", joint="revolute", axis=(0, 1, 0), placement=elbow, **body
+        )
+    return builder.build()
+
+
+def test_floating_bases_are_not_driven_and_converge() -> None:
+    """In free fall, a robot turns its hand by its arms alone."""
+    robot = flying()
+    q = robot.neutral()
+    target = robot.pose(robot.integrate(q, np.r_[0.2, 0.3, -0.2, np.zeros(3), 0.4, 0.3, 0.0, 0.0]), "left_hand")
+    terms = [ocp.orientation("left_hand", last=100.0, weight=0.1), ocp.state(q, weight=0.1), ocp.control(weight=1e-3)]
+    problem = ocp.Problem(robot, 0.02, 30, terms)
+    plan = problem.solve(q, targets={"left_hand": target}).require()
+    assert plan.u.shape == (30, 4)
+    assert np.all(plan.tau[:, :6] == 0.0)
+    assert plan.gap < 1e-6
+    assert plan.costs["left_hand"] < 0.1
+    assert plan.table["curvature"].max() == 0.0
+    np.testing.assert_array_less(np.abs(plan.q[:, 3:] ** 2 @ np.r_[np.ones(4), np.zeros(4)] - 1.0), 1e-12)
+
+
+def test_terms_of_your_own() -> None:
+    """With derivatives, by differences, and within an interval: the same as built in, or zero inside."""
+    problem, rest = swing_up("cart_pole", 60, None)
+    robot, top = problem.robot, problem.terms[0].target(problem.robot, None)
+
+    def residual(q: Array, v: Array, u: Array) -> Array:
+        del u
+        return np.concatenate([q - top[:2], v], axis=-1)
+
+    def exact(q: Array, v: Array, u: Array) -> tuple[Array, Array, Array]:
+        shape = q.shape[:-1]
+        return residual(q, v, u), np.broadcast_to(np.eye(4), (*shape, 4, 4)), np.zeros((*shape, 4, u.shape[-1]))
+
+    weight = {"weight": 0.0, "last": [100.0, 100.0, 10.0, 10.0]}
+    costs = [problem.solve(rest).require().cost]
+    own = ocp.Problem(robot, 0.02, 60, [ocp.Term(exact, 4, **weight, name="own"), ocp.control(weight=1e-3)])
+    costs.append(own.solve(rest).require().cost)
+    assert own.check(rest, np.ones(2), np.ones(2))["own"] < 1e-8
+    lazy = ocp.Problem(robot, 0.02, 60, [ocp.Term(residual, 4, **weight), ocp.control(weight=1e-3)])
+    with pytest.warns(DifferencesWarning, match="'term' has no derivatives"):
+        costs.append(lazy.solve(rest).require().cost)
+    assert_close(np.array(costs[1:]), np.full(2, costs[0]), 1e-7)
+    wide = ocp.Term(exact, 4, 1.0, lower=-10.0, upper=10.0, name="own")
+    plan = ocp.Problem(robot, 0.02, 60, [wide, ocp.control()]).solve(rest).require()
+    assert plan.costs["own"] == 0.0
+    assert np.abs(plan.u).max() < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"nodes": 0}, "nodes=0 is not a positive number"),
+        ({"dt": -0.1}, "neither a positive time step"),
+        ({"dt": [0.1, 0.1]}, "one for each of the 5 steps"),
+        ({"terms": [3]}, "3 is no term"),
+        ({"terms": [ocp.state(), ocp.state()]}, "two terms are called 'state'"),
+        ({"terms": [ocp.state(weight=-1.0)]}, "weights of term 'state' are finite and not negative"),
+        ({"terms": [ocp.state(weight=np.ones(3))]}, r"weight of term 'state' has shape \(3,\); .* \(14,\)"),
+        ({"terms": [ocp.state(last=np.ones(3))]}, r"last of term 'state' has shape \(3,\)"),
+        ({"terms": [ocp.state(nodes=[9])]}, "nodes of term 'state' are between -6 and 5"),
+        ({"limits": ocp.Limits(torque=[1.0, 2.0])}, "torque limits are not negative"),
+        ({"limits": ocp.Limits(margin=2.0)}, "margin"),
+    ],
+)
+def test_problems_that_make_no_sense(change: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"dt": 0.01, "nodes": 5, "terms": [ocp.state()], **change}
+    with pytest.raises(InputError, match=message):
+        ocp.Problem(kt.zoo.arm7(), **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"q": np.zeros(3)}, r"q has shape \(3,\)"),
+        ({"targets": {}}, "term 'hand' has no target: pass targets="),
+        ({"targets": {"hand": np.eye(3)}}, r"target of 'hand' has shape \(3, 3\); a pose is \(4, 4\)"),
+        ({"targets": {"hand": np.ones((9, 4, 4))}}, r"target of 'hand' has shape \(9, 4, 4\); it takes"),
+        ({"iterations": 0}, "iterations=0"),
+        ({"start": (1, 2)}, "start is a plan, or a tuple"),
+        ({"start": (np.zeros((3, 7)),) * 3}, r"start\[0\] has shape \(3, 7\)"),
+    ],
+)
+def test_arguments_that_do_not_fit(given: dict[str, Any], message: str) -> None:
+    problem = reach(kt.zoo.arm7(), "hand", 5)
+    with pytest.raises(InputError, match=message):
+        problem.solve(**{"q": np.zeros(7), "targets": {"hand": np.eye(4)}, **given})
+
+
+def test_names_that_do_not_exist() -> None:
+    robot = kt.zoo.arm7()
+    problem = reach(robot, "hand", 5)
+    with pytest.raises(UnknownNameError, match="no term is called 'hnad'; did you mean 'hand'"):
+        problem.solve(np.zeros(7), targets={"hnad": np.eye(4)})
+    with pytest.raises(UnknownNameError, match="rollout"):
+        problem.solve(np.zeros(7), targets={"hand": np.eye(4)}, rollout="none")
+    with pytest.raises(UnknownNameError, match="no frame is called 'foot'"):
+        reach(robot, "foot", 5).solve(np.zeros(7), targets={"foot": np.eye(4)})
+    with pytest.raises(UnknownNameError, match="joint"):
+        reach(robot, "hand", 5, actuated=["elbow"])
