@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree import geometry as geo
 from kinetree.errors import (
     InputError,
     LoadError,
@@ -110,6 +111,31 @@ def test_inertias_and_frames_are_shown_when_asked_for(view: View, robot: kt.Mode
         assert all(handle.visible for handle in layers[layer])
         view.show(**{layer: False})
         assert not any(handle.visible for handle in layers[layer])
+
+
+def test_collision_shapes_are_shown_when_asked_for() -> None:
+    robot = kt.zoo.humanoid24()
+    hand, frame = "left_wrist_link", robot.extra_frames[0]
+    shapes: list[geo.SolidShape] = [
+        geo.Sphere(frame.name, (0.1, 0, 0), 0.1),
+        geo.Capsule(hand, (0, 0, 0), (0, 0, 0.2), 0.1),
+        geo.Box(hand, (0.1, 0.2, 0.3)),
+        geo.Cylinder(hand, 0.1, 0.2),
+        geo.Ellipsoid(hand, (0.1, 0.2, 0.3)),
+    ]
+    robot = robot.with_shapes([*shapes, geo.Hull(hand, "hand.stl"), geo.Plane("floor", body="world")])
+    with View(robot, port=0) as view:
+        drawn = view._scene.layers["shapes"]
+        assert len(drawn) == len(shapes)
+        assert not any(handle.visible for handle in drawn)
+        view.show(shapes=True)
+        assert all(handle.visible for handle in drawn)
+        assert view._boxes["shapes"].value
+        assert_near(drawn[0].position, frame.placement[:3, :3] @ (0.1, 0, 0) + frame.placement[:3, 3], 1e-6)
+        extents = [np.ptp(handle.vertices, axis=0) for handle in drawn]
+        assert_near(
+            extents, [(0.2, 0.2, 0.2), (0.2, 0.2, 0.4), (0.1, 0.2, 0.3), (0.2, 0.2, 0.2), (0.2, 0.4, 0.6)], 0.01
+        )
 
 
 def test_many_threads_may_show(view: View, robot: kt.Model) -> None:

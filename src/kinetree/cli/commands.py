@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
 from importlib.util import find_spec
@@ -67,6 +68,7 @@ def info_as_json(robot: kt.Model, warnings: list[str], notes: list[str], q: Arra
             "couplings": [str(coupling) for coupling in robot.couplings],
             "joints": [_joint(joint) for joint in (*robot.joints, *robot.fixed_joints)],
             "frames": list(robot.frames),
+            "shapes": [{"name": shape.name, "body": shape.body, "kind": shape.kind} for shape in robot.shapes],
             "keyframes": {name: at.tolist() for name, at in robot.keyframes.items()},
             "warnings": warnings,
             "notes": notes,
@@ -94,6 +96,10 @@ def show(console: Console, robot: kt.Model, warnings: list[str], notes: list[str
                 console.print(f"  {safe(one)}")
     for name, at in robot.keyframes.items():
         console.print(safe(f"\nkeyframe {name}: {_numbers(at)}"))
+    if robot.shapes:
+        kinds = Counter(shape.kind for shape in robot.shapes)
+        listed = ", ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in kinds.items())
+        console.print(f"\ncollision shapes: {listed.replace('boxs', 'boxes')}")
     com = center_of_mass(robot, q)
     which = "the neutral" if q is None else "this"
     where = "" if com is None else f", centre of mass in {which} configuration {_numbers(com)} m"
@@ -167,13 +173,13 @@ def write_film(
 
 
 def show_in_browser(
-    robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], port: int, q: Array | None
+    robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], port: int, q: Array | None, shapes: bool
 ) -> None:
     """Show a robot, in a configuration, until the user interrupts."""
     made, warnings = attempt(lambda: kt.viewer.View(robot, visuals=visuals, package_roots=package_roots, port=port))
     _warn(warnings)
     with made as view:
-        view.show(q)
+        view.show(q, shapes=shapes)
         try:
             typer.echo(f"{safe(robot.name)}: {view.url} (stop with Ctrl-C)")
             view.wait()
@@ -453,6 +459,7 @@ def view(
         Path | None,
         typer.Option(metavar="FILE", help="Write a film that moves every joint, e.g. robot.html, and stop."),
     ] = None,
+    shapes: Annotated[bool, typer.Option("--shapes", help="Show collision shapes from the beginning.")] = False,
     where: Configuration = None,
     mimic: Mimic = "couple",
     loops: Loops = "embed",
@@ -473,7 +480,7 @@ def view(
     if film is not None:
         write_film(film, model, visuals, package_root or (), q)
     else:
-        show_in_browser(model, visuals, package_root or (), port, q)
+        show_in_browser(model, visuals, package_root or (), port, q, shapes)
 
 
 @app.command()

@@ -22,6 +22,7 @@ from kinetree.io.origins import origin
 from kinetree.io.source import Source, usd_file
 from kinetree.model.body import Body
 from kinetree.model.model import Model
+from kinetree.model.shapes import Box, Capsule, Cylinder, Ellipsoid, SolidShape, Sphere
 from kinetree.model.specs import matrix_of_pose
 from kinetree.spatial.rotation import matrix_of
 from kinetree.spatial.transform import pose
@@ -98,6 +99,19 @@ def _geom(model: Any, geom: int) -> Mesh | None:
 def _upright_capsule(radius: float, length: float) -> Mesh:
     end: Array = np.array([0.0, 0.0, length / 2.0])
     return mesh_formats.capsule(-end, end, radius)
+
+
+def solid(shape: SolidShape) -> Mesh | None:
+    """A collision shape as a mesh in its own axes; None for planes, height fields and hulls."""
+    if isinstance(shape, Sphere):
+        return mesh_formats.ellipsoid((shape.radius,) * 3)
+    if isinstance(shape, Capsule):
+        return _upright_capsule(shape.radius, 2.0 * shape.half[2])
+    if isinstance(shape, Cylinder):
+        return mesh_formats.cylinder(shape.radius, shape.length)
+    if isinstance(shape, Box):
+        return mesh_formats.box(tuple(shape.size))
+    return mesh_formats.ellipsoid(tuple(shape.semi_axes)) if isinstance(shape, Ellipsoid) else None
 
 
 # Radius of capsules relative to their length, and its bounds relative to the robot's size.

@@ -15,12 +15,13 @@ from kinetree.viewer import files, mesh_formats
 from kinetree.viewer.mesh_formats import Color, Mesh, Visual
 
 _GOLD: Color = (0.94, 0.78, 0.31, 0.45)
+_RED: Color = (0.86, 0.27, 0.22, 0.4)
 _PLAIN: Color = (0.72, 0.74, 0.77, 1.0)
 
 _DIRECTIONS = np.array([direction for direction in product((-1.0, 0.0, 1.0), repeat=3) if any(direction)])
 
 #: Layers that can be shown or hidden as a whole.
-LAYERS = ("visuals", "skeleton", "inertias", "frames")
+LAYERS = ("visuals", "skeleton", "shapes", "inertias", "frames")
 
 
 class Scene:
@@ -42,9 +43,11 @@ class Scene:
         self._nodes = {name: server.scene.add_frame(path, show_axes=False) for name, path in self._names.items()}
         drawn = self._draw_visuals(visuals)
         self._draw_skeleton(drawn)
+        self._draw_shapes()
         self._draw_inertias()
         self._draw_frames()
         self._draw_floor()
+        self.show_layer("shapes", False)
         self.show_layer("inertias", False)
         self.show_layer("frames", False)
         self.show(robot.neutral())
@@ -137,6 +140,16 @@ class Scene:
                 if name not in drawn:
                     self._note(name, mesh, np.eye(4))
         self.show_layer("skeleton", False)
+
+    def _draw_shapes(self) -> None:
+        """Draw collision shapes, except for meshes, which are not opened, and planes."""
+        frames = {frame.name: frame for frame in self.robot.extra_frames}
+        for i, shape in enumerate(self.robot.shapes):
+            mesh, body, at = files.solid(shape), str(shape.body), shape.pose
+            if body in frames:
+                body, at = frames[body].body, frames[body].placement @ at
+            if mesh is not None and body in self._names:
+                self.layers["shapes"].append(self.mesh(f"{self._names[body]}/shape {i}", mesh, _RED, at))
 
     def _draw_inertias(self) -> None:
         for body in self.robot.bodies:

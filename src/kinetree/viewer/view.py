@@ -278,7 +278,7 @@ class View:
             raise InputError(
                 f"robot is a kinetree.Model, got {type(robot).__name__}; load files first: View(kt.load(path))"
             )
-        shapes = own_or_given(robot, visuals, package_roots)
+        drawn = own_or_given(robot, visuals, package_roots)
         self.robot = robot
         self._server = start(port, robot.name)
         self._lock = threading.RLock()
@@ -286,7 +286,7 @@ class View:
         self._listeners: list[Callable[[Array], None]] = []
         self._picture = _Picture(robot.neutral())
         try:
-            self._scene = Scene(self._server, robot, shapes)
+            self._scene = Scene(self._server, robot, drawn)
             self._overlays = Overlays(self._scene, force_scale)
             self._add_controls()
             self.show(self._scene.standing())
@@ -314,6 +314,7 @@ class View:
         center_of_mass: bool | None = None,
         inertias: bool | None = None,
         frames: bool | None = None,
+        shapes: bool | None = None,
     ) -> None:
         """Update the display; arguments that are None leave it unchanged. Every browser window shows the same.
 
@@ -325,6 +326,7 @@ class View:
             center_of_mass: Whether to draw it, and its projection onto the floor.
             inertias: Whether to draw each body's inertia ellipsoid.
             frames: Whether to draw the axes of all frames.
+            shapes: Whether to draw collision shapes, except for hulls, whose meshes are not opened, and planes.
 
         Raises:
             InputError: If an argument is invalid; the display stays unchanged.
@@ -355,7 +357,7 @@ class View:
                     self._scene.aim(new.q)
                 self._center.value = new.center_of_mass
                 self._felt.value = new.ellipsoids[0] if len(new.ellipsoids) == 1 else _NO_FRAME
-                for layer, shown in (("inertias", inertias), ("frames", frames)):
+                for layer, shown in (("inertias", inertias), ("frames", frames), ("shapes", shapes)):
                     if shown is not None and layer in self._boxes:
                         self._scene.show_layer(layer, bool(shown))
                         self._boxes[layer].value = bool(shown)
@@ -400,6 +402,7 @@ class View:
             for layer, label, shown in (
                 ("visuals", "Bodies", True),
                 ("skeleton", "Links behind visuals", False),
+                ("shapes", "Collision shapes", False),
                 ("inertias", "Inertia ellipsoids", False),
                 ("frames", "Frames", False),
             ):

@@ -17,6 +17,7 @@ pytest.importorskip("typer")
 
 
 import kinetree as kt
+from kinetree import geometry as geo
 from kinetree.cli import INSTALL, check, demo
 from kinetree.cli.commands import center_of_mass
 from kinetree.interrupts import UNUSABLE
@@ -197,6 +198,16 @@ def test_info_as_json(call: Callable[..., Any], urdf: Path) -> None:
     assert joints["root_joint"]["q"] is None
     assert [body["parent"] for body in told["bodies"]] == ["world", "base", "upper"]
     assert told["warnings"] == []
+
+
+def test_info_lists_shapes(output_of: Callable[..., str], tmp_path: Path) -> None:
+    file = tmp_path / "arm.urdf"
+    shapes = [geo.Box("left_hand", (1, 1, 1)), geo.Box("left_hand", (1, 1, 2)), geo.Sphere("right_hand", (0, 0, 0), 1)]
+    file.write_text(kt.to_urdf(kt.zoo.humanoid24().with_shapes(shapes)))
+    assert "collision shapes: 2 boxes, 1 sphere" in output_of("info", file)
+    assert json.loads(output_of("info", file, "--json"))["shapes"][2] == {
+        "name": "right_hand", "body": "right_hand", "kind": "sphere"
+    }  # fmt: skip
 
 
 def test_info_with_a_floating_base(call: Callable[..., Any], urdf: Path) -> None:
