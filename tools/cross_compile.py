@@ -17,7 +17,7 @@ from kinetree.compiler.llvm import machine_code
 from kinetree.compiler.llvm.machine_code import compile_text
 from kinetree.compiler.lower.node_schedule import LANES
 from kinetree.runtime import compile_queue, kernels
-from kinetree.runtime.tiered import Library
+from kinetree.runtime.compile_queue import Library
 
 
 def described(text: str) -> machine_code.Processor:

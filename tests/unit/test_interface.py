@@ -163,12 +163,12 @@ def test_reading_a_function_compiles_nothing() -> None:
     code = """
 import kinetree as kt
 from kinetree.compiler import cache
-from kinetree.runtime import compile_queue, tiered
+from kinetree.runtime import compile_queue
 
 def refuse(*_):
     raise AssertionError("something is compiled, loaded or hashed")
 
-cache.source_fingerprint = cache.load = compile_queue.CompileJob.__init__ = tiered.Library.__init__ = refuse
+cache.source_fingerprint = cache.load = compile_queue.CompileJob.__init__ = compile_queue.Library.__init__ = refuse
 robot = kt.zoo.humanoid24()
 for name in kt.model.dynamics.FUNCTIONS:
     repr(getattr(robot, name))

@@ -19,13 +19,12 @@ from kinetree.compiler.formats import FLOAT64, Format, rounded
 from kinetree.compiler.llvm import machine_code as target
 from kinetree.concurrency import ForkSafeLock, give_way
 from kinetree.errors import InputError
-from kinetree.runtime import arguments, buffers, fastcall, threads, tiered
-from kinetree.runtime.compile_queue import CompileJob, Libraries
+from kinetree.runtime import arguments, buffers, fastcall, threads
+from kinetree.runtime.compile_queue import CompileJob, Libraries, Library, optimized, ready_for
 from kinetree.runtime.driver import driver_text
 from kinetree.runtime.fastcall import Gate
 from kinetree.runtime.fastcall_results import SMALLEST_BATCH
 from kinetree.runtime.operands import Array, Binding, Operand, plan
-from kinetree.runtime.tiered import Library
 
 Kernel = Callable[[int], Library]
 #: Runs a kernel on arrays of dense samples, inputs first, given their number.
@@ -90,7 +89,7 @@ class Compiled(Gate):
 
     def compile(self) -> None:
         """Compile everything that later calls may need, and wait until it is optimised."""
-        with tiered.optimized():
+        with optimized():
             for width in {1, self._width}:
                 self._runner(width)
         threads.settle()
@@ -158,7 +157,7 @@ class Compiled(Gate):
     def _run_slices(self, arrays: list[Array], samples: int) -> None:
         """Run a flat batch in rounds. Python handles signals between them, so Ctrl-C need not wait for all samples."""
         width, work = self._width if samples >= SMALLEST_BATCH else 1, max(self.binding.work, 1)
-        with tiered.ready_for(samples * work):
+        with ready_for(samples * work):
             run = self._runner(width)
         fitting = threads.UNINTERRUPTED * threads.get_threads() // work
         longest = max(width, fitting // width * width)

@@ -32,11 +32,10 @@ from kinetree.compiler.llvm import machine_code
 from kinetree.concurrency import ForkSafeLock
 from kinetree.runtime import buffers, threads
 from kinetree.runtime import fastcall_results as layout
-from kinetree.runtime.compile_queue import CompileJob, Libraries
+from kinetree.runtime.compile_queue import CompileJob, Libraries, Library
 from kinetree.runtime.fastcall_code import gate_text
 from kinetree.runtime.fastcall_results import KernelDescriptor
 from kinetree.runtime.operands import Binding, plan
-from kinetree.runtime.tiered import Library
 
 if TYPE_CHECKING:
     from typing_extensions import Self

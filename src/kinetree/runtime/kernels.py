@@ -26,9 +26,8 @@ from kinetree.language.algorithm import Algorithm, Argument
 from kinetree.language.mechanism import Mechanism, Site
 from kinetree.language.setup import Variants
 from kinetree.runtime.bound import Compiled, prepare
-from kinetree.runtime.compile_queue import CompileJob, Libraries, stored
+from kinetree.runtime.compile_queue import CompileJob, Libraries, Library, stored
 from kinetree.runtime.operands import Binding, Operand
-from kinetree.runtime.tiered import Library
 
 _FOREIGN = count()
 

@@ -40,9 +40,8 @@ from kinetree.compiler.formats import FLOAT64, Format
 from kinetree.compiler.llvm import machine_code
 from kinetree.compiler.llvm.writer import FunctionWriter
 from kinetree.runtime.bound import Compiled
-from kinetree.runtime.compile_queue import CompileJob, Libraries
+from kinetree.runtime.compile_queue import CompileJob, Libraries, Library
 from kinetree.runtime.operands import Array, Binding, Operand
-from kinetree.runtime.tiered import Library
 
 #: Greatest number of loops inside each other.
 LEVELS = 3

@@ -25,9 +25,9 @@ from kinetree.compiler.llvm.machine_code import compile_text
 from kinetree.compiler.llvm.writer import FunctionWriter
 from kinetree.runtime import threads
 from kinetree.runtime.bound import Compiled
+from kinetree.runtime.compile_queue import Library
 from kinetree.runtime.fastcall_results import SMALLEST_BATCH
 from kinetree.runtime.operands import Binding, plan
-from kinetree.runtime.tiered import Library
 
 # Offsets in bytes into XLA's structures.
 _THREADS_FRAME_API, _FRAME_CONTEXT = 16, 24

@@ -27,11 +27,11 @@ from kinetree.language.algorithm import Algorithm
 from kinetree.language.mechanism import Site
 from kinetree.model.constraints import Constraints
 from kinetree.runtime.bound import Compiled
+from kinetree.runtime.compile_queue import ready_for
 from kinetree.runtime.function import compiled
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence
 from kinetree.runtime.texts import Recording, executed
-from kinetree.runtime.tiered import ready_for
 from kinetree.simulation.contacts import Contacts, JointRows
 from kinetree.simulation.plant import Plant
 from kinetree.simulation.step_results import Impulses

@@ -21,7 +21,7 @@ from kinetree.errors import CacheWarning
 from kinetree.runtime import bound as compiled
 from kinetree.runtime import compile_queue
 from kinetree.runtime.bound import load_driver
-from kinetree.runtime.tiered import Library
+from kinetree.runtime.compile_queue import Library
 from tests.unit.runtime.toys import toy
 
 META, CODE = {"workspace": 12, "kinds": ["revolute"]}, bytes(range(256)) * 10

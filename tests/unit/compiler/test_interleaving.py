@@ -13,8 +13,8 @@ from kinetree.compiler.llvm.machine_code import compile_text
 from kinetree.compiler.llvm.writer import FunctionWriter, kernel_entry
 from kinetree.runtime import threads
 from kinetree.runtime.bound import Compiled
+from kinetree.runtime.compile_queue import Library
 from kinetree.runtime.operands import Binding, Operand
-from kinetree.runtime.tiered import Library
 
 
 def copy(n: int, m: int, scalar: Format) -> Compiled:

@@ -19,7 +19,7 @@ from kinetree.compiler.llvm import machine_code as target
 from kinetree.compiler.programs import variants_of
 from kinetree.errors import CacheWarning
 from kinetree.io import source
-from kinetree.runtime import driver, kernels, tiered
+from kinetree.runtime import compile_queue, driver, kernels
 
 SYSTEMS = {
     "darwin": target.Processor("arm64-apple-darwin", "apple-m1", "", 2),
@@ -65,12 +65,12 @@ def test_what_compiled_code_calls_is_imported(system: str, monkeypatch: pytest.M
     def library(name: str | None) -> SimpleNamespace:
         opened.append(name)
         has = {"ntdll": ("__chkstk",), "libm.so.6": ()}.get(
-            name or "", (*tiered._LIBC, *tiered._LIBM, "bzero", "sched_yield")
+            name or "", (*compile_queue._LIBC, *compile_queue._LIBM, "bzero", "sched_yield")
         )
         return SimpleNamespace(**dict.fromkeys(has, ctypes.c_void_p(1)))
 
     monkeypatch.setattr(ctypes, "CDLL", library)
-    found = tiered._externals.__wrapped__()
+    found = compile_queue._externals.__wrapped__()
     assert wanted <= set(found)
     assert all(found.values())
     assert opened == {"darwin": [None], "win32": ["ucrtbase", "ntdll"], "linux": [None]}[system]

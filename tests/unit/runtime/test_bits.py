@@ -11,8 +11,8 @@ from kinetree.compiler.llvm import machine_code
 from kinetree.compiler.llvm.machine_code import compile_text
 from kinetree.runtime import threads
 from kinetree.runtime.bound import Compiled
+from kinetree.runtime.compile_queue import Library
 from kinetree.runtime.operands import Binding, Operand
-from kinetree.runtime.tiered import Library
 from tests.unit.runtime.toys import toy, toy_kernel, values
 
 SIZES = (1, 2, 3, 7, 8, 9, 17, 38)

@@ -25,9 +25,9 @@ from kinetree.compiler.llvm.machine_code import compile_text
 from kinetree.errors import InputError
 from kinetree.runtime import buffers, fastcall, fastcall_results, threads
 from kinetree.runtime.bound import Compiled
+from kinetree.runtime.compile_queue import Library
 from kinetree.runtime.fastcall import Gate
 from kinetree.runtime.operands import Binding, Operand
-from kinetree.runtime.tiered import Library
 from tests.unit.runtime.toys import Counting, counting, native, same, toy
 
 EMPTY = "define void @kernel(ptr %ws, ptr %par, ptr %tab, ptr %in, ptr %outs) {\n  ret void\n}\n"

@@ -17,11 +17,11 @@ import pytest
 import kinetree as kt
 from kinetree.compiler.llvm import machine_code as target
 from kinetree.compiler.llvm.machine_code import compile_text
-from kinetree.runtime import compile_queue, kernels, threads, tiered
+from kinetree.runtime import compile_queue, kernels, threads
 from kinetree.runtime.bound import Compiled
+from kinetree.runtime.compile_queue import Library, Trampoline
 from kinetree.runtime.operands import Binding, Operand
 from kinetree.runtime.sequence import KernelSequence
-from kinetree.runtime.tiered import Library, Trampoline
 
 HUMANOID = kt.zoo.humanoid24()
 MIXED = kt.zoo.random_tree(8, kinds=("revolute", "prismatic", "spherical", "planar"), seed=1)
@@ -33,7 +33,7 @@ def tiers(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     go_on = threading.Event()
     monkeypatch.delenv("KINETREE_NO_TIERS", raising=False)
     monkeypatch.setenv("KINETREE_CACHE_DIR", "off")
-    monkeypatch.setattr(tiered, "_LARGE", 0)
+    monkeypatch.setattr(compile_queue, "_LARGE", 0)
     monkeypatch.setattr(kernels, "_made", kernels.Kernels)  # none that others have compiled
 
     def slowly(text: str, chosen: target.Processor) -> bytes:
@@ -152,9 +152,9 @@ def test_calls_go_on_while_code_is_replaced() -> None:
     assert len(seen) == len(callers)
 
 
-def begun(texts: tuple[str, ...] = ("x" * tiered._LARGE,)) -> bool:
+def begun(texts: tuple[str, ...] = ("x" * compile_queue._LARGE,)) -> bool:
     """Whether modules have two tiers."""
-    found = tiered.begin_unoptimized(texts, target.host())
+    found = compile_queue.begin_unoptimized(texts, target.host())
     for job in found or ():
         job.wait()
     return found is not None
@@ -165,9 +165,9 @@ def test_which_code_has_two_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KINETREE_NO_TIERS", "0")
     threads.set_threads(2)
     assert begun()
-    assert begun(("x" * (tiered._LARGE // 2),) * 2)
-    assert not begun(("x" * (tiered._LARGE - 1),))
-    with tiered.optimized():
+    assert begun(("x" * (compile_queue._LARGE // 2),) * 2)
+    assert not begun(("x" * (compile_queue._LARGE - 1),))
+    with compile_queue.optimized():
         assert not begun()
     threads.set_threads(1)
     assert not begun()
@@ -199,9 +199,9 @@ SOURCE = """
 import os
 import numpy as np
 import kinetree as kt
-from kinetree.runtime import compile_queue, threads, tiered
+from kinetree.runtime import compile_queue, threads
 made = []
-class Noted(tiered.Trampoline):
+class Noted(compile_queue.Trampoline):
     def __init__(self, *rest):
         super().__init__(*rest)
         made.append(self)
@@ -279,7 +279,7 @@ def test_rollouts_take_optimised_code_as_soon_as_it_is_there(
     """One begins without it and finds it on the way, another one waits for it: the same bits."""
     robot = HUMANOID.with_gravity([0.0, 0.2, -9.0])
     q, v, _ = state(robot, shape)
-    monkeypatch.setattr(tiered, "_LONG", 1 << 60)
+    monkeypatch.setattr(compile_queue, "_LONG", 1 << 60)
     simulator = kt.simulation.Simulator(robot, dt=1e-5)
     simulator.rollout(q, v, steps=10)
     assert {len(one._libraries) for one in trampolines} == {1}
@@ -288,7 +288,7 @@ def test_rollouts_take_optimised_code_as_soon_as_it_is_there(
     assert {len(one._libraries) for one in trampolines} == {2}
 
     made = len(trampolines)
-    monkeypatch.setattr(tiered, "_LONG", 0)
+    monkeypatch.setattr(compile_queue, "_LONG", 0)
     waiting = kt.simulation.Simulator(robot.with_gravity([0.0, 0.2, -9.0]), dt=1e-5)
     second = waiting.rollout(q, v, steps=steps, every=1000)
     assert len(trampolines) == made
@@ -300,7 +300,7 @@ def test_rollouts_take_optimised_code_as_soon_as_it_is_there(
 def test_long_calls_wait_for_the_code_of_short_ones(
     tiers: threading.Event, trampolines: list[Trampoline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tiered, "_LONG", 1 << 20)
+    monkeypatch.setattr(compile_queue, "_LONG", 1 << 20)
     robot = HUMANOID.with_gravity([0.0, 0.0, -2.0])
     arrays = state(robot, (16,))
     short = robot.forward_dynamics(*arrays)
@@ -318,10 +318,10 @@ def test_a_rollout_waits_as_a_whole(
     robot = HUMANOID.with_gravity([0.0, 0.0, -3.0])
     q, v, _ = state(robot, ())
     simulator = kt.simulation.Simulator(robot, dt=1e-5)
-    monkeypatch.setattr(tiered, "_LONG", 1 << 22)
+    monkeypatch.setattr(compile_queue, "_LONG", 1 << 22)
     tiers.set()
     simulator.rollout(q, v, steps=10_000)
-    assert max(one.binding.work for one in simulator._steps._made.values()) < tiered._LONG
+    assert max(one.binding.work for one in simulator._steps._made.values()) < compile_queue._LONG
     assert not trampolines
 
 
@@ -330,5 +330,5 @@ def test_who_waits_gets_optimised_code_of_a_job_that_has_two_tiers(tiers: thread
     jobs = [compile_queue.CompileJob("nothing", None, target.host(), lambda: ([text], {}), "kernel") for _ in range(2)]
     assert isinstance(jobs[0].library()[0], Trampoline)
     threading.Timer(0.1, tiers.set).start()
-    with tiered.optimized():
+    with compile_queue.optimized():
         assert not isinstance(jobs[1].library()[0], Trampoline)

@@ -16,8 +16,8 @@ from kinetree.compiler.llvm import machine_code
 from kinetree.compiler.llvm.machine_code import compile_text
 from kinetree.runtime import threads
 from kinetree.runtime.bound import Compiled
+from kinetree.runtime.compile_queue import Library
 from kinetree.runtime.operands import Binding, Operand
-from kinetree.runtime.tiered import Library
 from kinetree.runtime.xla import Handler
 from tests.unit.runtime.test_gate import EMPTY
 
