@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.errors import InputError
+from kinetree.errors import UnsupportedError
+from tests.laws import test_general_nodes as general
 from tests.laws.cases import (
     LWA,
     REFERENCES,
@@ -227,14 +230,42 @@ def test_inverse_inertia_derivative(name: str, reference: str) -> None:
     )
 
 
+#: Tasks with rows of other kinds, with contacts or without.
+DERIVED: dict[str, tuple[list[Any], list[Any]]] = {
+    "relative": ([kt.RelativeTask("link5", "link12"), "link3"], []),
+    "centre of mass": ([kt.CenterOfMassTask(), kt.Task("link5", "position")], []),
+    "contact": (["link5"], ["link12"]),
+    "all": ([kt.CenterOfMassTask(), kt.RelativeTask("link5", "link10", (3, 5))], [kt.Task("link12", "position")]),
+}
+
+
+@pytest.mark.parametrize("reference", REFERENCES)
+@pytest.mark.parametrize("name", DERIVED)
+def test_derivative_of_any_inverse_inertia(name: str, reference: str) -> None:
+    """Sixth-order differences of Λ⁻¹ itself, as q moves."""
+    robot = model("legged")
+    rng = np.random.default_rng(3)
+    q, d = robot.random_configuration(rng, (3,)), rng.uniform(-1.0, 1.0, (3, robot.nv))
+    tasks, contacts = DERIVED[name]
+    made = robot.tasks(tasks, reference=reference, contacts=contacts)
+    found = made.inverse_inertia_derivative(q, d)
+    h, weights = 2e-3, {1: 0.75, 2: -0.15, 3: 1.0 / 60.0}
+    expected = np.zeros_like(found)
+    for k, weight in weights.items():
+        ahead, back = (made.inverse_inertia(robot.integrate(q, s * k * h * d)) for s in (1.0, -1.0))
+        expected += weight * (ahead - back) / h
+    assert_close(found, expected, 1e-8, peak(expected))
+    np.testing.assert_array_equal(made.inverse_inertia_derivative(q[1], d[1]), found[1])
+    exact = made.engine("reference").inverse_inertia_derivative(q[0], d[0])
+    assert_close(found[0], exact, 1e-9, peak(exact))
+
+
 def test_inverse_inertia_derivative_says_what_it_is_not_for() -> None:
     robot = model("legged")
     q, d = robot.neutral(), np.zeros(robot.nv)
-    for tasks in (
-        robot.tasks([kt.CenterOfMassTask()]),
-        robot.tasks([kt.RelativeTask("link5", "link12")]),
-        robot.tasks(["link5"], contacts=["link12"]),
-    ):
-        with pytest.raises(InputError, match="inverse_inertia_derivative is available only for tasks of single frames"):
-            tasks.inverse_inertia_derivative(q, d)
+    twice = robot.tasks(["link5"], contacts=["link12", kt.RelativeTask("world", "link12")])
+    refused("redundant", twice.inverse_inertia_derivative, q, d)
+    loose = general.robot("nodes").tasks([kt.CenterOfMassTask()])
+    s = general.state("nodes")
+    refused("rigid bodies only", loose.inverse_inertia_derivative, s.q, s.v, error=UnsupportedError)
     refused("inverse_inertia_derivative: dq has shape", robot.tasks(["link5"]).inverse_inertia_derivative, q, d[1:])

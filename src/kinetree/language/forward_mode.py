@@ -122,9 +122,16 @@ class _Tree:
         for k, parent in self._tree.gather():
             yield _Node(k, *self._given), _Node(parent, *self._given)
 
-    def frames(self) -> Iterator[tuple[FrameRole, _Node]]:
-        for frame, carrier in self._tree.frames():
+    def frames(self, part: str = "") -> Iterator[tuple[FrameRole, _Node]]:
+        for frame, carrier in self._tree.frames(part):
             yield frame, _Node(carrier, *self._given)
+
+    def relatives(self) -> Iterator[tuple[FrameRole, _Node, FrameRole, _Node]]:
+        for near, near_carrier, far, far_carrier in self._tree.relatives():
+            yield near, _Node(near_carrier, *self._given), far, _Node(far_carrier, *self._given)
+
+    def support(self, frame: FrameRole) -> Iterator[ColumnRole]:
+        return self._tree.support(frame)
 
     def columns(self, *after: ColumnRole) -> Iterator[ColumnRole]:
         return self._tree.columns(*after)
@@ -161,6 +168,14 @@ class _Tree:
 
     def pose(self, frame: FrameRole, carrier: _Node) -> Any:
         return Tree.pose(cast("Tree", self), frame, cast("NodeRole", carrier))
+
+    def apart(self, near: FrameRole, near_carrier: _Node, far: FrameRole, far_carrier: _Node) -> Any:
+        carriers = cast("NodeRole", near_carrier), cast("NodeRole", far_carrier)
+        return Tree.apart(cast("Tree", self), near, carriers[0], far, carriers[1])
+
+    def between(self, near: FrameRole, near_carrier: _Node, far: FrameRole, far_carrier: _Node) -> Any:
+        carriers = cast("NodeRole", near_carrier), cast("NodeRole", far_carrier)
+        return Tree.between(cast("Tree", self), near, carriers[0], far, carriers[1])
 
     def first_moment(self, k: _Node) -> Any:
         return Tree.first_moment(cast("Tree", self), cast("NodeRole", k))

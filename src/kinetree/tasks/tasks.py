@@ -213,7 +213,7 @@ class Tasks:
     def inverse_inertia_derivative(self) -> InverseInertiaDerivative | Rounded:
         """`inverse_inertia_derivative(q, dq)`: directional derivative of Λ⁻¹ along a tangent, (…, r, r).
 
-        Only for tasks of single frames without contacts.
+        Of relative tasks and the centre of mass on robots of rigid bodies; contacts must not be redundant.
         """
         if self._in_double is not self:
             return Rounded(self, self.core, "inverse_inertia_derivative", self._in_double.inverse_inertia_derivative)
