@@ -228,12 +228,16 @@ def _random_configuration(scene: Scene) -> Callable[..., Any]:
 def _q_from_dict(scene: Scene) -> Callable[..., Any]:
     """From numbers of all joints."""
     model = scene.model
-    return partial(model.q_from_dict, {name: q.tolist() for name, q in model.q_to_dict(model.neutral()).items()})
+    return partial(
+        model.q_from_dict, {name: np.asarray(q).tolist() for name, q in model.q_to_dict(model.neutral()).items()}
+    )
 
 
 def _v_from_dict(scene: Scene) -> Callable[..., Any]:
     model = scene.model
-    return partial(model.v_from_dict, {name: v.tolist() for name, v in model.v_to_dict(np.ones(model.nv)).items()})
+    return partial(
+        model.v_from_dict, {name: np.asarray(v).tolist() for name, v in model.v_to_dict(np.ones(model.nv)).items()}
+    )
 
 
 def _for_all_joints(model: Model) -> Array:

@@ -12,13 +12,14 @@ import pytest
 import kinetree as kt
 from kinetree import simulation
 from tests.oracle import oracle
-from tests.oracles.test_porting_numbers import Cases, Row
+from tests.oracles.test_porting_numbers import Cases, Row, table
 from tests.tolerance import Array, assert_close
 
 mujoco = oracle("mujoco")
 rollout = oracle("mujoco.rollout")
 
-row = Cases("simulation.md", "## Coming from MuJoCo")
+row = Cases("from_mujoco.md", "## Simulation")
+functions = table("from_mujoco.md", "## Functions")
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not model:kinetree.errors.ModelWarning")
 
 
@@ -319,3 +320,31 @@ def _(r: Row) -> None:
         other.body_inertia[:] *= scale
         mujoco.mj_setConst(other, mujoco.MjData(other))
         assert_close(found[1][i], stepped(other, q, v, tau).qvel, 1e-11)
+
+
+@pytest.mark.parametrize("theirs", functions)
+def test_functions_as_they_stand(theirs: str) -> None:
+    """Both cells, evaluated."""
+    joint = 'damping=".5" frictionloss=".2" armature=".1" stiffness="3" springref=".4" range="-1 1"'
+    text = arm(joint=joint, rest='<keyframe><key name="home" qpos="0.1 0.2"/></keyframe>')
+    text = text.replace("</body></body>", '<site name="tip" pos="0.1 0.2 0.3"/></body></body>')
+    robot, model = pair(text)
+    q, v, _ = state(model)
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = q, v
+    if "qacc" in theirs:
+        model = mujoco.MjModel.from_xml_string(text)
+        off = mujoco.mjtDisableBit
+        model.opt.disableflags |= off.mjDSBL_SPRING | off.mjDSBL_DAMPER | off.mjDSBL_CONSTRAINT
+    mujoco.mj_forward(model, data)
+    tau = np.zeros(2)
+    a = np.array([0.3, -0.7])
+    if "inverse" in theirs:
+        data.qacc[:] = a
+        model = mujoco.MjModel.from_xml_string(text)
+        off = mujoco.mjtDisableBit
+        model.opt.disableflags |= off.mjDSBL_SPRING | off.mjDSBL_DAMPER | off.mjDSBL_CONSTRAINT
+        mujoco.mj_inverse(model, data)
+    expected = np.array(eval(theirs.strip("`"), {"model": model, "data": data}), dtype=float)
+    (found,) = functions[theirs].run(robot=robot, q=q, v=v, a=a, tau=tau)
+    assert_close(np.asarray(found, dtype=float), expected, 1e-10)

@@ -15,10 +15,12 @@ import pytest
 import kinetree as kt
 from kinetree import control
 from tests.oracles.pinocchio_twin import mirrored, pin, robots
-from tests.oracles.test_porting_numbers import Cases, Row
+from tests.oracles.test_porting_numbers import Cases, Row, table
 from tests.tolerance import assert_close
 
-row = Cases("control.md", "## Coming from Pinocchio")
+row = Cases("from_pinocchio.md", "# Coming from Pinocchio")
+as_it_stands = table("from_pinocchio.md", "the same numbers in other orders")
+pink = table("from_pinocchio.md", "## Coming from pink and mink")
 pytestmark = pytest.mark.filterwarnings("ignore:.*point mass:kinetree.errors.ModelWarning")
 
 REFERENCES = {"local": pin.LOCAL, "local_world_aligned": pin.LOCAL_WORLD_ALIGNED, "world": pin.WORLD}
@@ -83,6 +85,39 @@ def test_rows(theirs: str) -> None:
 
 def test_no_case_is_left_over() -> None:
     row.require_rows()
+
+
+@pytest.mark.parametrize("theirs", as_it_stands)
+def test_rows_as_they_stand(theirs: str) -> None:
+    """Both cells, evaluated; numbers are brought into Kinetree's order by their shape."""
+    s = floating()
+    known = {"pin": pin, "model": s.model, "data": s.data, "q": s.Q, "v": s.V, "a": s.A, "tau": s.T}
+    expected = np.array(eval(theirs.strip("`"), known))
+    (found,) = as_it_stands[theirs].run(**given(s))
+    if expected.shape == (s.model.nq,):
+        expected = s.o.from_q(expected)
+    elif expected.shape == (s.model.nv, s.model.nv):
+        expected = mirrored(expected) if "Minverse" in theirs else expected
+        expected = s.o.from_matrix(expected)
+    elif expected.shape == (s.model.nv,):
+        expected = s.o.from_v(expected)
+    if "Limit" in theirs:  # none at the floating base
+        found, expected = found[6:], expected[6:]
+    assert_close(np.asarray(found, dtype=float), expected, 1e-8)
+
+
+def test_goals_are_those_of_pink() -> None:
+    """Kinetree's cells that are whole expressions can be evaluated; what they compute, tests of controllers show."""
+    s = floating()
+    ik = control.DifferentialIK(s.robot, ["hand"], posture=s.q)
+    pose = s.robot.pose(s.q, "hand")
+    names = given(s, ik=ik, pose=pose, dt=0.01, targets={"hand": pose})
+    run = [code for cells in pink.values() for code in cells.code if "…" not in code and not code.endswith("=")]
+    assert len(run) > 8
+    for code in run:
+        name, equals, rest = code.partition(" = ")
+        if not code.startswith(("limits", "error")):
+            eval(rest if equals and name in ("v", "q") else code, names)
 
 
 @row("`pin.buildModelFromUrdf(path, pin.JointModelFreeFlyer())`")
