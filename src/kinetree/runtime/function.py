@@ -524,23 +524,6 @@ def compiled(kernel: Kernel, dtype: Any = "float64", /, **sizes: Any) -> KernelF
     """
     if not isinstance(kernel, Kernel):
         raise InputError(f"{kernel!r} is no kernel; declare it with @kinetree.kernel(…)")
-    for name in kernel.lists_given:
-        if name in sizes:
-            sizes[name] = _entries(kernel, name, sizes[name])
-    try:
-        return _looked_up(kernel, dtype, **sizes)
-    except TypeError:  # of what has no hash
-        return _checked(kernel, dtype, sizes)
-
-
-def _entries(kernel: Kernel, name: str, given: Any) -> tuple[tuple[int, ...], ...]:
-    try:
-        return tuple(map(tuple, given))
-    except TypeError:
-        raise InputError(f"compiled({kernel.name}, …): list {name!r} has tuples of indices, got {given!r}") from None
-
-
-def _checked(kernel: Kernel, dtype: Any, sizes: dict[str, Any]) -> KernelFunction:
     names = *kernel.sizes_named, *kernel.lists_given
     if set(sizes) != set(names):
         wanted = ", ".join(f"{name}=…" for name in names) or "no sizes"
@@ -550,13 +533,15 @@ def _checked(kernel: Kernel, dtype: Any, sizes: dict[str, Any]) -> KernelFunctio
         size = sizes[name]
         if isinstance(size, bool) or not hasattr(size, "__index__") or size < 0:
             raise InputError(f"compiled({kernel.name}, {name}={size!r}): a size is an integer from zero on")
-    lists = tuple(sizes[name] for name in kernel.lists_given)
+    lists = tuple(_entries(kernel, name, sizes[name]) for name in kernel.lists_given)
     return _made(kernel, format_named(dtype).name, tuple(int(sizes[name]) for name in kernel.sizes_named), lists)
 
 
-@lru_cache(maxsize=1024, typed=True)
-def _looked_up(kernel: Kernel, dtype: Any, **sizes: Any) -> KernelFunction:
-    return _checked(kernel, dtype, sizes)
+def _entries(kernel: Kernel, name: str, given: Any) -> tuple[tuple[int, ...], ...]:
+    try:
+        return tuple(map(tuple, given))
+    except TypeError:
+        raise InputError(f"compiled({kernel.name}, …): list {name!r} has tuples of indices, got {given!r}") from None
 
 
 def _recalled(module: str, name: str, dtype: str, sizes: tuple[int, ...], lists: Any, engine: str) -> KernelFunction:

@@ -177,12 +177,9 @@ class ReferenceTree(Tree):
 def run(
     algorithm: Algorithm, mechanism: Mechanism, sites: Sequence[Site], inputs: Sequence[Any], name: str = ""
 ) -> tuple[Array, ...]:
-    """Run an algorithm on arrays with leading batch axes."""
+    """Run an algorithm on arrays with leading batch axes, one for each of its inputs."""
     setup, sizes = Setup(mechanism, sites), algorithm.sizes(mechanism, sites)
     name = name or algorithm.name
-    if len(inputs) != len(algorithm.inputs):
-        names = ", ".join(argument.name for argument in algorithm.inputs)
-        raise InputError(f"{name} takes {len(algorithm.inputs)} inputs ({names}), got {len(inputs)}")
     arrays = [_wide(np.asarray(x)) for x in inputs]
     cores = [argument.shape(sizes) for argument in algorithm.inputs]
     for array, core, argument in zip(arrays, cores, algorithm.inputs, strict=True):
