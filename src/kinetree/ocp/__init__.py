@@ -9,6 +9,7 @@ plan = problem.solve(q, targets={"tool0": pose})
 from kinetree.ocp.mpc import MPC, MPCCommand, MPCState
 from kinetree.ocp.plan import Plan
 from kinetree.ocp.problem import Limits, Problem
+from kinetree.ocp.sampling import Sampled, sample
 from kinetree.ocp.terms import Term, center_of_mass, control, orientation, pose, position, state, velocity
 
 __all__ = [
@@ -18,12 +19,14 @@ __all__ = [
     "MPCState",
     "Plan",
     "Problem",
+    "Sampled",
     "Term",
     "center_of_mass",
     "control",
     "orientation",
     "pose",
     "position",
+    "sample",
     "state",
     "velocity",
 ]

@@ -190,6 +190,8 @@ class Horizon:
         self._along, self._curvature = compiled(change_along, **sizes), compiled(with_curvature, **sizes)
         self._costates = compiled(euler_costates, **{name: each for name, each in sweep.items() if name != "nu"})
         self._rollout: Any = None
+        #: Unit tangents and zeros of all nodes, for the number of problems of the last call.
+        self._directions = [np.zeros((0, 0, 0, 0))]
 
     # Dynamics
 
@@ -230,9 +232,11 @@ class Horizon:
         tau, dt, nv = self.tau(x.u), self.dt[:, None], self.nv
         weight = self.robot.mass_matrix_solve(q, -dt * (costate_v + dt * costate_q))
         a = self.robot.forward_dynamics(q, v, tau)
-        one, zero = np.eye(nv), np.zeros((nv, nv))
         args = [np.repeat(each[..., None, :], nv, axis=-2) for each in (q, v, a, weight)]
-        along = [np.broadcast_to(each, (*q.shape[:2], nv, nv)).copy() for each in (one, zero)]
+        along = self._directions
+        if along[0].shape[:2] != q.shape[:2]:
+            along = [np.broadcast_to(each, (*q.shape[:2], nv, nv)).copy() for each in (np.eye(nv), np.zeros((nv, nv)))]
+            self._directions = along
         hvp = self.robot.inverse_dynamics.hvp
         qq, qv, qa = hvp(*args, along[0], along[1], along[1])
         _, vv, va = hvp(*args, along[1], along[0], along[1])
@@ -280,8 +284,8 @@ class Horizon:
             extra += self._squares(bound.penalty, bound.distance(x))
         return found, extra
 
-    def model(self, x: Path, targets: list[Any], bounds: Sequence[Bounds], exact: bool) -> NodeModel:
-        """Quadratic models of all nodes; exact ones have the curvature of residuals."""
+    def model(self, x: Path, targets: list[Any], bounds: Sequence[Bounds]) -> NodeModel:
+        """Quadratic models of all nodes, without curvature."""
         N, S = x.q.shape[:2]
         padded = self._padded(x.u)
         weights = {"q": np.zeros((N, S, self.nv)), "v": np.zeros((N, S, self.nv)), "u": np.zeros((N, S, self.nu))}
@@ -290,7 +294,6 @@ class Horizon:
         general = [np.zeros((N, S, self.general, size)) for size in (self.nv, self.nv, self.nu)]
         of_general = np.zeros((2, N, S, self.general))
         start = {"rows": 0, "all": 0}
-        bends = []
         for (_, part, weight, lower, upper), target in zip(self.parts, targets, strict=True):
             if part.rows is None:
                 r = part.residual(x.q, x.v, x.u if part.of == "u" else padded, target)
@@ -305,8 +308,6 @@ class Horizon:
             start[part.of] = own.stop
             if part.of == "rows":
                 rows[:, :, own], of_rows[0][:, :, own], of_rows[1][:, :, own] = by[0], w, s
-                if exact:
-                    bends.append(self._bend(part, x, padded, target, s))
             else:
                 for place, each in zip(general, by, strict=True):
                     if each is not None:
@@ -318,9 +319,16 @@ class Horizon:
             weights[bound.of][:, :nodes, places] += bound.penalty * (distance != 0.0)
             slopes[bound.of][:, :nodes, places] += bound.penalty * distance
         found = self._model(*weights.values(), *slopes.values(), rows, *of_rows, *general, *of_general)
-        if bends:
-            found = (found[0] + sum(bends), *found[1:])
         return NodeModel(*found)
+
+    def bend(self, x: Path, targets: list[Any]) -> Array:
+        """The curvature of residuals that depend on the configuration, (N, T + 1, nv, nv)."""
+        total, padded = np.zeros((*x.q.shape[:2], self.nv, self.nv)), self._padded(x.u)
+        for (_, part, weight, lower, upper), target in zip(self.parts, targets, strict=True):
+            if part.of == "rows":
+                _, slope = _weighted(weight, part.residual(x.q, x.v, padded, target), lower, upper)
+                total += self._bend(part, x, padded, target, slope)
+        return total
 
     def _bend(self, part: Part, x: Path, padded: Array, target: Any, slope: Array) -> Array:
         """Σ w r ∂²r/∂q², by central differences of gradients in one batch."""

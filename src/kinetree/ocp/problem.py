@@ -240,7 +240,7 @@ class Problem:
         if not self._bounds:
             return path, []
         with np.errstate(all="ignore"):
-            model = h.model(path, aims, (), exact=False)
+            model = h.model(path, aims, ())
         diagonals = {name: getattr(model, name * 2).diagonal(axis1=-2, axis2=-1) for name in ("q", "v", "u")}
         found = []
         for bound in self._bounds:

@@ -133,6 +133,8 @@ class Solver:
         self.rounds, self.worst = np.zeros(N), np.full(N, np.inf)
         self.reason = np.full(N, "", dtype="U16")
         self.count = np.zeros(N, dtype=int)
+        #: Costs and gaps of earlier iterates, as far as they are used.
+        self.used = 0
         self.filter = np.full((2, N, max(options.iterations, 1)), np.inf)
         self.table = np.full((options.iterations, N), np.nan, dtype=ROW)
         self.violation = self._violation(path, bounds)
@@ -161,11 +163,11 @@ class Solver:
         h, clock = self.h, time.perf_counter()
         at, targets, bounds = self.at.of(on), self._targets(on), [bound.some(on) for bound in self.bounds]
         linear = h.linear(at.path)
-        model = h.model(at.path, targets, bounds, exact=False)
+        model = h.model(at.path, targets, bounds)
         exact = self.curved & (self.stalled[on] & (self.count[on] > 0) | (self.count[on] > _EARLY))
         full = model
         if exact.any():
-            full = self._full(at.path, linear, model, targets, bounds, exact, on)
+            full = self._full(at.path, linear, model, targets, exact, on)
         clock = self._clock("derivatives", clock)
 
         share = exact.astype(float)
@@ -175,8 +177,8 @@ class Solver:
         clock = self._clock("sweeps", clock)
 
         cost, gap = self._cost(at), _sum(at.gap)
-        slot = iteration
-        self.filter[0, on, slot], self.filter[1, on, slot] = cost, gap
+        self.used = iteration + 1
+        self.filter[0, on, iteration], self.filter[1, on, iteration] = cost, gap
         taken, length, rolled = self._taken(at, targets, bounds, gains, step, cost, gap, expected, on)
         self._clock("trials", clock)
 
@@ -196,27 +198,22 @@ class Solver:
         self.stalled[on], self.count[on] = length < 1.0, self.count[on] + 1
         self.violation[on] = self._violation(taken.path, bounds)
         self._finish(on, expected, length, gains)
-        self.table[iteration][on] = np.rec.fromarrays(
-            [self._cost(taken), _largest(*taken.gap), self.violation[on], expected, length, damping, share, rolled],
-            dtype=ROW,
-        )
+        row = (self._cost(taken), _largest(*taken.gap), self.violation[on], expected, length, damping, share, rolled)
+        for name, each in zip(ROW.names or (), row, strict=True):
+            self.table[name][iteration, on] = each
 
     def _full(
-        self,
-        path: Path,
-        linear: Linear,
-        model: NodeModel,
-        targets: list[Any],
-        bounds: list[Bounds],
-        exact: Array,
-        on: Array,
+        self, path: Path, linear: Linear, model: NodeModel, targets: list[Any], exact: Array, on: Array
     ) -> NodeModel:
         """Models with the curvature of dynamics and residuals, where it is asked for."""
         some = np.flatnonzero(exact)
-        part = self.h.model(path.of(some), [None if t is None else t[some] for t in targets],
-                            [bound.some(some) for bound in bounds], exact=True)  # fmt: skip
+        x, aims = path.of(some), [None if target is None else target[some] for target in targets]
+        part = NodeModel(*_of(model, some))
+        part = part._replace(qq=part.qq + self.h.bend(x, aims))
         by_q, by_v = (each[on[some]] for each in self.costate)
-        part = self.h.curvature(path.of(some), Linear(*_of(linear, some)), by_q, by_v, np.ones(len(some)), part)
+        part = self.h.curvature(x, Linear(*_of(linear, some)), by_q, by_v, np.ones(len(some)), part)
+        if len(some) == len(exact):
+            return part
         whole = NodeModel(*(each.copy() for each in model))
         for each, new in zip(whole, part, strict=True):
             each[some] = new
@@ -297,7 +294,7 @@ class Solver:
     ) -> Array:  # fmt: skip
         new, left = self._cost(trial), _sum(trial.gap)
         if way == "linear":
-            costs, gaps = self.filter[:, on[which]]
+            costs, gaps = self.filter[:, on[which], : self.used]
             closer = (left[:, None] < (1.0 - _CLOSE) * gaps) & (gaps > _CLOSED)
             good = ((new[:, None] < costs - _FALL * left[:, None]) | closer).all(axis=1)
             good &= new < _RISE * np.maximum(1.0, np.abs(np.where(np.isfinite(costs), costs, 0.0)).max(axis=1))

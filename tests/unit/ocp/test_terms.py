@@ -58,7 +58,7 @@ def test_gradients_of_the_cost(make: Any, frame: str | None) -> None:
     x = Path(*(np.tile(each, (2, n, 1)) for each, n in ((q, 4), (v, 4), (u[problem.actuated], 3))))
     x = Path(robot.integrate(x.q, 0.1 * rng.normal(size=(2, 4, nv))), x.v + rng.normal(size=x.v.shape), x.u)
     aims = h.targets({}, (2,))
-    model, step = h.model(x, aims, (), exact=False), 1e-6
+    model, step = h.model(x, aims, ()), 1e-6
     way = [rng.normal(size=(2, 4, nv)), rng.normal(size=(2, 4, nv)), rng.normal(size=x.u.shape)]
     ends = []
     for s in (step, -step):
@@ -78,10 +78,12 @@ def test_curvature_makes_the_model_a_hessian() -> None:
     aims = h.targets({"hand": target}, (1,))
     x = Path(*(np.tile(each, (1, n, 1)) + 0.1 * rng.normal(size=(1, n, nv)) for each, n in ((q, 4), (v, 4), (u, 3))))
     by_q, by_v = rng.normal(size=(2, 1, 3, nv))
-    exact = h.curvature(x, h.linear(x), by_q, by_v, np.ones(1), h.model(x, aims, (), exact=True))
+    model = h.model(x, aims, ())
+    model = model._replace(qq=model.qq + h.bend(x, aims))
+    exact = h.curvature(x, h.linear(x), by_q, by_v, np.ones(1), model)
 
     def slopes(x: Path) -> list[Array]:
-        model = h.model(x, aims, (), exact=False)
+        model = h.model(x, aims, ())
         A, B = robot.discretize(x.q[:, :-1], x.v[:, :-1], x.u, problem.dt[0])
         w = np.concatenate([by_q, by_v], axis=-1)
         state, drive = np.einsum("nti,ntij->ntj", w, A), np.einsum("nti,ntij->ntj", w, B)
@@ -114,7 +116,7 @@ def test_sweeps_linearise_steps_as_discretize_does(make: Any, frame: str | None)
     problem = ocp.Problem(robot, 0.02, 1, [ocp.state(), ocp.control()])
     h, nv = problem.horizon, robot.nv
     x = Path(np.tile(q, (1, 2, 1)), np.tile(v, (1, 2, 1)), u[None, None, problem.actuated])
-    linear, model = h.linear(x), h.model(x, h.targets({}, (1,)), (), exact=False)
+    linear, model = h.linear(x), h.model(x, h.targets({}, (1,)), ())
     A, B = robot.discretize(q, v, h.tau(x.u)[0, 0], 0.02)
     gap = h.gaps(x)
     gains = h.gains(linear, gap, model, np.zeros(1))
