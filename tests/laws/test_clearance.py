@@ -137,3 +137,16 @@ def test_a_twin_of_a_robot_collides_where_it_stands() -> None:
     near: Any = both.distances(q, pairs)
     same = [k for k, (a, b) in enumerate(pairs) if a.removeprefix("twin_") == b.removeprefix("twin_")]
     assert_near(near.distance[same], np.full(count, -0.02), bound(both.nv))
+
+
+@pytest.mark.parametrize("name", ["every kind", "forest", "legged"])
+def test_screws_of_joints_are_columns_of_jacobians(name: str) -> None:
+    made = robot(name)
+    q = made.random_configuration(np.random.default_rng(2), (3,))
+    S = made._joint_screws(q)
+    for shape in made.shapes[1::3]:
+        J = made.jacobian(q, str(shape.body), reference="world")
+        moved = np.abs(J).max(axis=(0, 1)) > 0.0
+        assert_close(
+            J[..., moved], np.swapaxes(S, -1, -2)[..., moved], bound(made.nv), max(1.0, float(np.abs(J).max()))
+        )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinetree.algorithms.kinematics.frame_kinematics import poses
+from kinetree.algorithms.kinematics.frame_kinematics import joint_screws, poses
 from kinetree.compiler.formats import format_of
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
 from kinetree.kernels.pair_distances import pair_distances
@@ -21,7 +21,7 @@ from kinetree.model.dynamics import Dynamics
 from kinetree.model.shapes import Scene, SolidShape, named
 from kinetree.model.specs import WORLD_NAME
 from kinetree.runtime.bound import Compiled
-from kinetree.runtime.function import compiled
+from kinetree.runtime.function import Function, compiled
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence
 from kinetree.runtime.texts import executed
@@ -62,8 +62,8 @@ class Distances:
             raise InputError(f"nearest({count!r}): there are {len(self.pairs)} pairs")
         # a partition takes a fraction of the time of sorting
         some = np.argpartition(self.distance, min(count, len(self.pairs) - 1), axis=-1)[..., :count]
-        order = np.argsort(np.take_along_axis(self.distance, some, -1), axis=-1, kind="stable")
-        return NearestDistances(self, np.take_along_axis(some, order, -1))
+        order = np.argsort(_taken(self.distance, some), axis=-1, kind="stable")
+        return NearestDistances(self, _taken(some, order))
 
     @cached_property
     def jacobian(self) -> Array:
@@ -84,9 +84,9 @@ class NearestDistances:
 
     def __init__(self, of: Distances, index: Array) -> None:
         self._of, self.index = of, index
-        self.distance: Array = np.take_along_axis(of.distance, index, -1)
-        self.normal: Array = np.take_along_axis(of.normal, index[..., None], -2)
-        self.points: Array = np.take_along_axis(of.points, index[..., None, None], -3)
+        self.distance: Array = _taken(of.distance, index)
+        self.normal: Array = _taken(of.normal, index)
+        self.points: Array = _taken(of.points, index)
 
     @cached_property
     def jacobian(self) -> Array:
@@ -305,21 +305,54 @@ class Collisions(Dynamics):
 
     def _distance_rows(self, q: Array, pairs: CollisionPairs, index: Array, normal: Array, points: Array) -> Array:
         """nᵀ(J_a − J_b) of some pairs, (…, k, nv). About the world's origin, both ends have the same wrench."""
-        bodies = list(dict.fromkeys(str(shape.body) for shape in pairs.shapes if shape.body != WORLD_NAME))
-        if not bodies:
-            return np.zeros((*index.shape, self.nv), self.dtype)
+        wrench = np.empty((*index.shape, 6), normal.dtype)
+        p, n = points[..., 0, :], normal
+        for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+            wrench[..., i] = p[..., j] * n[..., k] - p[..., k] * n[..., j]
+        wrench[..., 3:] = n
+        if self.mechanism.first_general is None:
+            rows = wrench @ np.swapaxes(self._joint_screws(q), -1, -2)
+            rows *= self._moved(pairs)[index]
+            return np.asarray(rows, self.dtype)
+        # nodes that move their bodies differently
+        bodies = list(dict.fromkeys(str(shape.body) for shape in pairs.shapes))
         J = self.jacobian(q, bodies, reference="world")
-        batch, nv = index.shape[:-1], self.nv
-        still = np.zeros((*J.shape[:-3], 1, 6, nv), J.dtype)
-        J = np.concatenate([J, still], axis=-3)
-        of = np.array([bodies.index(str(s.body)) if s.body != WORLD_NAME else len(bodies) for s in pairs.shapes])
-        ends = of[pairs.numbers[index]]  # (…, k, 2)
-        J = np.broadcast_to(J, (*batch, *J.shape[-3:])).reshape(-1, *J.shape[-3:])
+        J = np.broadcast_to(J, (*index.shape[:-1], *J.shape[-3:])).reshape(-1, *J.shape[-3:])
+        numbers = np.array([bodies.index(str(shape.body)) for shape in pairs.shapes])
+        first, second = (numbers[pairs.numbers[index][..., end]].reshape(len(J), -1) for end in range(2))
         sample = np.arange(len(J))[:, None]
-        first, second = (ends[..., end].reshape(len(J), -1) for end in range(2))
-        w = np.concatenate([np.cross(points[..., 0, :], normal), normal], axis=-1).reshape(len(J), -1, 6)
-        rows = np.einsum("bki,bkiv->bkv", w, J[sample, first] - J[sample, second])
-        return np.asarray(rows.reshape(*index.shape, nv), self.dtype)
+        apart = J[sample, first] - J[sample, second]
+        rows = (wrench.reshape(len(J), -1, 1, 6) @ apart)[..., 0, :]
+        return np.asarray(rows.reshape(*index.shape, self.nv), self.dtype)
+
+    @cached_property
+    def _joint_screws(self) -> Function[..., Array]:
+        return Function("distances", self.mechanism, joint_screws)
+
+    def _moved(self, pairs: CollisionPairs) -> Array:
+        """1 where a degree of freedom moves the first shape of a pair only, −1 for the second, else 0, (p, nv)."""
+        found = self._distance_functions.get((pairs, "moved"))
+        if found is None:
+            mechanism, moves = self.mechanism, np.zeros((len(pairs.shapes), self.nv), dtype=np.int8)
+            for row, shape in zip(moves, pairs.shapes, strict=True):
+                node = self.site(str(shape.body)).node
+                while node >= 0:
+                    row[mechanism.v_starts[node] : mechanism.v_starts[node + 1]] = 1
+                    node = mechanism.parents[node]
+            moves = moves[pairs.numbers[:, 0]] - moves[pairs.numbers[:, 1]]
+            found = self._distance_functions.setdefault((pairs, "moved"), moves)
+        moved: Array = found
+        return moved
+
+
+def _taken(values: Array, index: Array) -> Array:
+    """Values, (…, p, …), of some pairs of each sample, (…, k)."""
+    if index.ndim == 1:  # in a fraction of the time
+        return values[index]
+    found: Array = np.take_along_axis(
+        values, index.reshape(*index.shape, *(1,) * (values.ndim - index.ndim)), index.ndim - 1
+    )
+    return found
 
 
 def _empty(q: ArrayLike, shapes: Sequence[tuple[int, ...]], dtype: Any) -> Any:

@@ -54,6 +54,21 @@ def poses(tree: Tree, q: Indexed, T: Indexed) -> None:
         T[frame] = np.block([[C.E.T, C.r[:, None]], [np.zeros((1, 3)), np.ones((1, 1))]])
 
 
+@algorithm(q=("q",), S=("v", 6), outputs=("S",), rigid=True)
+def joint_screws(tree: Tree, q: Indexed, S: Indexed) -> None:
+    """The motion per unit velocity of each degree of freedom, of all bodies that it moves, in the world's frame.
+
+    Only rigid bodies that follow their joints move alike. The column of a frame's Jacobian is that of S, or zero.
+    """
+    tree.world.C = Transform.identity()
+
+    for k, parent in tree.scatter():
+        k.C = k.weight(q[k]) @ parent.C
+        out = k.C.inverse()
+        for c, unit in zip(k.columns(), np.eye(len(Zeros()[k])), strict=True):
+            S[c] = (out @ (k.H @ unit)).data
+
+
 def _propagate(tree: Tree, q: Indexed, v: Indexed, a: Indexed | Zeros | None) -> None:
     """Set pose C and velocity V at every node, and its rate α if there are joint accelerations. [J11] Eqs. 5, 6."""
     tree.world.C = Transform.identity()
