@@ -116,6 +116,7 @@ STATES: Mapping[str, Case] = {
     "gravity_forces": _method("gravity_forces", "q"),
     "energy": _method("energy", "qv"),
     "regressor": _method("regressor", "qva"),
+    "tracking_regressor": _method("tracking_regressor", "qvaw"),
     "reactions": _method("reactions", "qva"),
     "hybrid_dynamics": Case(
         lambda s: s.model.hybrid_dynamics, "qva", lambda s: ((s.model.joints[-1].name,),), out=True

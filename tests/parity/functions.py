@@ -98,6 +98,7 @@ FUNCTIONS = (
     Function("reactions", "qvx"),
     Function("reactions", "qvx", _frames, (("reference", "world"),)),
     Function("stacked_vectors", "qvx", outputs=5),
+    Function("tracking_regressor", "qvxv"),
     Function("mass_matrix_log_determinant_gradient", "q"),
     Function("innovations", "qv"),
     Function("innovations_to_velocities", "qv"),

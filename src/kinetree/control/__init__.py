@@ -3,6 +3,7 @@
 Poses are 4×4 matrices, twists six numbers, angular part first. All functions take leading batch axes.
 """
 
+from kinetree.control.adaptive import Adaptive, AdaptiveCommand
 from kinetree.control.command import Command
 from kinetree.control.differential import DifferentialIK
 from kinetree.control.goals import Bounds, Foot, ForceGoal, Goal, Posture, Target
@@ -12,12 +13,15 @@ from kinetree.control.paths import Path, PosePath, PoseState, State, cubic, mini
 from kinetree.control.pose_functions import exp, interpolate, inverse, log, pose_error
 from kinetree.control.sharing import AugmentedObject, augmented_object
 from kinetree.control.targets import ControllerState
+from kinetree.control.track import Tracker, track
 from kinetree.control.whole_body import WholeBody, WholeBodyCommand
 
 #: The former name of `ForceGoal`.
 Force = ForceGoal
 
 __all__ = [
+    "Adaptive",
+    "AdaptiveCommand",
     "AugmentedObject",
     "Bounds",
     "Command",
@@ -35,6 +39,7 @@ __all__ = [
     "Posture",
     "State",
     "Target",
+    "Tracker",
     "WholeBody",
     "WholeBodyCommand",
     "augmented_object",
@@ -48,4 +53,5 @@ __all__ = [
     "pose_error",
     "pose_path",
     "quintic",
+    "track",
 ]

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from kinetree.algorithms.derivatives.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.derivatives.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from kinetree.algorithms.derivatives.time_step_derivatives import step_derivatives
-from kinetree.algorithms.dynamics.regressor import regressor
+from kinetree.algorithms.dynamics.regressor import regressor, tracking_regressor
 from kinetree.algorithms.dynamics.time_step import semi_implicit_euler
 from kinetree.errors import InputError
 from kinetree.language.common_frame import prefers_common_frame
@@ -104,6 +104,33 @@ class Derivatives(ModelBase):
             v: Joint velocities, (…, nv).
             a: Joint accelerations, (…, nv).
             frames: One name (no axis m), or a sequence of names. By default the link frames of all bodies.
+            out: Array for the result.
+        """
+
+    @frame_quantity(
+        tracking_regressor,
+        lambda robot: tuple(body.name for body in robot.bodies if body.name in robot.frames),
+    )
+    def tracking_regressor(
+        self,
+        q: ArrayLike,
+        v: ArrayLike,
+        v_ref: ArrayLike,
+        a_ref: ArrayLike,
+        frames: str | Sequence[str] | None = None,
+        *,
+        out: Array | None = None,
+    ) -> Array:
+        """Regressor of M a_ref + C(q, v) v_ref + g with skew Ṁ − 2C, for adaptive control, (…, nv, m, 10).
+
+        Columns are those of `regressor`, to which it is equal for v_ref = v.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            v_ref: Reference velocities, (…, nv).
+            a_ref: Reference accelerations, (…, nv).
+            frames: As for `regressor`.
             out: Array for the result.
         """
 
