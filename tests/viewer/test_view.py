@@ -525,3 +525,25 @@ def test_missing_meshes_are_told_in_short(tmp_path: Path) -> None:
     (text,) = {str(one.message) for one in caught}
     assert text.count(".stl") == 2
     assert "(9 in all)" in text
+
+
+@pytest.mark.parametrize("far", [0.0, 3.0])
+def test_the_camera_sees_all_of_the_robot_and_little_else(far: float) -> None:
+    """Projected into the picture, the outermost points are in its middle eight tenths, and one reaches their edge."""
+    builder = kt.Builder().add_body("a", mass=1.0, com=(0, 0, -0.4), inertia=np.eye(3), placement=(far, 0, 0))
+    robot = builder.add_frame("tip", body="a", placement=(0.1, 0.2, -0.9)).build()
+    with View(robot, port=0) as opened:
+        camera, corners = opened._server.initial_camera, opened._scene.corners(opened.q)
+        position, aim = np.array(camera.position), np.array(camera.look_at)
+        forward = (aim - position) / np.linalg.norm(aim - position)
+        right = np.cross(forward, [0.0, 0.0, 1.0])
+        right /= np.linalg.norm(right)
+        axes = np.stack([right, np.cross(right, forward), forward])
+        x, y, depth = axes @ (corners - position).T
+        reach = np.maximum(np.abs(x), np.abs(y)) / (depth * np.tan(camera.fov / 2.0))
+        assert reach.max() == pytest.approx(0.8, rel=1e-6)
+        # what hangs from the world's origin is above the floor
+        (floor,) = [
+            handle for handle in opened._server.scene._handle_from_node_name.values() if handle.name == "/floor"
+        ]
+        assert floor.position[2] == pytest.approx(min(0.0, corners[:, 2].min()), abs=1e-12)

@@ -18,6 +18,9 @@ _GOLD: Color = (0.94, 0.78, 0.31, 0.45)
 _RED: Color = (0.86, 0.27, 0.22, 0.4)
 _PLAIN: Color = (0.72, 0.74, 0.77, 1.0)
 
+# From where the camera looks, in axes of the floor; its field of view [rad], and the part of it that a robot fills.
+_VIEWPOINT, _FIELD, _FILLED = np.array([1.1, -0.8, 0.4]), 0.8, 0.8
+
 _DIRECTIONS = np.array([direction for direction in product((-1.0, 0.0, 1.0), repeat=3) if any(direction)])
 
 #: Layers that can be shown or hidden as a whole.
@@ -87,11 +90,20 @@ class Scene:
     def aim(self, q: Array) -> None:
         """Point the initial camera so that the whole robot is visible at configurations, (…, nq)."""
         corners = self.corners(q)
-        low, high = corners.min(axis=0), corners.max(axis=0)
-        away = 0.65 * max(float(np.linalg.norm(high - low)), self.size)
+        back = self.floor @ (_VIEWPOINT / np.linalg.norm(_VIEWPOINT))  # towards the camera
+        right = np.cross(self.up, back)
+        right /= np.linalg.norm(right)
+        axes = np.stack([right, np.cross(back, right), back])
+        seen = corners @ axes.T
+        middle = (seen.min(axis=0) + seen.max(axis=0)) / 2.0
+        # from this far, every corner is within the middle part of the picture, whichever of its sides is shorter
+        off = np.abs(seen - middle)
+        distances = off[:, :2].max(axis=1) / (_FILLED * np.tan(_FIELD / 2.0)) + (seen - middle)[:, 2]
+        away = max(float(distances.max()), 0.3 * self.size)
         camera = self.server.initial_camera
-        camera.look_at = tuple((low + high) / 2.0)
-        camera.position = tuple((low + high) / 2.0 + self.floor @ np.array([1.1, -0.8, 0.4]) * away)
+        camera.fov = _FIELD
+        camera.look_at = tuple(middle @ axes)
+        camera.position = tuple(middle @ axes + away * back)
 
     def show_layer(self, layer: str, shown: bool) -> None:
         """Show or hide one of `LAYERS`."""
@@ -182,8 +194,10 @@ class Scene:
         self._corners.setdefault(body, []).append(placed[outermost])
 
     def _draw_floor(self) -> None:
-        """Draw a grid through the world's origin, perpendicular to gravity."""
+        """Draw a grid perpendicular to gravity, through the world's origin, or below a robot that hangs there."""
         cell = 10.0 ** np.floor(np.log10(self.size)) / 2.0
+        free = any(joint.kind == "floating" and joint.parent == "world" for joint in self.robot.joints)
+        height = 0.0 if free else min(0.0, float(np.min(self.corners(self.standing()) @ self.up)))
         self.server.scene.set_up_direction(tuple(self.up))
         self.server.scene.add_grid(
             "/floor",
@@ -193,7 +207,9 @@ class Scene:
             section_size=2.0 * cell,
             cell_color=(225, 225, 228),
             section_color=(190, 190, 195),
+            shadow_opacity=0.25,
             wxyz=quaternion_of(self.floor),
+            position=height * self.up,
         )
 
 
