@@ -5,14 +5,16 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.errors import SingularTaskError
+from kinetree.errors import SingularTaskError, UnsupportedError
 from kinetree.runtime import threads
+from kinetree.runtime.forward_derivatives import Gradient
 from kinetree.runtime.function import Function
 from kinetree.viewer.film import _motion
 from tests.bridges.cases import robot, sample
@@ -85,15 +87,27 @@ def test_lazy_results_have_the_bits_of_eager_ones(name: str) -> None:
         assert computed.tobytes() == np.ascontiguousarray(other).tobytes()
 
 
+def derivatives(function: Function[..., Any]) -> list[Any]:
+    found = []
+    for which in ("jvp", "vjp", "hvp"):
+        with suppress(AttributeError, UnsupportedError):
+            found.append(getattr(function, which))
+    return found
+
+
 def test_every_function_stays_lazy() -> None:
     model = kt.zoo.humanoid24()
-    sizes = {"q": (model.nq,), "q0": (model.nq,), "q1": (model.nq,), "dt": ()}
+    sizes = {"q": (model.nq,), "q0": (model.nq,), "q1": (model.nq,), "dt": (), "ddt": ()}
     names = [name for name in dir(model) if isinstance(getattr(model, name), Function)]
     assert len(names) > 25
     for name in names:
         function = getattr(model, name)
-        derived = [getattr(function, each) for each in ("jvp", "vjp", "hvp") if hasattr(function, each)]
-        for each in (function, *derived, function.engine("reference")):
+        derived = derivatives(function)
+        for each in (x for x in derived if isinstance(x, Gradient)):
+            with pytest.raises(UnsupportedError, match="of lazy arrays: map it over blocks"):
+                each(unreadable(model.nq), unreadable(model.nv))
+        lazy = [x for x in derived if not isinstance(x, Gradient)]
+        for each in (function, *lazy, function.engine("reference")):
             given: dict[str, Any] = {"frames": model.frames[-1]} if "frames" in each._names else {}
             given |= {x: unreadable(*sizes.get(x, (model.nv,))) for x in each._names if x in each.ranks}
             result = each(**given)

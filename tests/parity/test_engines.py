@@ -266,6 +266,8 @@ def sizes_of(kernel: Kernel) -> dict[str, Any]:
         sizes |= {name: 9 for name in sizes if name == "r"}
     if kernel.lists_given == ("threes", "sixes"):
         sizes |= {"nv": 11, "nb": 9, "threes": [(7, 0)], "sixes": [(1, 3)]}
+    elif kernel.lists_given == ("moving", "rest"):
+        sizes |= {"moving": [(1,)], "rest": [(6,), (7,)]}
     elif "joints" in kernel.lists_given:  # behind two contacts
         joint = {"contact_newton": [(6,), (8,), (7,)], "joined_problem": [(8, 0), (6, 6), (7, 1)]}[kernel.name]
         contacts = {"contact_newton": [(0,), (3,)], "joined_problem": [(3, 0), (0, 6)]}[kernel.name]

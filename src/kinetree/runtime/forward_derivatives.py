@@ -97,6 +97,8 @@ class Gradient:
     def __call__(self, *inputs: Any, **choices: Any) -> Any:
         """Gradients, (…, nv) each; one alone if there is one input. Takes the inputs, then the weights."""
         count, several = len(self._inputs), len(self._outputs)
+        if any(hasattr(x, "__dask_graph__") for x in inputs):
+            raise UnsupportedError(f"{self.name} of lazy arrays: map it over blocks, or compute them before")
         arrays, rest = [np.asarray(x) for x in inputs[:count]], inputs[count:]
         if len(arrays) < count or not rest:
             names = [a.name for a in self._inputs]
