@@ -102,7 +102,8 @@ class Problem:
         def add(name: str, of: str, entries: Array, tangents: Array, lower: Array, upper: Array, nodes: int) -> None:
             middle, half = np.zeros_like(lower), np.full_like(lower, np.inf)
             both = np.isfinite(lower) & np.isfinite(upper)
-            middle[both], half[both] = 0.5 * (lower + upper)[both], 0.5 * share * (upper - lower)[both]
+            low, high = lower[both], upper[both]
+            middle[both], half[both] = 0.5 * (low + high), 0.5 * share * (high - low)
             lower, upper = np.where(both, middle - half, lower), np.where(both, middle + half, upper)
             some = np.isfinite(lower) | np.isfinite(upper)
             if (lower > upper).any():

@@ -75,7 +75,6 @@ class Solution(NamedTuple):
     gap: Array
     violation: Array
     bounds: list[Bounds]
-    costate: tuple[Array, Array]
     reason: Array
     iterations: Array
     table: Array
@@ -153,7 +152,7 @@ class Solver:
         left = self.reason == ""
         self.reason[left] = np.where(self.violation[left] > self.options.feasibility, "constraints", "iterations")
         return Solution(
-            self.at.path, self.gains, self.at.costs, _largest(*self.at.gap), self.violation, self.bounds, self.costate,
+            self.at.path, self.gains, self.at.costs, _largest(*self.at.gap), self.violation, self.bounds,
             self.reason, self.count, self.table[: int(self.count.max(initial=0))], self.seconds,
         )  # fmt: skip
 
@@ -161,7 +160,10 @@ class Solver:
 
     def _iterate(self, iteration: int, on: Array) -> None:
         h, clock = self.h, time.perf_counter()
-        at, targets, bounds = self.at.of(on), self._targets(on), [bound.some(on) for bound in self.bounds]
+        every = len(on) == self.N
+        at, targets, bounds = self.at, self.targets, self.bounds
+        if not every:
+            at, targets, bounds = at.of(on), self._targets(on), [bound.some(on) for bound in bounds]
         linear = h.linear(at.path)
         model = h.model(at.path, targets, bounds)
         exact = self.curved & (self.stalled[on] & (self.count[on] > 0) | (self.count[on] > _EARLY))
@@ -182,12 +184,15 @@ class Solver:
         taken, length, rolled = self._taken(at, targets, bounds, gains, step, cost, gap, expected, on)
         self._clock("trials", clock)
 
-        for whole, part in zip(self.costate, (step.costate_q, step.costate_v), strict=True):
+        for whole, part in zip(self.costate, (step.costate_q, step.costate_v) if self.curved else (), strict=False):
             first = (self.count[on] == 0)[:, None, None]
             s = np.where(first, 1.0, length[:, None, None])
             whole[on] += s * (part - whole[on])
-        for whole, part in zip(self.gains, gains, strict=True):
-            whole[on] = part
+        if every:
+            self.gains = gains
+        else:
+            for whole, part in zip(self.gains, gains, strict=True):
+                whole[on] = part
         self._put(on, taken)
         none = length == 0.0
         self.damping[on] = np.where(
@@ -280,13 +285,18 @@ class Solver:
         self, way: str, at: _Trial, targets: list[Any], bounds: list[Bounds], gains: Gains, step: Step, which: Array,
         share: Array,
     ) -> _Trial:  # fmt: skip
-        h, path = self.h, at.path.of(which)
-        if way == "linear":
-            moved = h.moved(path, Step(*_of(step, which)), share)
-        else:
-            moved = h.rolled(path, Gap(*_of(at.gap, which)), Gains(*_of(gains, which)), share)
-        aims = [None if target is None else target[which] for target in targets]
-        return self._evaluated(moved, aims, [bound.some(which) for bound in bounds])
+        path, gap = at.path, at.gap
+        if len(which) != len(path.q) or (which[1:] != which[:-1] + 1).any():  # else all of them, once
+            path, gap, step, gains = (
+                path.of(which),
+                Gap(*_of(gap, which)),
+                Step(*_of(step, which)),
+                Gains(*_of(gains, which)),
+            )
+            targets = [None if target is None else target[which] for target in targets]
+            bounds = [bound.some(which) for bound in bounds]
+        moved = self.h.moved(path, step, share) if way == "linear" else self.h.rolled(path, gap, gains, share)
+        return self._evaluated(moved, targets, bounds)
 
     def _accepted(
         self, way: str, trial: _Trial, which: Array, share: Array, step: Step, cost: Array, gap: Array, expected: Array,
@@ -319,7 +329,7 @@ class Solver:
 
     def _finish(self, on: Array, expected: Array, length: Array, gains: Gains) -> None:
         """Move multipliers of subproblems that are nearly solved, and say which problems are at an end."""
-        options, at = self.options, self.at.of(on)
+        options, at = self.options, self.at if len(on) == self.N else self.at.of(on)
         cost, gap = self._cost(at), _largest(*at.gap)
         scale = np.maximum(1.0, np.abs(cost))
         small = np.abs(expected) <= options.tolerance * scale
