@@ -45,6 +45,9 @@ class Plant:
         dt: Time step [s].
         method: The integrator.
         population: Variants of the robot, a sample each, if there are any.
+        damping: Of joints, (nv,).
+        stiffness: Of springs in the joints, (nv,).
+        rest: Rest configuration of the springs, (nq,).
     """
 
     def __init__(
@@ -59,18 +62,18 @@ class Plant:
         population: Population | None = None,
     ) -> None:
         self.robot, self.dt, self.method = robot, dt, method
-        self._damping = gains("damping", own_or_given(robot, "damping", damping), robot.nv)
+        self.damping = gains("damping", own_or_given(robot, "damping", damping), robot.nv)
         own = own_or_given(robot, "stiffness", False if stiffness is None else stiffness)
-        self._stiffness = gains("stiffness", own, robot.nv)
+        self.stiffness = gains("stiffness", own, robot.nv)
         neutral = robot.spring_reference if stiffness is True else robot.neutral()
-        self._rest = neutral if rest is None else _vector("rest", rest, robot.nq)
+        self.rest = neutral if rest is None else _vector("rest", rest, robot.nq)
         self._lift = _lifting(robot) if gravity_compensation else None
         if self._lift is not None and population is not None:
             raise InputError("a population, whose masses differ, cannot have gravity_compensation=True")
-        self._soft = bool(self._damping.any() or self._stiffness.any())
+        self._soft = bool(self.damping.any() or self.stiffness.any())
         self._implicit = method in IMPULSIVE
         if self._soft and self._implicit:
-            added = dt * self._damping + dt**2 * self._stiffness
+            added = dt * self.damping + dt**2 * self.stiffness
             free = [joint for joint in robot.joints if joint.nv == joint.type.nv]
             partial = [joint for joint in robot.joints if 0 < joint.nv < joint.type.nv and added[joint.v_slice].any()]
             if partial:
@@ -119,7 +122,7 @@ class Plant:
         if not self._soft:
             return tau
         ahead = self.dt if self._implicit else 0.0  # (1)
-        return run(joint_springs, q, v, tau, self._damping, self._stiffness, self._rest, ahead)
+        return run(joint_springs, q, v, tau, self.damping, self.stiffness, self.rest, ahead)
 
 
 def _lifting(robot: Model) -> Compiled | None:
