@@ -29,13 +29,13 @@ class Held(NamedTuple):
     step: Callable[[Array], Array]  # of q along a tangent, complex
 
 
-def _hinge() -> tuple[kt.Model, list[Any], Array]:
-    """A chain whose end is on a hinge of the world."""
+def _hinge(side: float) -> tuple[kt.Model, list[Any], Array]:
+    """A chain whose end is on a hinge of the world, whose axis points to one side or to the other."""
     solid = {**SOLID, "placement": (np.eye(3), (0.2, 0.1, 0.05))}
     built = serial(({**solid, "axis": np.roll((0.0, 0.6, 0.8), i)} for i in range(7)), "link")
     q = np.linspace(-0.4, 0.6, 7)
     end = built.build().pose(q, "link6")
-    built.add_frame("pin", placement=(end[:3, :3], end[:3, 3]))
+    built.add_frame("pin", placement=(end[:3, :3] @ np.diag([1.0, side, side]), end[:3, 3]))
     tree = built.hinge("link6", "pin").build(loops="multipliers")
     return tree, list(tree.equalities), q
 
@@ -62,7 +62,8 @@ TREES: dict[str, Callable[[], tuple[kt.Model, list[Any], Array]]] = {
         None,
     ),
     "all kinds": lambda: (mixed()[0], [x for i, x in enumerate(mixed()[2]) if i != 3], None),
-    "hinge": _hinge,
+    "hinge": lambda: _hinge(1.0),
+    "hinge upside down": lambda: _hinge(-1.0),
     "loop": _loop,
     **{name: lambda name=name: (follower(), [COUPLINGS[name]], None) for name in COUPLINGS},
 }

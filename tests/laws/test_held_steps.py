@@ -8,16 +8,12 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.simulation.held_step_derivatives import HeldStepDerivatives
+from kinetree.errors import InputError, UnsupportedError
 from tests.laws.cases import model
 from tests.laws.test_constraints import CONSTRAINTS, mixed, pair, states
-from tests.tolerance import Array, assert_close, peak
+from tests.tolerance import Array, assert_close, peak, refused
 
 METHODS = ("semi_implicit_euler", "midpoint")
-
-
-def discretized(sim: Any, q: Array, v: Array, tau: Array, project: bool = True) -> Any:
-    return HeldStepDerivatives(sim._plant, sim.constraints, project)(q, v, tau)
 
 
 def flexible() -> tuple[kt.Model, list[Any]]:
@@ -51,7 +47,7 @@ def test_differences(name: str, method: str, options: dict[str, Any]) -> None:
     soft = {"damping": rng.uniform(0.0, 0.1, n), "stiffness": rng.uniform(0.0, 5.0, n)} if options.get("soft") else {}
     project = options.get("project", True)
     sim = kt.simulation.Simulator(robot, constraints=rows, at=at, dt=5e-3, method=method, project=project, **soft)
-    A, B = discretized(sim, q, v, tau, project)
+    A, B = sim.discretize(q, v, tau)
     end, _, _ = sim.step(q, v, tau)
     h, weights = 1e-4, np.array([1.0, -8.0, 8.0, -1.0]) / 12e-4
     for part in range(3):
@@ -75,7 +71,7 @@ def test_steps_stay_on_the_constraints(method: str) -> None:
     sim = kt.simulation.Simulator(robot, constraints=CONSTRAINTS["humanoid24"]["foot"], at=at, dt=1e-3, method=method)
     v, tau = sim.constraints.project_velocity(at, rng.normal(size=robot.nv)), rng.normal(size=robot.nv)
     q, rate, _ = sim.step(at, v, tau)
-    A, B = discretized(sim, at, v, tau)
+    A, B = sim.discretize(at, v, tau)
     J, n = sim.constraints.jacobian(q), robot.nv
     turned = robot.velocity_derivative(q, rate, "left_foot", "local_world_aligned")
     whole = np.concatenate([A, B], axis=-1)
@@ -88,13 +84,22 @@ def test_batches_and_redundant_rows() -> None:
     _, tree = pair()
     q, v, tau, _ = states(3)
     sim = kt.simulation.Simulator(tree, constraints=tree.equalities, dt=1e-3, method="midpoint")
-    A, B = discretized(sim, q, 0.1 * v, tau)
+    A, B = sim.discretize(q, 0.1 * v, tau)
     assert (A.shape, B.shape) == ((3, 14, 14), (3, 14, 7))
     broken = tau.copy()
     broken[1, 2] = np.nan
-    hurt = discretized(sim, q, 0.1 * v, broken)
+    hurt = sim.discretize(q, 0.1 * v, broken)
     for i in range(3):
-        alone = discretized(sim, q[i], 0.1 * v[i], tau[i])
+        alone = sim.discretize(q[i], 0.1 * v[i], tau[i])
         assert np.array_equal(alone.A, A[i])
         assert np.array_equal(alone.B, B[i])
         assert i == 1 or np.array_equal(hurt.A[i], A[i])
+
+
+def test_refusals() -> None:
+    robot = model("humanoid24")
+    q, v = robot.neutral(), np.zeros(robot.nv)
+    plain = kt.simulation.Simulator(robot)
+    refused("use robot.discretize", plain.discretize, q, v, error=UnsupportedError)
+    held = kt.simulation.Simulator(robot, constraints=["left_foot"], at=q, method="rk4")
+    refused("one of the methods midpoint, semi_implicit_euler", held.discretize, q, v, error=InputError)

@@ -22,7 +22,7 @@ import numpy as np
 from kinetree.algorithms.dynamics.time_step import advance
 from kinetree.algorithms.kinematics.manifold import integrate
 from kinetree.concurrency import ForkSafeLock
-from kinetree.kernels.chained_products import chained, row_scaled, shifted
+from kinetree.kernels.chained_products import chained, projected_changes, row_scaled, shifted
 from kinetree.kernels.products import total
 from kinetree.model.constraints import Constraints
 from kinetree.model.results import Discretized
@@ -108,32 +108,30 @@ class HeldStepDerivatives:
         after_v = advanced(v, start_v, *a, dt)
         after_q = moved(*there, *after_v, rest)
         if self._project:
-            after_q, after_v = self._projected(run, chain, linearized, after_q, after_v)
-        found = [chain.matrix(block) for _, blocks in (after_q, after_v) for block in blocks]
-        return [*found, doubts[0]]
+            return [*self._projected(run, chain, linearized, after_q, after_v), doubts[0]]
+        return [*chain.matrices(after_q[1], after_v[1]), doubts[0]]
 
-    def _projected(self, run: Any, chain: _Chain, linearized: Any, after_q: Any, after_v: Any) -> tuple[Any, Any]:
+    def _projected(self, run: Any, chain: _Chain, linearized: Any, after_q: Any, after_v: Any) -> Sequence[Any]:
+        """The results, (1)."""
         (q, d_q), (v, d_v) = after_q, after_v
         light, still = self._light, np.zeros(self._light.nv)
         soft = light.mechanism.first_general is not None
         stiff = np.tile([1.0, 0.0], (self._at_rest.rows, 1))
+        projected = run.prepared(compiled(projected_changes, n=light.nv))
         push = run(light.bias_forces, q, still) if soft else still
-        by_q, _, by_push, x = linearized(self._at_rest, q, still, push, stiff)
+        x_q, _, by_push, x = linearized(self._at_rest, q, still, push, stiff)
         if soft:
             spring, _, _ = run(light.inverse_dynamics_derivatives, q, still, still)
-            by_q = run(compiled(chained, n=light.nv), by_q, by_push, spring, 1.0)
-        start, end = run(light.dintegrate, q, x, 1.0)
-        change = run(compiled(chained, n=light.nv), start, end, by_q, 1.0)
+            x_q = run(compiled(chained, n=light.nv), x_q, by_push, spring, 1.0)
+        start, end = run.feeding(projected, ("start", "end"), light.dintegrate, q, x, 1.0)
         q = run(self._plant.recursion(integrate), q, x, 1.0)
-        d_q = chain.sum((1.0, change, d_q))
-
         push = run(light.inverse_dynamics, q, still, v)  # M v₁
-        by_q, _, by_push, v_after = linearized(self._at_rest, q, still, push)
-        momentum, _, M = run(light.inverse_dynamics_derivatives, q, still, v)
-        by_q = run(compiled(chained, n=light.nv), by_q, by_push, momentum, 1.0)
-        zero = np.zeros((light.nv, light.nv))
-        by_v = run(compiled(chained, n=light.nv), zero, by_push, M, 1.0)  # (1)
-        return (q, d_q), (v_after, chain.sum((1.0, by_q, d_q), (1.0, by_v, d_v)))
+        by_q, _, by_push, _ = linearized(self._at_rest, q, still, push)
+        inertial = light.inverse_dynamics_derivatives, q, still, v
+        momentum, _, M = run.feeding(projected, ("momentum_q", None, "M"), *inertial)
+        changes = chain.matrices(d_q, d_v)
+        found: Sequence[Any] = run.concluding(0, projected, start, end, x_q, by_q, by_push, momentum, M, *changes)
+        return found
 
     def _pushed(self, run: Any, q: Any) -> Blocks:
         """Changes of joint forces with dampers and springs."""
@@ -157,6 +155,10 @@ class _Chain:
         if block is None:
             return np.zeros((self._n, self._n))
         return np.eye(self._n) if isinstance(block, str) else block
+
+    def matrices(self, *changes: Blocks) -> list[Any]:
+        """All blocks as matrices."""
+        return [self.matrix(block) for blocks in changes for block in blocks]
 
     def sum(self, *terms: tuple[float, Any, Blocks]) -> Blocks:
         """Σ s A X, for each block of X."""

@@ -19,15 +19,17 @@ from typing import Any
 import numpy as np
 
 from kinetree.compiler.formats import require_double
-from kinetree.errors import ConvergenceWarning, InputError, UnknownNameError
+from kinetree.errors import ConvergenceWarning, InputError, UnknownNameError, UnsupportedError
 from kinetree.model.constraints import Constraints
 from kinetree.model.held_rows import AnyConstraint
 from kinetree.model.integrators import IMPULSIVE, METHODS
 from kinetree.model.model import Model
 from kinetree.model.population import Population
+from kinetree.model.results import Discretized
 from kinetree.runtime import arguments, buffers
 from kinetree.runtime.bound import standard_arithmetic
 from kinetree.simulation.contacts import Contacts, JointRows, Points, Solver
+from kinetree.simulation.held_step_derivatives import HeldStepDerivatives
 from kinetree.simulation.plant import Plant, gains, own_or_given, run
 from kinetree.simulation.shapes import Shape
 from kinetree.simulation.step_results import CONVERGED, Film, Rollout, StepInfo
@@ -136,6 +138,7 @@ class Simulator:
         if points:
             self._contacts = Contacts(plant.robot, points, shapes, held, self.dt, joints, solver, varied)
         self._steps = Steps(plant, self._contacts, self.constraints, project)
+        self._held: HeldStepDerivatives | None = None
         #: The step of a robot that nothing touches, after the first one.
         self._free: Any = None
         if varied and (given or not self._steps.is_compiled):
@@ -176,6 +179,30 @@ class Simulator:
         stepped = self._stepped(q, v, tau, f_ext)
         self._report("step", stepped[:2], stepped[2].residual, q, v, tau)
         return stepped
+
+    def discretize(self, q: Any, v: Any, tau: Any = None) -> Discretized:
+        """Exact derivatives of `step` with constraints: `A, B` with δx′ = A δx + B δτ, for x = (q, v).
+
+        δq and δq′ are tangents, the increments of `robot.integrate`. Projections are part of the step.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            tau: Joint forces, (…, nv); zero by default.
+
+        Raises:
+            InputError: A method other than "midpoint" and "semi_implicit_euler".
+            UnsupportedError: A simulator without constraints, or with contacts.
+        """
+        if self.method not in IMPULSIVE:
+            raise InputError(f"discretize needs one of the methods {', '.join(IMPULSIVE)}; got {self.method!r}")
+        if self.constraints is None or self._contacts is not None:
+            what = "contacts, friction and stops" if self._contacts is not None else "no constraints"
+            fix = "it is for constraints alone; of a robot that nothing touches, use robot.discretize"
+            raise UnsupportedError(f"discretize: this simulator has {what}; {fix}")
+        if self._held is None:
+            self._held = HeldStepDerivatives(self._plant, self.constraints, self._options["project"])
+        return self._held(*self._state("discretize", q, v, self._zero if tau is None else tau))
 
     def _stepped(self, q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None = None) -> tuple[Any, Any, StepInfo]:
         """A step, without a word on its convergence."""
