@@ -11,7 +11,7 @@ import kinetree as kt
 from kinetree.algorithms.derivatives.jvp import inverse_dynamics_jvp
 from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
 from kinetree.compiler.count import count
-from kinetree.errors import ContractError, InputError, SingularMechanismError, UnknownNameError
+from kinetree.errors import ContractError, InputError, SingularMechanismError, UnknownNameError, UnsupportedError
 from kinetree.language.algorithm import algorithm
 from kinetree.language.forward_mode import directional_derivative
 from kinetree.runtime import reference
@@ -160,8 +160,11 @@ def test_linearize_names_its_results() -> None:
 
 
 def test_functions_without_derivatives_say_so() -> None:
-    for which in ("jvp", "vjp", "hvp"):
-        refused(f"mass_matrix has no {which}", getattr, kt.zoo.humanoid24().mass_matrix, which, error=AttributeError)
+    robot = kt.zoo.humanoid24()
+    refused("mass_matrix has no hvp", getattr, robot.mass_matrix, "hvp", error=AttributeError)
+    for which in ("jvp", "vjp"):
+        told = "mass_matrix_inverse has no derivative by forward mode; use .*mass_matrix_solve.jvp"
+        refused(told, getattr, robot.mass_matrix_inverse, which, error=UnsupportedError)
 
 
 @pytest.mark.parametrize("which", ["jvp", "vjp", "hvp"])

@@ -20,7 +20,7 @@ import pickle
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import kinetree as kt
-from kinetree.errors import InputError, UnknownNameError
+from kinetree.errors import InputError, UnknownNameError, UnsupportedError
 from kinetree.runtime.dask import Blocks, DaskOperand, Once, sample_of
 from kinetree.runtime.function import Function
 
@@ -180,10 +180,14 @@ def find_function(robot: kt.Model, name: str) -> Any:
     function = getattr(robot, first)
     if not derivative:
         return function
-    derivatives = tuple(each for each in ("jvp", "vjp", "hvp") if hasattr(function, each))
+    derivatives: dict[str, Any] = {}
+    for which in ("jvp", "vjp", "hvp"):
+        with suppress(AttributeError, UnsupportedError):
+            found = getattr(function, which)
+            derivatives |= {which: found} if isinstance(found, Function) else {}
     if derivative not in derivatives:
-        raise UnknownNameError(f"derivative of {first}", derivative, derivatives)
-    return getattr(function, derivative)
+        raise UnknownNameError(f"derivative of {first}", derivative, tuple(derivatives))
+    return derivatives[derivative]
 
 
 def plan(

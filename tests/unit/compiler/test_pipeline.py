@@ -45,12 +45,20 @@ def _algorithms() -> dict[str, Algorithm]:
 
 
 ALGORITHMS = _algorithms()
+#: Spatial kernel operator models have nodes of any size, whose vectors are plain arrays.
+PLAIN = kt.sko([-1, 0, 0], [None, np.ones((2, 3)), np.ones((3, 3))], [np.ones((3, 1)), np.eye(2), np.ones((3, 1))],
+               [np.eye(3), np.eye(2), np.eye(3)]).mechanism  # fmt: skip
+
+
+def _runs_on(name: str) -> tuple[Mechanism, tuple[Site, ...]]:
+    return (PLAIN, ()) if name.startswith("sko_") else (ROBOT.mechanism, SITES)
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_every_algorithm_keeps_the_rules_and_every_stage_the_form(name: str) -> None:
     """The pipeline traces the package's own algorithms without the checks that are made here."""
-    _check(ALGORITHMS[name], SITES)
+    mechanism, sites = _runs_on(name)
+    _check(ALGORITHMS[name], sites, mechanism)
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -68,7 +76,7 @@ def test_what_visits_no_node_is_a_kernel(name: str) -> None:
         return False
 
     one = ALGORITHMS[name]
-    assert visits_nodes(trace(one, variants_of(one, ROBOT.mechanism, SITES), checked=False).top)
+    assert visits_nodes(trace(one, variants_of(one, *_runs_on(name)), checked=False).top)
 
 
 FRAMES = list(ROBOT.frames)
