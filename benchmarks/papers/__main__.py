@@ -11,7 +11,7 @@ from typing import Protocol
 
 from rich.console import Console
 
-from benchmarks.papers import jain_rodriguez_1993, wensing_2012
+from benchmarks.papers import carpentier_2018, chang_khatib_2001, jain_2011, jain_rodriguez_1993, wensing_2012
 
 
 class Comparison(Protocol):
@@ -31,6 +31,9 @@ class Comparison(Protocol):
 PAPERS: dict[str, Callable[[], Comparison]] = {
     "wensing_2012": wensing_2012.Comparison,
     "jain_rodriguez_1993": jain_rodriguez_1993.Comparison,
+    "chang_khatib_2001": chang_khatib_2001.Comparison,
+    "jain_2011": jain_2011.Comparison,
+    "carpentier_2018": carpentier_2018.Comparison,
 }
 
 
@@ -39,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.papers",
         description="Count operations as a paper does, and say which of its relations hold. wensing_2012: Λ⁻¹ of a "
-        "humanoid by SFA, RJK and EFPA. jain_rodriguez_1993: linearised dynamics of serial chains.",
+        "humanoid by SFA, RJK and EFPA. jain_rodriguez_1993: linearised dynamics of serial chains. chang_khatib_2001: "
+        "growth and times. jain_2011: figures. carpentier_2018: M⁻¹ as printed and corrected.",
     )
     parser.add_argument("paper", choices=PAPERS)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")

@@ -50,6 +50,42 @@ def numbers(capsys: pytest.CaptureFixture[str], paper: str) -> Any:
     return json.loads(shown(capsys, paper, "--json"))
 
 
+def test_carpentier_2018(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As printed it is wrong everywhere; each correction is necessary on trees; with all of them it is exact."""
+    pytest.importorskip("matplotlib")
+    errors = numbers(capsys, "carpentier_2018")["errors"]
+    for robot, versions in errors.items():
+        for version, error in versions.items():
+            chain = robot.startswith("chain") and version.endswith("columns")  # chains have no unrelated columns
+            assert (error < 1e-13) == (version == "corrected" or chain)
+    assert "as printed" in shown(capsys, "carpentier_2018", "--plot", str(tmp_path / "a.png"))
+    assert (tmp_path / "a.png").exists()
+
+
+def test_jain_2011(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Figures of §7, and relations that hold only as corrected."""
+    pytest.importorskip("matplotlib")
+    found = numbers(capsys, "jain_2011")
+    for errors in found["errors"].values():
+        assert errors["as printed"] > 0.1
+        assert errors["corrected"] < 1e-13
+    assert [line.count("#") for line in found["pictures"]["A (Fig. 5)"]][-1] == 11
+    assert "Fig. 6" in shown(capsys, "jain_2011", "--plot", str(tmp_path / "a.png"))
+    assert (tmp_path / "a.png").exists()
+
+
+def test_chang_khatib_2001(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Operations grow with n; times are shorter than the paper's."""
+    pytest.importorskip("matplotlib")
+    found = numbers(capsys, "chang_khatib_2001")
+    ten, hundred, thousand = found["operations"]["chang_khatib"].values()
+    assert (thousand - hundred) / 900 == pytest.approx((hundred - ten) / 90, rel=0.01)
+    assert found["time"] < found["published"]["time"]
+    assert found["rate"] > found["published"]["rate"]
+    assert "servo loop" in shown(capsys, "chang_khatib_2001", "--plot", str(tmp_path / "a.png"))
+    assert (tmp_path / "a.png").exists()
+
+
 def test_wensing_2012(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
     monkeypatch.setenv("COLUMNS", "80")

@@ -163,7 +163,7 @@ class Experiment:
 
 
 def experiment(free_foot: bool = False, seconds: float = SECONDS, dt: float = 1e-3) -> Experiment:
-    """The experiment with the paper's rates; see [CK01], Section 6."""
+    """The experiment with the paper's rates; see [CK01]."""
     humanoid = kt.zoo.humanoid24()
     q = humanoid.q_from_dict(POSTURE)
     center = humanoid.pose(q, list(HANDS))[:, :3, 3].sum(axis=0) / 2.0
