@@ -14,7 +14,7 @@ from kinetree.io.origins import origin
 from kinetree.io.source import clipped
 from kinetree.model.body import frozen_tables
 from kinetree.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Hull, Plane, SolidShape, Sphere
-from kinetree.model.specs import HERE, Pose
+from kinetree.model.specs import Pose
 from kinetree.spatial.value import Array
 
 #: More shapes than this are left out, with a warning.
@@ -52,11 +52,11 @@ def read_shapes(document: Document, link: Element, name: str, reader: Reader, fo
 
 def urdf_shape(document: Document, element: Element, link: str) -> ShapeSpec | None:
     """A <collision> of a URDF; None if it is empty."""
-    shapes = [shape for geometry in element.iterchildren("geometry") for shape in geometry]
-    if not shapes:
+    inside = {child.tag: child for child in element[::-1]}  # the first of each tag
+    geometry = inside.get("geometry")
+    if geometry is None or not len(geometry):
         return None
-    shape, place = shapes[0], element.find("origin")
-    at = HERE if place is None else origin(document, place)
+    shape, at = geometry[0], origin(document, inside.get("origin"))
     name, tag = element.get("name") or link, shape.tag
     if tag == "mesh":
         scale = document.vector(shape, "scale", (1.0, 1.0, 1.0))
@@ -123,18 +123,21 @@ def made_shapes(specs: Iterable[ShapeSpec], bodies: Mapping[str, str]) -> list[S
     specs = [spec for spec in specs if spec.link in bodies]
     used: set[str] = set()
     found: list[SolidShape] = []
-    (poses,) = frozen_tables(([(*spec.placement, 0.0, 0.0, 0.0, 1.0) for spec in specs], (4, 4)))
-    for spec, placement in zip(specs, poses, strict=True):
+    poses, vectors = frozen_tables(
+        ([(*spec.placement, 0.0, 0.0, 0.0, 1.0) for spec in specs], (4, 4)),
+        ([(*spec.numbers, 0.0, 0.0, 0.0)[:3] for spec in specs], (3,)),
+    )
+    for spec, placement, vector in zip(specs, poses, vectors, strict=True):
         name, number = spec.name, 0
         while name in used:
             number += 1
             name = f"{spec.name}_{number}"
         used.add(name)
-        found.append(_made(spec, name, bodies[spec.link], placement))
+        found.append(_made(spec, name, bodies[spec.link], placement, vector))
     return found
 
 
-def _made(spec: ShapeSpec, name: str, body: str, placement: Array) -> SolidShape:
+def _made(spec: ShapeSpec, name: str, body: str, placement: Array, vector: Array) -> SolidShape:
     shared = {"name": name, "body": body, "friction": None, "source": "file", "masks": None}
     if spec.kind == "sphere":
         return Sphere(center=placement[:3, 3], radius=spec.numbers[0], **shared)  # type: ignore[arg-type]
@@ -145,7 +148,6 @@ def _made(spec: ShapeSpec, name: str, body: str, placement: Array) -> SolidShape
     posed = {"placement": placement, **shared}
     if spec.kind == "plane":
         return Plane.trusted(**posed)
-    ((vector,),) = frozen_tables(([spec.numbers], (len(spec.numbers),)))
     if spec.kind == "cylinder":
         return Cylinder.trusted(radius=spec.numbers[0], length=spec.numbers[1], **posed)
     if spec.kind == "box":

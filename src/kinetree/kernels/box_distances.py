@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-from kinetree.kernels.branchless import nothing
 from kinetree.kernels.distances import (
     TINY,
     Found,
@@ -56,7 +55,7 @@ def point_box(c: Vector, h: Vector) -> Found:
     far, out = along(minus(c, _nearest(c, h)))
     over = [magnitude(x) - e for x, e in zip(c, h, strict=True)]
     inside, face, _ = _largest(over, [_axis(i, sign(c[i])) for i in range(3)])
-    d = select(-far, 0.0, far, inside) + nothing(c[0] + c[1] + c[2])
+    d = select(-far, 0.0, far, inside)
     n = chosen(-far, 0.0, out, face)
     return d, n, c, plus(c, -d, n)
 
@@ -88,7 +87,7 @@ def segment_box(c: Vector, u: Vector, h: Vector) -> Found:
     edge = _three([m * e for m, e in zip(crossed, h, strict=True)])
     passing, _, _ = nearest_parameters(segment(c, u), segment(middle, edge))
     end = select(number, 2.5, end, passing)
-    d = select(-inside, 0.0, far, inside) + nothing(c[0] + c[1] + c[2] + (u[0] + u[1] + u[2]))
+    d = select(-inside, 0.0, far, inside)
     n = chosen(-far, -CLOSE, chosen(-inside, 0.0, out, face), face)
     pa = chosen(-inside, 0.0, pa, plus(c, end, u))
     return d, n, pa, plus(pa, -d, n)
@@ -96,7 +95,7 @@ def segment_box(c: Vector, u: Vector, h: Vector) -> Found:
 
 def box_box(c: Vector, R: Axes, ha: Vector, hb: Vector) -> Found:
     """A box with centre c, axes R and half edges ha; hb are those of the second one."""
-    best, pa, pb = _FAR + nothing(c[0]), c, c
+    best, pa, pb = _FAR, c, c
     for i in range(3):
         j, k = (i + 1) % 3, (i + 2) % 3
         edge = times(ha[i], R[i])
@@ -112,7 +111,7 @@ def box_box(c: Vector, R: Axes, ha: Vector, hb: Vector) -> Found:
         best, pa, pb = _nearer(best, pa, pb, p, corner)
     far, out = along(minus(pa, pb))
     inside, face, number = _separation(c, R, ha, hb)
-    d = select(-inside, 0.0, far, inside) + nothing(c[0] + c[1] + c[2] + dot(R[0], R[1]))
+    d = select(-inside, 0.0, far, inside)
     n = chosen(-far, -CLOSE, chosen(-inside, 0.0, out, face), face)
     pa = chosen(-inside, 0.0, pa, _deepest(c, R, ha, hb, inside, face, number))
     return d, n, pa, plus(pa, -d, n)

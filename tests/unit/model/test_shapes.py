@@ -224,3 +224,23 @@ def test_shapes_without_a_closed_form_are_named_with_a_cure() -> None:
     with pytest.raises(UnsupportedError, match="is a hull"):
         arm().with_shapes([geo.Hull("link0", "hand.stl")]).collision_pairs()
     refused("there are 3 pairs", arm().distances(np.zeros(4), arm().collision_pairs()).nearest, 4, error=InputError)
+
+
+def test_masks_keep_shapes_apart() -> None:
+    robot = arm(1)
+    masks = {"a": (1, 0), "b": (0, 1), "c": (2, 2), "d": None}
+    balls = [geo.Sphere(name, (0, 0, 5 * k), 0.1, "link0", masks=own) for k, (name, own) in enumerate(masks.items())]
+    scene = kt.Scene([geo.Sphere("e", (9, 0, 0), 0.1, masks=(1, 0)), geo.Sphere("f", (9, 9, 0), 0.1, masks=(0, 3))])
+    pairs = robot.with_shapes(balls).collision_pairs(scene=scene)
+    assert {*pairs} == {("b", "e"), ("a", "f"), ("c", "f"), ("d", "e"), ("d", "f")}
+    assert pairs.excluded["a", "e"] == reasons.MASKED
+
+
+def test_pairs_may_always_collide_but_at_neutral() -> None:
+    """Where the neutral configuration is outside the limits."""
+    builder = kt.Builder("slide")
+    builder.add_body("cart", joint="prismatic", axis=(1, 0, 0), mass=1.0, limits=kt.Limits(1.0, 2.0))
+    robot = builder.build().with_shapes([geo.Sphere("cart", (0, 0, 0), 0.1)])
+    with pytest.warns(ModelWarning, match="all sampled configurations are left out: cart–wall"):
+        pairs = robot.collision_pairs(scene=kt.Scene([geo.Box("wall", (2, 1, 1), (np.eye(3), (1.5, 0, 0)))]))
+    assert pairs.excluded["cart", "wall"] == reasons.ALWAYS
