@@ -127,3 +127,16 @@ def test_errors() -> None:
     s = general.state("nodes")
     nodes = general.robot("nodes")
     refused("rigid bodies only", nodes.tracking_regressor, s.q, s.v, s.v, s.a, error=UnsupportedError)
+
+
+def test_hands_that_cannot_move_everywhere_are_reported() -> None:
+    """An arm of three joints has a hand of rank three: damping alone bounds the rest of its inertia."""
+    arm = kt.zoo.chain(3)
+    q, hand = np.array([0.3, 0.5, -0.4]), arm.bodies[-1].name
+    given = {"pose": arm.pose(q, hand), "mass": 1.0, "inertia": np.eye(3)}
+    with pytest.warns(kt.errors.ModelWarning, match="3 of 6 directions only"):
+        control.augmented_object(arm, q, np.zeros(3), [hand], **given)
+    with pytest.warns(kt.errors.ModelWarning, match="in some samples"):
+        control.augmented_object(arm, np.stack([q, q]), np.zeros(3), [hand], **given)
+    with pytest.raises(kt.errors.SingularTaskError):
+        control.augmented_object(arm, q, np.zeros(3), [hand], singular="raise", **given)

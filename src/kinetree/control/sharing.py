@@ -30,13 +30,14 @@ same motion by eliminating the grasps; this is the textbook form.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.errors import InputError, UnderactuatedError, UnknownNameError
+from kinetree.errors import InputError, ModelWarning, UnderactuatedError, UnknownNameError
 from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
 from kinetree.runtime import arguments
@@ -409,6 +410,7 @@ def augmented_object(
     mass: float,
     inertia: Any,
     contacts: Iterable[Any] = (),
+    singular: str = "damped",
 ) -> AugmentedObject:
     """Inertia and bias of an object held rigidly by several hands.
 
@@ -421,11 +423,27 @@ def augmented_object(
         mass: Mass of the object [kg].
         inertia: Inertia about its centre of mass, in its axes, (3, 3) [kg m²].
         contacts: Further contacts of the robot, as for `robot.tasks`.
+        singular: How the inertia of hands that cannot move in all directions is defined, as for `robot.tasks`.
+
+    Raises:
+        SingularTaskError: If hands cannot move in all directions and `singular` is "raise".
+
+    Warns:
+        ModelWarning: If hands cannot move in all directions: the object then contains inertia that only damping bounds.
     """
     if isinstance(hands, str) or len(hands) < 1:
         raise InputError(f"hands is a sequence of names of frames, got {hands!r}")
-    tasks = robot.tasks(list(hands), reference="local_world_aligned", contacts=contacts)
+    tasks = robot.tasks(list(hands), reference="local_world_aligned", contacts=contacts, singular=singular)
     state = tasks.at(q, v)
+    rank = np.asarray(state.rank)
+    if singular != "raise" and np.any((rank >= 0) & (rank < tasks.rows)):
+        least, where = int(rank[rank >= 0].min()), "" if rank.ndim == 0 else " in some samples"
+        warnings.warn(
+            f"augmented_object: {', '.join(hands)} can move in {least} of {tasks.rows} directions only{where}; along "
+            "the others, the inertia is one of damping. Leave hands out, or choose singular='truncated' or 'raise'",
+            ModelWarning,
+            stacklevel=2,
+        )
     T = np.asarray(pose, dtype=float)
     places = robot.pose(q, list(hands))
     with standard_arithmetic():
