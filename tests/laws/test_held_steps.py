@@ -47,7 +47,8 @@ def test_differences(name: str, method: str, options: dict[str, Any]) -> None:
     soft = {"damping": rng.uniform(0.0, 0.1, n), "stiffness": rng.uniform(0.0, 5.0, n)} if options.get("soft") else {}
     project = options.get("project", True)
     sim = kt.simulation.Simulator(robot, constraints=rows, at=at, dt=5e-3, method=method, project=project, **soft)
-    A, B = sim.discretize(q, v, tau)
+    A, B, modes = sim.discretize(q, v, tau)
+    assert modes.certain
     end, _, _ = sim.step(q, v, tau)
     h, weights = 1e-4, np.array([1.0, -8.0, 8.0, -1.0]) / 12e-4
     for part in range(3):
@@ -71,7 +72,7 @@ def test_steps_stay_on_the_constraints(method: str) -> None:
     sim = kt.simulation.Simulator(robot, constraints=CONSTRAINTS["humanoid24"]["foot"], at=at, dt=1e-3, method=method)
     v, tau = sim.constraints.project_velocity(at, rng.normal(size=robot.nv)), rng.normal(size=robot.nv)
     q, rate, _ = sim.step(at, v, tau)
-    A, B = sim.discretize(at, v, tau)
+    A, B, _ = sim.discretize(at, v, tau)
     J, n = sim.constraints.jacobian(q), robot.nv
     turned = robot.velocity_derivative(q, rate, "left_foot", "local_world_aligned")
     whole = np.concatenate([A, B], axis=-1)
@@ -84,7 +85,7 @@ def test_batches_and_redundant_rows() -> None:
     _, tree = pair()
     q, v, tau, _ = states(3)
     sim = kt.simulation.Simulator(tree, constraints=tree.equalities, dt=1e-3, method="midpoint")
-    A, B = sim.discretize(q, 0.1 * v, tau)
+    A, B, _ = sim.discretize(q, 0.1 * v, tau)
     assert (A.shape, B.shape) == ((3, 14, 14), (3, 14, 7))
     broken = tau.copy()
     broken[1, 2] = np.nan
@@ -99,7 +100,12 @@ def test_batches_and_redundant_rows() -> None:
 def test_refusals() -> None:
     robot = model("humanoid24")
     q, v = robot.neutral(), np.zeros(robot.nv)
-    plain = kt.simulation.Simulator(robot)
-    refused("use robot.discretize", plain.discretize, q, v, error=UnsupportedError)
+    both = kt.simulation.Simulator(
+        robot, constraints=["left_foot"], at=q, contacts=[kt.simulation.Points("right_foot", np.zeros(3))]
+    )
+    refused("steps with constraints have no derivatives yet", both.discretize, q, v, error=UnsupportedError)
+    alone = kt.simulation.Simulator(robot, constraints=["left_foot"], at=q)
+    push = {"left_hand": np.ones(6)}
+    refused("no derivatives with f_ext yet", alone.discretize, q, v, f_ext=push, error=UnsupportedError)
     held = kt.simulation.Simulator(robot, constraints=["left_foot"], at=q, method="rk4")
     refused("one of the methods midpoint, semi_implicit_euler", held.discretize, q, v, error=InputError)

@@ -4,19 +4,31 @@ from kinetree.model.integrators import METHODS
 from kinetree.simulation.contacts import Points
 from kinetree.simulation.shapes import Block, Capsule, HeightField, Plane, Shape, Sphere
 from kinetree.simulation.simulator import Simulator
-from kinetree.simulation.step_results import Film, Rollout, StepInfo
+from kinetree.simulation.step_derivatives import EDGE, FREE, OPEN, SLIDING, SLIPPING, STICKING, STOPPED, STUCK
+from kinetree.simulation.step_results import Film, Modes, Rollout, StepDiscretized, StepGradients, StepInfo
 
 __all__ = [
+    "EDGE",
+    "FREE",
     "METHODS",
+    "OPEN",
+    "SLIDING",
+    "SLIPPING",
+    "STICKING",
+    "STOPPED",
+    "STUCK",
     "Block",
     "Capsule",
     "Film",
     "HeightField",
+    "Modes",
     "Plane",
     "Points",
     "Rollout",
     "Shape",
     "Simulator",
     "Sphere",
+    "StepDiscretized",
+    "StepGradients",
     "StepInfo",
 ]

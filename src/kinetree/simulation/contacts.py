@@ -204,6 +204,12 @@ class Contacts:
     Attributes:
         shapes: Shapes of the results of a single step, besides velocities.
         is_compiled: Whether its text can be recorded: nothing is held fixed, and all shapes have kernels.
+        ground: What points may touch.
+        frames: Frames that have points.
+        body_of: For each point, the number of its frame.
+        positions: Of points, in their frames, (k, 3).
+        joints: Dry friction and stops, if there are any.
+        law: The law that is solved, as numbers.
     """
 
     def __init__(
@@ -223,26 +229,26 @@ class Contacts:
         for shape in ground:
             if not isinstance(shape, Shape):
                 raise InputError(f"ground holds shapes such as simulation.Plane, got {type(shape).__name__}")
-        self._robot, self._ground, self._dt = robot, tuple(ground) or (Plane(),), dt
+        self._robot, self.ground, self._dt = robot, tuple(ground) or (Plane(),), dt
         self._tasks = [Task(one.frame, "position", tuple(p.tolist())) for one in points for p in one.positions]
-        frames = list(dict.fromkeys(one.frame for one in points))
+        self.frames = frames = list(dict.fromkeys(one.frame for one in points))
         self._bodies = robot.tasks([Task(frame) for frame in frames], reference=_WORLD_AXES)
         self._held: Tasks | None = None
         if constraints:
             self._held = robot.tasks([Task(frame) for frame in frames], reference=_WORLD_AXES, contacts=constraints)
         body_of = [frames.index(one.frame) for one in points for _ in one.positions]
-        self._body_of, self._positions = np.array(body_of), np.concatenate([one.positions for one in points])
-        self._count, self._joints, self._varied = len(body_of), joints, varied
-        self.rows = 3 * self._count * len(self._ground)
+        self.body_of, self.positions = np.array(body_of), np.concatenate([one.positions for one in points])
+        self._count, self.joints, self._varied = len(body_of), joints, varied
+        self.rows = 3 * self._count * len(self.ground)
         self.shapes = {"forces": (self.rows,), "heights": (self.rows,), "report": (3,)}
         self.shapes |= {} if joints is None else joints.shapes
-        frictions = [arguments.number("friction", shape.friction, 0.0) for shape in self._ground]
+        frictions = [arguments.number("friction", shape.friction, 0.0) for shape in self.ground]
         self._mu = np.repeat(frictions, 3 * self._count)
-        touching = tuple(body_of) * len(self._ground)
+        touching = tuple(body_of) * len(self.ground)
         self._problem, self._gather = (of_bodies(one, touching) for one in (contact_problem, contact_wrenches))
         alone = len(set(touching)) == len(touching) and joints is None and self._held is None
-        self._solve, self._law = solver.bound(alone, len(touching), 0 if joints is None else len(joints.columns))
-        self.is_compiled = self._held is None and all(shape.kernel for shape in self._ground)
+        self._solve, self.law = solver.bound(alone, len(touching), 0 if joints is None else len(joints.columns))
+        self.is_compiled = self._held is None and all(shape.kernel for shape in self.ground)
 
     def bodies(self, run: Any) -> FactoredBodies | DenseBodies:
         """The bodies that may touch something, in a step."""
@@ -262,28 +268,28 @@ class Contacts:
 
     def impulses(self, run: Any, q: Any, v: Any, bodies: Any) -> Impulses:
         """The effect of contacts in a step on velocities v: the text."""
-        count, many, rows = self._count, len(self._ground), self.rows
+        count, many, rows = self._count, len(self.ground), self.rows
         (place, mobility), twist = bodies.at(q), bodies.twists(q, v)
         of_points = [
-            run.taken(x, width * self._body_of[:, None] + np.arange(width)) for x, width in ((place, PLACE), (twist, 6))
+            run.taken(x, width * self.body_of[:, None] + np.arange(width)) for x, width in ((place, PLACE), (twist, 6))
         ]
-        points, *moving = run(compiled(contact_points, c=count), *of_points, self._positions)
-        gaps = [run(self._measured(shape), points, shape.numbers) for shape in self._ground]
+        points, *moving = run(compiled(contact_points, c=count), *of_points, self.positions)
+        gaps = [run(self._measured(shape), points, shape.numbers) for shape in self.ground]
         arms, velocities, normals, heights = (
             run.joined(*(run.taken(x, np.arange(3 * count)) for x in each))
             for each in (*([x] * many for x in moving), *zip(*gaps, strict=True))
         )
         G, free, axes = run(self._problem, mobility, arms, velocities, normals, heights, self._dt)
         bounds = np.stack([self._mu, np.zeros(rows), np.zeros(rows)], axis=-1)
-        if self._joints is not None:
-            given = self._joints.given(run, q, v)
-            G, free, bounds = self._joints.joined(run, G, free, axes, self._mu, self._response(run, q), *given)
-        found, _, report = run(self._solve, G, free, bounds, self._law)
+        if self.joints is not None:
+            given = self.joints.given(run, q, v)
+            G, free, bounds = self.joints.joined(run, G, free, axes, self._mu, self._response(run, q), *given)
+        found, _, report = run(self._solve, G, free, bounds, self.law)
         forces = run(compiled(contact_forces, r=rows), axes, run.taken(found, np.arange(rows)))
         after = bodies.after(q, v, run(self._gather, arms, forces))
-        if self._joints is None:
+        if self.joints is None:
             return Impulses(after, forces=forces, heights=heights, report=report)
-        after, pushed = self._joints.after(run, after, found, rows, given[0])
+        after, pushed = self.joints.after(run, after, found, rows, given[0])
         return Impulses(after, forces=forces, heights=heights, report=report, joint_impulses=pushed)
 
     def _measured(self, shape: Shape) -> Any:
@@ -295,7 +301,7 @@ class Contacts:
         nv, each = self._robot.nv, 3 * self._count
         recursions = self._of_points
         found = run(self._bound(recursions.response.algorithm, recursions.sites, True), q)
-        return run.taken(found, each * np.arange(nv)[:, None] + np.tile(np.arange(each), len(self._ground)))
+        return run.taken(found, each * np.arange(nv)[:, None] + np.tile(np.arange(each), len(self.ground)))
 
     @cached_property
     def _of_points(self) -> Any:
@@ -303,9 +309,9 @@ class Contacts:
 
     def on_points(self, rows: Array) -> Array:
         """The sum over all shapes of values of the rows, (…, k, 3)."""
-        split = rows.reshape(*rows.shape[:-1], len(self._ground), self._count, 3)
+        split = rows.reshape(*rows.shape[:-1], len(self.ground), self._count, 3)
         total = split[..., 0, :, :]
-        for i in range(1, len(self._ground)):
+        for i in range(1, len(self.ground)):
             total = total + split[..., i, :, :]
         return total
 
@@ -337,6 +343,10 @@ class JointRows:
 
     Attributes:
         columns: Degrees of freedom with friction or a stop.
+        origin: Configuration from which limits are counted.
+        lower: Limits, (nv,).
+        upper: Limits, (nv,).
+        law: The law that is solved, as numbers.
         shapes: Shapes of the results of a single step, besides velocities.
         is_compiled: Always.
     """
@@ -345,14 +355,14 @@ class JointRows:
 
     def __init__(self, robot: Model, dt: float, friction: Array, limits: bool, solver: Solver, varied: bool) -> None:
         self._robot, self._dt, self._varied = robot, dt, varied
-        self._dry, self._origin = dt * friction, robot.neutral()
-        self._lower, self._upper = np.full(robot.nv, -np.inf), np.full(robot.nv, np.inf)
+        self._dry, self.origin = dt * friction, robot.neutral()
+        self.lower, self.upper = np.full(robot.nv, -np.inf), np.full(robot.nv, np.inf)
         if limits:
             self._set_stops(robot)
-        bounded = np.isfinite(self._lower) | np.isfinite(self._upper)
+        bounded = np.isfinite(self.lower) | np.isfinite(self.upper)
         self.columns = np.flatnonzero(bounded | (friction > 0.0))
         self.shapes = {"report": (3,), "joint_impulses": (robot.nv,)}
-        self._solve, self._law = solver.bound(True, 0, len(self.columns))
+        self._solve, self.law = solver.bound(True, 0, len(self.columns))
 
     def _set_stops(self, robot: Model) -> None:
         """Take the limits of joints, refuse robots without, and warn of limits that no velocity obeys."""
@@ -360,10 +370,10 @@ class JointRows:
         for joint in robot.joints:
             lower, upper = joint.limits.lower, joint.limits.upper
             if joint.nv == joint.type.nv:
-                self._lower[joint.v_slice], self._upper[joint.v_slice] = lower, upper
+                self.lower[joint.v_slice], self.upper[joint.v_slice] = lower, upper
             elif np.isfinite([lower, upper]).any():
                 left.append(joint.name)
-        if not np.isfinite([self._lower, self._upper]).any():
+        if not np.isfinite([self.lower, self.upper]).any():
             raise InputError(
                 f"Simulator(limits=True) stops nothing: no joint of {robot.name!r} with a velocity of its own has a "
                 "position limit; add limits with robot.with_limits, or leave limits out"
@@ -379,9 +389,15 @@ class JointRows:
     def given(self, run: Any, q: Any, v: Any) -> tuple[Any, ...]:
         """M⁻¹, v, the velocities between which joints stay within their stops, and the largest friction."""
         inverse = with_constants(mass_matrix_inverse) if self._varied else mass_matrix_inverse
-        limits = self._origin, self._lower, self._upper, self._dt
+        limits = self.origin, self.lower, self.upper, self._dt
         bounds = run(_bound(joint_bounds, self._robot, ()), q, *limits)
         return run(_bound(inverse, self._robot, ()), q), v, *bounds, self._dry
+
+    def allowed(self, q: Array) -> tuple[Array, Array, Array]:
+        """For each of the columns, the velocities between which it stays within its stops, and its largest friction."""
+        bounds = _bound(joint_bounds, self._robot, ())(q, self.origin, self.lower, self.upper, self._dt)
+        slowest, fastest = (x[..., self.columns] for x in bounds)
+        return slowest, fastest, self._dry[self.columns]
 
     def joined(self, run: Any, G: Any, free: Any, axes: Any, *given: Any) -> tuple[Any, Any, Any]:
         """Matrix, velocities and bounds of the problem of contacts and joints; `given` are as of `joined_problem`."""
@@ -409,6 +425,6 @@ class JointRows:
         given = self.given(run, q, v)
         nothing = np.zeros((3, 3)), np.zeros(3), np.zeros((3, 3)), np.zeros(3), np.zeros((self._robot.nv, 3))
         problem = self._problem(run, 3, [], *nothing, *given)
-        found, _, report = run(self._solve, *problem, self._law)
+        found, _, report = run(self._solve, *problem, self.law)
         after, pushed = self.after(run, v, found, 0, given[0])
         return Impulses(after, report=report, joint_impulses=pushed)

@@ -48,6 +48,7 @@ class Plant:
         damping: Of joints, (nv,).
         stiffness: Of springs in the joints, (nv,).
         rest: Rest configuration of the springs, (nq,).
+        lift: Forces that bear the compensated part of the weight, if there is one.
     """
 
     def __init__(
@@ -67,8 +68,8 @@ class Plant:
         self.stiffness = gains("stiffness", own, robot.nv)
         neutral = robot.spring_reference if stiffness is True else robot.neutral()
         self.rest = neutral if rest is None else _vector("rest", rest, robot.nq)
-        self._lift = _lifting(robot) if gravity_compensation else None
-        if self._lift is not None and population is not None:
+        self.lift = _lifting(robot) if gravity_compensation else None
+        if self.lift is not None and population is not None:
             raise InputError("a population, whose masses differ, cannot have gravity_compensation=True")
         self._soft = bool(self.damping.any() or self.stiffness.any())
         self._implicit = method in IMPULSIVE
@@ -117,8 +118,8 @@ class Plant:
 
     def pushed(self, run: Run, q: Any, v: Any, tau: Any) -> Any:
         """Joint forces together with those of dampers and springs, and what bears a part of the weight."""
-        if self._lift is not None:
-            tau = run(compiled(total, n=self.robot.nv), tau, run(self._lift, q))
+        if self.lift is not None:
+            tau = run(compiled(total, n=self.robot.nv), tau, run(self.lift, q))
         if not self._soft:
             return tau
         ahead = self.dt if self._implicit else 0.0  # (1)

@@ -43,6 +43,16 @@ class Shape:
         normals, heights = compiled(self.kernel, c=1)(np.asarray(points)[..., None, :], self.numbers)
         return heights[..., 0, 2], normals[..., 0, :]
 
+    def slopes(self, points: Any) -> tuple[Array, Array]:
+        """Derivatives of gaps and normals with respect to points, (…, 3) to (…, 3) and (…, 3, 3).
+
+        Shapes of your own override this, for derivatives of steps.
+        """
+        raise InputError(
+            f"{type(self).__name__} has no slopes(points); define it, to return derivatives of gaps and normals with "
+            f"respect to {np.shape(points)[-1]} coordinates"
+        )
+
 
 @dataclass(frozen=True)
 class Plane(Shape):
@@ -72,6 +82,11 @@ class Plane(Shape):
         _set(self, "offset")
         _set(self, "friction", 0.0)
 
+    def slopes(self, points: Any) -> tuple[Array, Array]:
+        """The normal, which does not change."""
+        normal = np.broadcast_to(self.normal, np.shape(points))
+        return normal, np.zeros((*normal.shape, 3))
+
     @property
     def numbers(self) -> tuple[float, ...]:
         """Normal, offset."""
@@ -98,6 +113,10 @@ class Sphere(Shape):
         object.__setattr__(self, "center", _vector("center", self.center))
         _set(self, "radius", 0.0)
         _set(self, "friction", 0.0)
+
+    def slopes(self, points: Any) -> tuple[Array, Array]:
+        """The normal, and how it turns about the centre."""
+        return _around(np.asarray(points) - np.array(self.center), np.ones(3))
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -129,6 +148,16 @@ class Capsule(Shape):
         _set(self, "radius", 0.0)
         _set(self, "friction", 0.0)
 
+    def slopes(self, points: Any) -> tuple[Array, Array]:
+        """The normal, and how it turns about the axis, or one of its ends."""
+        start, axis = np.array(self.start), np.array(self.end) - np.array(self.start)
+        square, way = float(axis @ axis), np.asarray(points) - start
+        share = way @ axis / square if square > 0.0 else np.zeros(way.shape[:-1])
+        along = ((share > 0.0) & (share < 1.0))[..., None, None] * np.outer(axis, axis) / max(square, 1e-300)
+        normal, turns = _around(way - np.clip(share, 0.0, 1.0)[..., None] * axis, np.ones(3))
+        far = np.linalg.norm(way - np.clip(share, 0.0, 1.0)[..., None] * axis, axis=-1)[..., None, None]
+        return normal, turns - along / np.where(far > 0.0, far, 1.0)
+
     @property
     def numbers(self) -> tuple[float, ...]:
         """Start, axis, one over the axis' squared length, radius."""
@@ -157,6 +186,13 @@ class Block(Shape):
         object.__setattr__(self, "center", _vector("center", self.center))
         object.__setattr__(self, "size", _numbers("size", self.size, 3, 0.0))
         _set(self, "friction", 0.0)
+
+    def slopes(self, points: Any) -> tuple[Array, Array]:
+        """The normal, and how it turns about an edge or a corner."""
+        way = np.asarray(points) - np.array(self.center)
+        beyond = np.maximum(np.abs(way) - 0.5 * np.array(self.size), 0.0)
+        turns = _around(np.copysign(beyond, way), np.where(beyond > 0.0, 1.0, 0.0))[1]
+        return self.gap(points)[1], turns
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -199,12 +235,31 @@ class HeightField(Shape):
 
     def gap(self, points: Any) -> tuple[Array, Array]:
         """Distances from the tangent planes below points, and their normals."""
+        gap, normal, *_ = self._measured(np.asarray(points, dtype=float))
+        return gap, normal
+
+    def slopes(self, points: Any) -> tuple[Array, Array]:
+        """Derivatives of both: gaps do not grow along normals alone, where the ground is curved."""
         points = np.asarray(points, dtype=float)
-        cells, shares, spacing = [], [], []
+        _, _, height, (x, y), up, twist, inside = self._measured(points)
+        zero = np.zeros_like(up)
+        dx, dy = (
+            np.stack(each, axis=-1) for each in ((zero, twist * inside[1], zero), (twist * inside[0], zero, zero))
+        )
+        rise = np.stack([x * inside[0], y * inside[1], zero - 1.0], axis=-1)
+        shrink = -(up**3)[..., None] * (x[..., None] * dx + y[..., None] * dy)
+        slope = -up[..., None] * rise + (points[..., 2] - height)[..., None] * shrink
+        turns = [-(up[..., None] * d + s[..., None] * shrink) for d, s in ((dx, x), (dy, y))]
+        return slope, np.stack([*turns, shrink], axis=-2)
+
+    def _measured(self, points: Array) -> tuple[Any, ...]:
+        """Gap, normal, height below, its slopes, 1/√(1 + slopes²), ∂²height/∂x∂y, and whether x and y are inside."""
+        cells, shares, spacing, inside = [], [], [], []
         for axis in range(2):
             count = self.heights.shape[axis] - 1
             step = self.size[axis] / count
             place = np.clip((points[..., axis] - self.center[axis] + 0.5 * self.size[axis]) / step, 0.0, count)
+            inside.append((place > 0.0) & (place < count))
             cell = np.minimum(np.nan_to_num(place).astype(int), count - 1)
             cells.append(cell)
             shares.append(place - cell)
@@ -216,7 +271,16 @@ class HeightField(Shape):
         slope = [rise / step for rise, step in zip(across, spacing, strict=True)]
         up = 1.0 / np.sqrt(1.0 + slope[0] * slope[0] + slope[1] * slope[1])
         normal = np.stack([-slope[0] * up, -slope[1] * up, up], axis=-1)
-        return (points[..., 2] - height) * up, normal
+        twist = (a - b - c + d) / (spacing[0] * spacing[1])
+        return (points[..., 2] - height) * up, normal, height, slope, up, twist, inside
+
+
+def _around(way: Array, free: Array) -> tuple[Array, Array]:
+    """The direction away from a point, and its derivative along axes that are free."""
+    far = np.linalg.norm(way, axis=-1, keepdims=True)
+    normal = way / np.where(far > 0.0, far, 1.0)
+    across = free[..., None] * np.eye(3) - normal[..., None] * normal[..., None, :]
+    return normal, across / np.where(far > 0.0, far, 1.0)[..., None]
 
 
 def _vector(name: str, values: Any) -> tuple[float, float, float]:

@@ -25,14 +25,14 @@ from kinetree.model.held_rows import AnyConstraint
 from kinetree.model.integrators import IMPULSIVE, METHODS
 from kinetree.model.model import Model
 from kinetree.model.population import Population
-from kinetree.model.results import Discretized
 from kinetree.runtime import arguments, buffers
 from kinetree.runtime.bound import standard_arithmetic
+from kinetree.simulation import step_functions
 from kinetree.simulation.contacts import Contacts, JointRows, Points, Solver
 from kinetree.simulation.held_step_derivatives import HeldStepDerivatives
 from kinetree.simulation.plant import Plant, gains, own_or_given, run
 from kinetree.simulation.shapes import Shape
-from kinetree.simulation.step_results import CONVERGED, Film, Rollout, StepInfo
+from kinetree.simulation.step_results import CONVERGED, Film, Rollout, StepDiscretized, StepInfo
 from kinetree.simulation.steps import Steps
 from kinetree.spatial.value import Array
 
@@ -151,7 +151,7 @@ class Simulator:
     def __reduce__(self) -> tuple[Any, ...]:
         return _make, (self._population or self.robot, self._options)
 
-    def step(
+    def _step(
         self, q: Any, v: Any, tau: Any = None, *, f_ext: Mapping[str, Any] | None = None
     ) -> tuple[Any, Any, StepInfo]:
         """Configuration and velocity after one time step, and its `StepInfo`.
@@ -180,29 +180,39 @@ class Simulator:
         self._report("step", stepped[:2], stepped[2].residual, q, v, tau)
         return stepped
 
-    def discretize(self, q: Any, v: Any, tau: Any = None) -> Discretized:
-        """Exact derivatives of `step` with constraints: `A, B` with δx′ = A δx + B δτ, for x = (q, v).
+    #: The step as a function, with `jvp` and `vjp`.
+    step = step_functions.differentiable(step_functions.StepFunction, _step)
 
-        δq and δq′ are tangents, the increments of `robot.integrate`. Projections are part of the step.
+    def discretize(self, q: Any, v: Any, tau: Any = None, *, f_ext: Mapping[str, Any] | None = None) -> StepDiscretized:
+        """Exact derivatives of `step`: `A, B, modes` with δx′ = A δx + B δτ, for x = (q, v).
+
+        δq and δq′ are tangents, the increments of `robot.integrate`. They hold while no contact and no joint changes
+        its mode: see `modes.certain`, and `modes.unique` for what the laws leave open. Constraints and projections are
+        part of the step.
 
         Args:
             q: Configuration, (…, nq).
             v: Joint velocities, (…, nv).
             tau: Joint forces, (…, nv); zero by default.
+            f_ext: External wrenches on frames, as for `step`; constant in their frames' axes.
 
         Raises:
-            InputError: A method other than "midpoint" and "semi_implicit_euler".
-            UnsupportedError: A simulator without constraints, or with contacts.
+            InputError: A method other than "midpoint" and "semi_implicit_euler", or a shape without slopes.
+            UnsupportedError: Constraints together with contacts, friction, stops or external wrenches; a population;
+                gravity compensation.
         """
+        if self.constraints is None or self._contacts is not None:
+            return step_functions.discretize(self, q, v, tau, f_ext)
         if self.method not in IMPULSIVE:
             raise InputError(f"discretize needs one of the methods {', '.join(IMPULSIVE)}; got {self.method!r}")
-        if self.constraints is None or self._contacts is not None:
-            what = "contacts, friction and stops" if self._contacts is not None else "no constraints"
-            fix = "it is for constraints alone; of a robot that nothing touches, use robot.discretize"
-            raise UnsupportedError(f"discretize: this simulator has {what}; {fix}")
+        if f_ext:
+            raise UnsupportedError(
+                "discretize: steps with constraints have no derivatives with f_ext yet; leave it out"
+            )
         if self._held is None:
             self._held = HeldStepDerivatives(self._plant, self.constraints, self._options["project"])
-        return self._held(*self._state("discretize", q, v, self._zero if tau is None else tau))
+        A, B = self._held(*self._state("discretize", q, v, self._zero if tau is None else tau))
+        return StepDiscretized(A, B, step_functions.no_modes(A.shape[:-2], self.robot.nv))
 
     def _stepped(self, q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None = None) -> tuple[Any, Any, StepInfo]:
         """A step, without a word on its convergence."""
@@ -286,7 +296,7 @@ class Simulator:
                 info = info._replace(joint_forces=named["joint_impulses"] / self.dt)
         return info
 
-    def rollout(
+    def _rollout(
         self,
         q: Any,
         v: Any,
@@ -365,6 +375,9 @@ class Simulator:
         end = qs[..., -1, :], vs[..., -1, :]
         self._report("rollout", end, residuals.max(axis=-1), qs[..., 0, :], vs[..., 0, :], pushes)
         return Rollout(time, qs, vs, residuals)
+
+    #: The motion as a function, with `vjp`.
+    rollout = step_functions.differentiable(step_functions.RolloutFunction, _rollout)
 
     def _fill_by_steps(self, q: Array, v: Array, tau: Array, series: bool, every: int, *results: Array) -> None:
         qs, vs, residuals = results

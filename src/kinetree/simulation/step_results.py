@@ -37,6 +37,62 @@ class StepInfo(NamedTuple):
         return self.residual <= CONVERGED
 
 
+class Modes(NamedTuple):
+    """What contacts and joints do in a step, for which its derivatives hold.
+
+    Attributes:
+        contacts: `simulation.OPEN`, `STICKING`, `SLIDING` or `EDGE` of each pair of a shape and a point, (…, n).
+        joints: `simulation.FREE`, `STUCK`, `SLIPPING` or `STOPPED`, (…, nv).
+        margin: Distance from the nearest other mode, relative to the fastest approach, (…).
+        unique: Whether the laws determine the derivatives, (…): not, where undetermined forces press on what slides.
+        certain: Whether the modes are known: the margin is larger than 1e-6 and than the residual explains, (…).
+        residual: As of `StepInfo`, (…).
+    """
+
+    contacts: Array
+    joints: Array
+    margin: Array
+    unique: Array
+    certain: Array
+    residual: Array
+
+
+class StepDiscretized(NamedTuple):
+    """δx′ = A δx + B δτ of a step, for x = (q, v); tangents of configurations.
+
+    Attributes:
+        A: (…, 2 nv, 2 nv).
+        B: (…, 2 nv, nv).
+        modes: Modes for which they hold.
+    """
+
+    A: Array
+    B: Array
+    modes: Modes
+
+
+class StepGradients(NamedTuple):
+    """Gradients of a weighted sum of what follows a step, or several.
+
+    Attributes:
+        q: Along tangents, (…, nv).
+        v: (…, nv).
+        tau: (…, nv), or of each step, (…, T, nv).
+        friction: With respect to μ of each shape, (…, shapes).
+        height: With respect to raising each shape along its normals, (…, shapes).
+        f_ext: With respect to external wrenches, by frame, (…, 6); none of several steps.
+        certain: Whether all modes are certain and all derivatives unique, (…).
+    """
+
+    q: Array
+    v: Array
+    tau: Array
+    friction: Array
+    height: Array
+    f_ext: dict[str, Array]
+    certain: Array
+
+
 class Impulses(NamedTuple):
     """Effect of contacts and joint rows in a step: arrays, or places of a sequence."""
 
