@@ -49,13 +49,13 @@ class Operators:
     Attributes:
         I: Identity on nodes.
         I_dof: Identity on joints.
-        E_A: Weights A(p, k), from each node to its parent. [J11] Eq. 3.
+        E_A: Weights A(p, k), from each node to its parent. [J11] §2.3.
         A: (I − E_A)⁻¹; `A @ f` gathers forces, `A.T @ v` scatters velocities. Lemmas 1 and 2.
         E_psi: E_A τ̄. Lemma 8.
         psi: (I − E_ψ)⁻¹.
         H: Joint maps, joints × nodes: `H @ f` are joint forces, `H.T @ v` relative velocities.
         M: Inertias.
-        R: Composite-body inertias. Lemma 3.
+        R: Composite-body inertias. Lemma 4.
         P: Articulated-body inertias. Lemma 7.
         D: H P Hᵀ + armature.
         D_inverse: D⁻¹.
@@ -66,7 +66,7 @@ class Operators:
         armature: Rotor inertias.
         innovations: I + H A K. Lemma 11.
         innovations_inverse: I − H ψ K.
-        mass: H A M Aᵀ Hᵀ + armature, the mass matrix. Eq. 9.
+        mass: H A M Aᵀ Hᵀ + armature, the mass matrix. Eq. 3.
         mass_inverse: (I − H ψ K)ᵀ D⁻¹ (I − H ψ K). Eq. 51.
         Omega: ψᵀ Hᵀ D⁻¹ H ψ, so that J M⁻¹ Jᵀ = Bᵀ Ω B for J = Bᵀ Aᵀ Hᵀ and B = `pick(frames)`. Eqs. 59, 60.
         batch: Shape of the batch of configurations, () for one.

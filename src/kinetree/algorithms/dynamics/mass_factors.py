@@ -1,6 +1,6 @@
 """Factors of the mass matrix at a configuration, for all that a step computes there. Cost O(n) each.
 
-M = (1 + S G) D (1 + S G)ᵀ in the notation of [J11]: one articulated-body sweep finds S, G and D⁻¹ of every degree of
+M = (1 + H A K) D (1 + H A K)ᵀ ([J11] Eq. 49): one articulated-body sweep finds S = Hᵀ, G and D⁻¹ of every degree of
 freedom, in the common frame of its tree, and the mobility Λ⁻¹ of frames that may touch something. Accelerations and
 effects of impulses then take a sweep in and one out, without articulated inertias:
 

@@ -113,7 +113,7 @@ def inverse_rows_outward(tree: Tree, k: Any, parent: Any, A: Indexed, Minv: Inde
 
 @algorithm(q=("q",), x=("v",), y=("v",), outputs=("y",))
 def mass_matrix_product(tree: Tree, q: Indexed, x: Indexed, y: Indexed) -> None:
-    """y = M(q) x: inverse dynamics at rest, without gravity. [J11] Eq. 9."""
+    """y = M(q) x: inverse dynamics at rest, without gravity. [J11] Eq. 3."""
     newton_euler(tree, q, Zeros(), x, Motion.zero(), None, y, springs=False)
 
 
