@@ -158,13 +158,6 @@ def drag(k: Any, X: Any, V: Any, v: Array, V_p: Any) -> Array:
     return columns(found, kind.dimension)
 
 
-def passed_on(k: Any, X: Any, T: Array, theta: Any, zeta: Any) -> Any:
-    """ζ of a node, given ϑ and ζ of its parent and its drag T: W ζ + T ϑ."""
-    kind, _ = k.formulas()
-    onward = X @ zeta
-    return onward + rebuild(describe(onward), T @ components(theta)) if kind.moving else onward
-
-
 def cross(twists: Sequence[int], V: Array, x: Array) -> Array:
     """V × x for the body twists among the components of V, zero for the others."""
     found: list[Any] = [0.0] * len(x)

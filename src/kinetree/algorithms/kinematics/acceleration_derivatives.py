@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from kinetree.algorithms.kinematics.frame_kinematics import for_each_reference, propagate_columns, turned_axes
 from kinetree.language.contract import describe, rebuild
 from kinetree.language.tree import Indexed, Tree
-from kinetree.language.variation import Here, drag, passed_on, variation
+from kinetree.language.variation import Here, variation
 from kinetree.spatial.motion import Motion
 from kinetree.spatial.rotation import cross
 from kinetree.spatial.transform import Transform
@@ -64,16 +64,14 @@ def moved_columns(tree: Tree, q: Indexed, v: Indexed, a: Indexed) -> MovedColumn
         k.alpha = k.X @ alpha_p + (k.coriolis(k.V, v[k], V_p) + k.H @ a[k])
         propagate_columns(tree, k, parent, k.X, of.S)
         change = variation(k, Here(k.X, k.V, k.alpha, v[k], a[k], V_p, alpha_p, V_plus))
-        T, like = drag(k, k.X, k.V, v[k], V_p), describe(k.V)
+        like = describe(k.V)
         for i, c in enumerate(k.columns()):
             own = (rebuild(like, x[:, i]) for x in (change.theta, change.zeta_q, change.zeta_v))
             of.theta[k, c], of.zeta_q[k, c], of.zeta_v[k, c] = own
         for c in tree.ancestors(k):
-            S, theta = of.S[parent, c], of.theta[parent, c]
-            zeta_q, zeta_v = of.zeta_q[parent, c], of.zeta_v[parent, c]
-            of.theta[k, c] = k.X @ theta
-            of.zeta_q[k, c] = passed_on(k, k.X, T, theta, zeta_q)
-            of.zeta_v[k, c] = passed_on(k, k.X, T, S, zeta_v)
+            # no drag: frames move with body twists of outlets, whose rows of T are zero
+            for each in (of.theta, of.zeta_q, of.zeta_v):
+                each[k, c] = k.X @ each[parent, c]
     return of
 
 
