@@ -140,3 +140,24 @@ def test_hands_that_cannot_move_everywhere_are_reported() -> None:
         control.augmented_object(arm, np.stack([q, q]), np.zeros(3), [hand], **given)
     with pytest.raises(kt.errors.SingularTaskError):
         control.augmented_object(arm, q, np.zeros(3), [hand], singular="raise", **given)
+
+
+@pytest.mark.parametrize("feet", [["left_foot"], ["left_foot", "left_hand"]], ids=["one contact", "two contacts"])
+def test_projected_inverse_dynamics(feet: list[str]) -> None:
+    """Mistry and Righetti's (P M + 1 − P)⁻¹ P is N M⁻¹ of the contacts, and gives the same constrained motion."""
+    robot = kt.zoo.humanoid24()
+    rng = np.random.default_rng(4)
+    q = robot.random_configuration(rng)
+    v = robot.constraints(feet, at=q).project_velocity(q, rng.normal(size=robot.nv))
+    tau = rng.normal(size=robot.nv)
+    contacts = robot.tasks(feet)
+    J, M = contacts.jacobian(q), robot.mass_matrix(q)
+    P = np.eye(robot.nv) - np.linalg.pinv(J) @ J
+    held = P @ M + np.eye(robot.nv) - P
+    N = contacts.dynamics(q).nullspace
+    expected = N @ robot.mass_matrix_inverse(q)
+    assert_close(np.linalg.solve(held, P), expected, 1e-9, peak(robot.mass_matrix_inverse(q)))
+    drift = np.linalg.pinv(J) @ contacts.jacobian_dot_v(q, v)
+    a = np.linalg.solve(held, P @ (tau - robot.bias_forces(q, v)) - drift)
+    found = robot.constrained_dynamics(q, v, tau, feet)[0]
+    assert_close(found, a, 1e-8, peak(a))
