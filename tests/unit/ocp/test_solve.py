@@ -168,6 +168,8 @@ def test_warm_starts_begin_where_plans_end() -> None:
     np.testing.assert_array_equal(later.q[:-3], plan.q[3:])
     np.testing.assert_array_equal(later.u[-4:], np.repeat(plan.u[-1:], 4, axis=0))
     np.testing.assert_array_equal(later.multipliers["torque"][:-3], plan.multipliers["torque"][3:])
+    elsewhere = problem.solve(rest + 0.01, start=plan, iterations=20)
+    np.testing.assert_array_equal(elsewhere.q[0], rest + 0.01)
     given = problem.solve(rest, start=(plan.q, plan.v, plan.u)).require()
     assert abs(given.cost - plan.cost) < 1e-8
 

@@ -240,3 +240,32 @@ def test_names_that_do_not_exist() -> None:
         reach(robot, "foot", 5).solve(np.zeros(7), targets={"foot": np.eye(4)})
     with pytest.raises(UnknownNameError, match="joint"):
         reach(robot, "hand", 5, actuated=["elbow"])
+
+
+def test_roll_outs_keep_the_rest_of_gaps() -> None:
+    robot, _, q, v, u, target = drawn(kt.zoo.arm7, "hand")
+    problem, rng = reach(robot, "hand", 6), np.random.default_rng(1)
+    h = problem.horizon
+    x = Path(*(np.tile(each, (1, n, 1)) + 0.1 * rng.normal(size=(1, n, 7)) for each, n in ((q, 7), (v, 7), (u, 6))))
+    gap, linear, model = h.gaps(x), h.linear(x), h.model(x, h.targets({"hand": target}, (1,)), ())
+    gains = h.gains(linear, gap, model, np.ones(1))
+    left = h.gaps(h.rolled(x, gap, gains, np.full(1, 0.3)))
+    assert_close(left.q, 0.7 * gap.q, bound(60, 1e3))
+    assert_close(left.v, 0.7 * gap.v, bound(60, 1e3))
+
+
+def test_terms_are_in_force_at_their_nodes_only() -> None:
+    problem = ocp.Problem(kt.zoo.arm7(), 0.5, 3, [ocp.state(weight=2.0, last=5.0, nodes=[1, -1]), ocp.control()])
+    wanted = np.array([0.0, 1.0, 0.0, 5.0])
+    np.testing.assert_array_equal(problem.horizon.parts[0][2], np.repeat(wanted[:, None], 7, axis=1))
+    np.testing.assert_array_equal(problem.horizon.parts[2][2], np.full((3, 7), 0.5))
+
+
+def test_derivatives_that_are_not_finite_end_their_problem() -> None:
+    def broken(q: Array, v: Array, u: Array) -> tuple[Array, Array, Array]:
+        rows = np.zeros((*q.shape, 2 * v.shape[-1]))
+        return q, np.where(q[..., None, :1] > 1.0, np.nan, rows), np.zeros((*q.shape, u.shape[-1]))
+
+    problem = ocp.Problem(kt.zoo.arm7(), 0.02, 3, [ocp.Term(broken, 7), ocp.control()])
+    plan = problem.solve(np.stack([np.zeros(7), np.full(7, 2.0)]))
+    assert plan.reason.tolist() == ["converged", "not finite"]
