@@ -107,5 +107,14 @@ def test_refusals() -> None:
     alone = kt.simulation.Simulator(robot, constraints=["left_foot"], at=q)
     push = {"left_hand": np.ones(6)}
     refused("no derivatives with f_ext yet", alone.discretize, q, v, f_ext=push, error=UnsupportedError)
+    link = {"axis": (0, 1, 0), "mass": 1.0, "com": (0.1, 0.0, 0.2), "inertia": 0.1 * np.eye(3)}
+    borne = (
+        kt.Builder("borne").add_body("a", **link, gravity_compensation=0.5).add_body("b", parent="a", **link).build()
+    )
+    still = np.zeros(2)
+    lifted = kt.simulation.Simulator(
+        borne, constraints=[kt.Weld("b", rows=(3,))], at=still + 0.3, gravity_compensation=True
+    )
+    refused("with gravity compensation yet", lifted.discretize, still, still, error=UnsupportedError)
     held = kt.simulation.Simulator(robot, constraints=["left_foot"], at=q, method="rk4")
     refused("one of the methods midpoint, semi_implicit_euler", held.discretize, q, v, error=InputError)

@@ -205,10 +205,11 @@ class Simulator:
             return step_functions.discretize(self, q, v, tau, f_ext)
         if self.method not in IMPULSIVE:
             raise InputError(f"discretize needs one of the methods {', '.join(IMPULSIVE)}; got {self.method!r}")
-        if f_ext:
-            raise UnsupportedError(
-                "discretize: steps with constraints have no derivatives with f_ext yet; leave it out"
-            )
+        for what, given in (("f_ext", f_ext), ("gravity compensation", self._plant.lift)):
+            if given:
+                raise UnsupportedError(
+                    f"discretize: steps with constraints have no derivatives with {what} yet; leave it out"
+                )
         if self._held is None:
             self._held = HeldStepDerivatives(self._plant, self.constraints, self._options["project"])
         A, B = self._held(*self._state("discretize", q, v, self._zero if tau is None else tau))
