@@ -17,7 +17,7 @@ import numpy as np
 import kinetree as kt
 from benchmarks.functions.scene import STEP, Scene
 from benchmarks.robots import Array
-from kinetree import Model, control
+from kinetree import Model, control, geometry
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,20 @@ def _constrained(constraint: Callable[[Scene], Any]) -> Case:
         return lambda q, v, tau: scene.model.constrained_dynamics(q, v, tau, held)
 
     return Case(call, "qva", out=False)
+
+
+def _with_balls(model: Any) -> Any:
+    """A robot with a ball around the origin of each body."""
+    return model.with_shapes([geometry.Sphere(body.name, (0.0, 0.0, 0.0), 0.01) for body in model.bodies])
+
+
+def _near(name: str) -> Case:
+    def call(scene: Scene) -> Callable[..., Any]:
+        robot = _with_balls(scene.model)
+        pairs = robot.collision_pairs(keep_colliding=True, samples=10)
+        return lambda q: getattr(robot, name)(q, pairs)
+
+    return Case(call, "q", out=False)
 
 
 def _gear(scene: Scene) -> kt.LinearCoupling:
@@ -135,6 +149,9 @@ STATES: Mapping[str, Case] = {
     "velocity, all frames": _method("velocity", "qv"),
     "acceleration": _method("acceleration", "qva", Scene.frame),
     "acceleration, all frames": _method("acceleration", "qva"),
+    "acceleration_derivatives": _method("acceleration_derivatives", "qva", Scene.frame),
+    "distances": _near("distances"),
+    "collides": _near("collides"),
     "jacobian": _method("jacobian", "q", Scene.frame),
     'jacobian, "world"': _method("jacobian", "q", Scene.frame, "world"),
     "jacobian_rate": _method("jacobian_rate", "qv", Scene.frame),
@@ -284,5 +301,7 @@ MODELS: Mapping[str, Case] = {
         lambda model: model.with_inertial_parameters(model.inertial_parameters, strict=False)
     ),
     "with_limits": _on_model(lambda model: model.with_limits({})),
+    "with_shapes": _on_model(_with_balls),
+    "collision_pairs": _on_model(lambda model: _with_balls(model).collision_pairs(keep_colliding=True, samples=10)),
     "with_payload": _on_model(lambda model: model.with_payload(model.frames[-1], 1.0)),
 }
