@@ -210,8 +210,7 @@ def _geared(model: Any) -> Iterator[tuple[int, int, float]]:
 
 def shapes_of(model: Any, names: Names) -> list[SolidShape]:
     """The geoms of a model that may collide."""
-    found: list[SolidShape] = []
-    written = _written(model, model.name_geomadr)
+    found, written = list[SolidShape](), _written(model, model.name_geomadr)
     every = np.flatnonzero(model.geom_contype.astype(int) | model.geom_conaffinity.astype(int)).tolist()
     poses = _posed(matrix_of(np.array(model.geom_quat)), model.geom_pos) if every else np.zeros((0, 4, 4))
     for geom in every:
@@ -288,15 +287,13 @@ def _joints(model: Any, names: Names) -> list[_MovingJoint]:
             "friction": _one_if_equal(friction),
         }
         if _springy(number, stiffness[joint]):
-            at = places[joint]
-            given.update(stiffness=stiffness[joint], spring_reference=rest[at : at + codec.nq])
+            given.update(stiffness=stiffness[joint], spring_reference=rest[places[joint] :][: codec.nq])
         if codec.kind in ("revolute", "prismatic"):  # the cone of a ball joint does not limit its coordinates
             lower, upper = ranges[joint] if ranged[joint] else (-math.inf, math.inf)
             given["limits"] = Limits(lower, upper, math.inf, efforts[joint])
             given["axis"] = axes[joint]
-        found.append(
-            _MovingJoint(names.joints[joint], codec.kind, axes[joint], positions[joint], references[joint], given)
-        )
+        at = positions[joint], references[joint]
+        found.append(_MovingJoint(names.joints[joint], codec.kind, axes[joint], *at, given))
     return found
 
 
@@ -374,8 +371,7 @@ def add_equalities(builder: Builder, model: Any, names: Names, mimic: str) -> tu
         ends = [int(model.eq_obj1id[i]), int(model.eq_obj2id[i])]
         if model.eq_objtype[i] == _SITE:
             ends = [int(model.site_bodyid[site]) for site in ends]
-        is_coupling = model.eq_type[i] == _JOINT
-        if mimic != "independent" if is_coupling else not moved[ends].any():
+        if mimic != "independent" if model.eq_type[i] == _JOINT else not moved[ends].any():
             active.append(i)
     for i in active:
         kind, data = int(model.eq_type[i]), np.array(model.eq_data[i], dtype=float)
