@@ -487,8 +487,8 @@ class Dynamics(Configurations, Kinematics, Hybrid, Reactions, Derivatives):
         shared code computes several limbs at once. Then it matters what `specialize` asks for.
 
         Args:
-            functions: Names of functions, and of derivatives as "forward_dynamics.vjp"; by default all of
-                them; () for none, which are then compiled when they are called.
+            functions: Names of functions, and of derivatives as "forward_dynamics.vjp"; by default all that the robot
+                has; () for none, which are then compiled when they are called.
             progress: Called with the name of the function that is next, the number of those done, and of all; also at
                 the end, with an empty name. By default, a line of text shows progress if standard error is a terminal.
             specialize: Whether the result runs on code for this robot alone: True where it is faster on average of
@@ -505,7 +505,7 @@ class Dynamics(Configurations, Kinematics, Hybrid, Reactions, Derivatives):
             raise InputError(f"compile() takes a list of names of functions, or None for all; got {functions!r}")
         if not isinstance(specialize, bool) and specialize not in ("single", "batch"):
             raise InputError(f"compile(): specialize is True, False, 'single' or 'batch'; got {specialize!r}")
-        names = (*FUNCTIONS, *DERIVATIVES) if functions is None else tuple(functions)
+        names = self._exist() if functions is None else tuple(functions)
         robot = self._with_own_code("both" if specialize is True else str(specialize)) if specialize else self
         chosen = [robot._function(name) for name in names]
         if functions is not None and specialize:
@@ -517,6 +517,13 @@ class Dynamics(Configurations, Kinematics, Hybrid, Reactions, Derivatives):
                     )
         compile_functions(robot, names, progress)
         return robot
+
+    def _exist(self) -> tuple[str, ...]:
+        """Names of functions and derivatives that this robot has; some are for trees of rigid bodies only."""
+        every = (*FUNCTIONS, *DERIVATIVES)
+        if self.mechanism.first_general is None:
+            return every
+        return tuple(name for name in every if not self._function(name).algorithm.rigid)
 
     def count(self, function: str, frames: str | Iterable[str] | None = None) -> Count:
         """Number of operations in one evaluation of a function.
