@@ -58,12 +58,12 @@ def test_a_step_on_both_engines() -> None:
     """The recursion as it is written, and compiled: near a limit, at one, and far from any."""
     robot = panda()
     sites = [robot.site(HAND)]
-    native = bind(levenberg_marquardt, robot.mechanism, sites, "step")
+    native = bind(levenberg_marquardt(), robot.mechanism, sites, "step")
     low, high = robot.lower_limits, robot.upper_limits
     for share in (0.0, 0.02, 0.5):
         q = low + share * (high - low)
         inputs = [q, [1e-2, 0.0], reachable(1000)[:1], low, high, np.ones((robot.nv, 2)), 1e-6]
-        plain = reference.run(levenberg_marquardt, robot.mechanism, sites, [np.array(x) for x in inputs])
+        plain = reference.run(levenberg_marquardt(), robot.mechanism, sites, [np.array(x) for x in inputs])
         found = native(*inputs)
         for one, other in zip(found, plain, strict=True):
             assert_near(one, other, 1e-9)
@@ -79,6 +79,32 @@ def test_positions_alone_and_several_frames() -> None:
     assert report.success
     assert_near(robot.pose(found, "left_hand")[:3, 3], targets["left_hand"], 2e-6)
     assert_near(robot.pose(found, "left_foot"), targets["left_foot"], 3e-6)
+
+
+def test_the_centre_of_mass_and_one_hand_relative_to_the_other() -> None:
+    """All kinds of tasks at once, with the bits of each target alone, and against positions computed without them."""
+    robot = kt.zoo.asimo35()
+    q = robot.random_configuration(3, (4,))
+    left, right = (robot.pose(q, f"{side}_hand") for side in ("left", "right"))
+    apart = control.inverse(left) @ right
+    fingertip = (left @ [0.0, 0.1, 0.2, 1.0])[:, :3]
+    targets = {
+        kt.CenterOfMassTask(): robot.center_of_mass(q),
+        kt.RelativeTask("left_hand", "right_hand"): apart,
+        kt.Task("left_hand", "position", offset=(0.0, 0.1, 0.2)): fingertip,
+        kt.Task("left_foot", "orientation"): robot.pose(q, "left_foot"),
+        "right_foot": robot.pose(q, "right_foot")[:, :3, 3],
+    }
+    found, report = control.inverse_kinematics(robot, targets)
+    assert report.success.all()
+    left, right = (robot.pose(found, f"{side}_hand") for side in ("left", "right"))
+    assert_near(robot.center_of_mass(found), robot.center_of_mass(q), 2e-6)
+    assert_near(control.inverse(left) @ right, apart, 4e-6)
+    assert_near((left @ [0.0, 0.1, 0.2, 1.0])[:, :3], fingertip, 2e-6)
+    assert_near(robot.pose(found, "left_foot")[:, :3, :3], robot.pose(q, "left_foot")[:, :3, :3], 3e-6)
+    assert_near(robot.pose(found, "right_foot")[:, :3, 3], targets["right_foot"], 2e-6)
+    alone, _ = control.inverse_kinematics(robot, {task: target[1] for task, target in targets.items()})
+    np.testing.assert_array_equal(alone, found[1])
 
 
 def test_joints_without_limits_take_part() -> None:
@@ -135,4 +161,8 @@ def test_bad_input() -> None:
     refused(r"has shape \(2,\); pass poses", control.inverse_kinematics, robot, {HAND: np.zeros(2)})
     refused("is no rotation", control.inverse_kinematics, robot, {HAND: np.ones((4, 4))})
     refused("start is one configuration", control.inverse_kinematics, robot, {HAND: np.zeros(3)}, start=np.zeros(2))
+    com, feet = kt.CenterOfMassTask(), kt.RelativeTask(robot.frames[0], HAND)
+    refused("has a position", control.inverse_kinematics, robot, {com: np.eye(4)})
+    refused("is a position, but the task has rotations", control.inverse_kinematics, robot, {feet: np.zeros(3)})
+    refused("given twice", control.inverse_kinematics, robot, {HAND: np.eye(4), kt.Task(HAND): np.eye(4)})
     refused("must be positive", control.inverse_kinematics, robot, {HAND: np.zeros(3)}, tries=0)

@@ -2,8 +2,7 @@
 
 Each step is one compiled recursion (`kinetree.algorithms.tasks.levenberg_marquardt`), and steps follow each other
 without Python in between. A target that is not reached is retried from the next of a fixed sequence of configurations,
-so a
-target's result does not depend on the others: it has the same bits alone and in a batch.
+so a target's result does not depend on the others: it has the same bits alone and in a batch.
 """
 
 from __future__ import annotations
@@ -15,8 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.algorithms.tasks.levenberg_marquardt import DAMPING, PATIENCE, levenberg_marquardt
+from kinetree.algorithms.tasks.task_space import TaskKinds
 from kinetree.compiler.formats import require_double
 from kinetree.control.pose_functions import checked_poses, pose_error, require_target_shape
+from kinetree.control.targets import task_pose
 from kinetree.errors import InputError, LoopError, UnknownNameError
 from kinetree.language.common_frame import in_view
 from kinetree.model.model import Model
@@ -27,7 +28,7 @@ from kinetree.runtime.matrix_products import dots, product
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence
 from kinetree.spatial.value import Array
-from kinetree.tasks.task_types import Task, sites_of
+from kinetree.tasks.task_types import AnyTask, CenterOfMassTask, Task, chosen_rows, read_tasks, sites_of
 
 #: Steps between two looks at which targets are done.
 _STEPS = 8
@@ -55,7 +56,7 @@ class InverseKinematics(NamedTuple):
 
 def inverse_kinematics(
     robot: Model,
-    targets: Mapping[str, Any],
+    targets: Mapping[Any, Any],
     *,
     start: Any = None,
     tries: int = 200,
@@ -64,13 +65,15 @@ def inverse_kinematics(
     limits: bool = True,
     seed: int = 0,
 ) -> tuple[Array, InverseKinematics]:
-    """Configurations at which frames have given poses, and a report of the search.
+    """Configurations at which frames have given poses, or tasks given values, and a report of the search.
 
     Unreachable targets are not an error: `success` is False there, and q is the best configuration found.
 
     Args:
         robot: The robot.
-        targets: Poses (…, 4, 4) or positions (…, 3) in the world, by frame name.
+        targets: Poses (…, 4, 4) or positions (…, 3) in the world, by frame name. Keys may also be tasks: a `Task`
+            (a point of a frame, or some of its rows), a `RelativeTask` (the pose of one frame in another) or a
+            `CenterOfMassTask`.
         start: Starting configuration of the first attempt, (nq,), or the name of a keyframe; by default the first
             keyframe, or the middle of the joint limits.
         tries: Maximum number of attempts; those after the first start from random configurations close to the target.
@@ -161,31 +164,41 @@ def _pool(robot: Model, seed: Any, count: int) -> Array:
 
 
 class _Problem:
-    """Targets of some frames, flattened to one batch axis."""
+    """Targets of some tasks, flattened to one batch axis."""
 
-    def __init__(self, robot: Model, targets: Mapping[str, Any], limits: bool) -> None:
+    def __init__(self, robot: Model, targets: Mapping[Any, Any], limits: bool) -> None:
         require_double(robot.mechanism, "inverse_kinematics")
         if not isinstance(targets, Mapping) or not targets:
             raise InputError("targets maps names of frames to poses or positions, such as {'hand': pose}")
-        self.robot, self.frames = robot, list(targets)
-        for name in self.frames:
-            robot.site(name)
-        given = {name: _pose(name, value) for name, value in targets.items()}
-        batches = [pose.shape[:-2] for pose, _ in given.values()]
-        self.batch = arguments.common_batch("inverse_kinematics", tuple(self.frames), tuple(batches))
+        self.robot = robot
+        given = [_target(key, value) for key, value in targets.items()]
+        self._tasks = read_tasks([task for task, _ in given], "targets")
+        sites = [sites_of(task, robot.site) for task in self._tasks]
+        names = tuple(str(task) for task in self._tasks)
+        self.batch = arguments.common_batch("inverse_kinematics", names, tuple(T.shape[:-2] for _, T in given))
         self.count = int(np.prod(self.batch))
-        poses = [np.broadcast_to(pose, (*self.batch, 4, 4)).reshape(-1, 4, 4) for pose, _ in given.values()]
-        self._targets = np.stack(poses, axis=1)
-        self._rows = [6 * i + row for i, (_, rows) in enumerate(given.values()) for row in rows]
-        turned = [len(rows) == 6 for _, rows in given.values()]
-        self._weights = np.array([[1.0] * 3 + [_LENGTH * turns] * 9 for turns in turned])
-        self._tasks = tuple(Task(name, rows) for name, (_, rows) in given.items())
+        poses = [np.broadcast_to(pose, (*self.batch, 4, 4)).reshape(-1, 4, 4) for _, pose in given]
+        self._wanted = np.stack(poses, axis=1)
+        # the near frame of a relative task has no target
+        at = np.cumsum([len(each) for each in sites]) - 1
+        self._targets = np.tile(np.eye(4), (self.count, at[-1] + 1, 1, 1))
+        self._targets[:, at] = self._wanted
+        rows = [list(each[-1].rows) for each in sites]
+        self._rows = [6 * i + row for i, own in enumerate(rows) for row in own]
+        self._weights = np.array([[float(max(own) >= 3)] * 3 + [_LENGTH * (min(own) < 3)] * 9 for own in rows])
+        plain = all(isinstance(task, Task) and not any(task.offset) for task in self._tasks)
+        self._frames = [task.frame for task in self._tasks if isinstance(task, Task)] if plain else None
         self.range = _range(robot, bool(limits))
+
+    def poses(self, q: Array) -> Array:
+        """Poses of all tasks' frames, (n, m, 4, 4)."""
+        if self._frames is not None:
+            return self.robot.pose(q, self._frames)
+        return np.stack([task_pose(self.robot, task, q) for task in self._tasks], axis=1)
 
     def errors(self, q: Array, which: Array) -> Array:
         """e of all rows, (n, r)."""
-        now = self.robot.pose(q, self.frames)
-        e = pose_error(now, self._targets[which], "local_world_aligned")
+        e = pose_error(self.poses(q), self._wanted[which], "local_world_aligned")
         return e.reshape(len(q), -1)[:, self._rows]
 
     def close(self, which: Array, pool: Array, count: int) -> Array:
@@ -195,7 +208,7 @@ class _Problem:
             found = np.concatenate([T[..., :3, 3], T[..., :3, :3].reshape(*T.shape[:-2], 9)], axis=-1) * self._weights
             return np.ascontiguousarray(found.reshape(len(T), -1))
 
-        there, here = features(self.robot.pose(pool, self.frames)), features(self._targets[which])
+        there, here = features(self.poses(pool)), features(self._wanted[which])
         distance = dots(there, there) - 2.0 * product(here, there.T)
         return pool[np.argsort(distance, axis=1, kind="stable")[:, :count]]
 
@@ -220,11 +233,12 @@ class _Problem:
 
 
 @lru_cache(maxsize=64)
-def _steps(robot: Model, tasks: tuple[Task, ...], count: int) -> Compiled:
+def _steps(robot: Model, tasks: tuple[AnyTask, ...], count: int) -> Compiled:
     """Several steps: final q, state, and the largest error before the last step."""
     sites = tuple(site for task in tasks for site in sites_of(task, robot.site))
     mechanism = robot.mechanism.at(sites)
-    step = bind(in_view(levenberg_marquardt, mechanism, "common"), mechanism, sites, "inverse_kinematics")
+    text = levenberg_marquardt(TaskKinds.of(sites))
+    step = bind(in_view(text, mechanism, "common"), mechanism, sites, "inverse_kinematics")
     inputs = [Operand(operand.name, operand.shape) for operand in step.binding.inputs]
     sequence = KernelSequence("inverse_kinematics", inputs, [inputs[0], inputs[1], Operand("largest", ())])
     q, state = (sequence.variable(place) for place in sequence.inputs[:2])
@@ -237,15 +251,20 @@ def _steps(robot: Model, tasks: tuple[Task, ...], count: int) -> Compiled:
     return sequence.finish()
 
 
-def _pose(name: str, value: Any) -> tuple[Array, tuple[int, ...]]:
-    """A target as a pose, and the rows that it constrains."""
-    array = np.asarray(arguments.numbers("inverse_kinematics", f"the target of {name!r}", value), dtype=np.float64)
-    require_target_shape(f"the target of {name!r}", array)
+def _target(key: str | AnyTask, value: Any) -> tuple[AnyTask, Array]:
+    """The task of a target, with the rows that it constrains, and the target as a pose."""
+    name = f"the target of {key!r}" if isinstance(key, str) else f"the target of the {key}"
+    array = np.asarray(arguments.numbers("inverse_kinematics", name, value), dtype=np.float64)
+    require_target_shape(name, array)
     if array.shape[-2:] == (4, 4):
-        return checked_poses(f"the target of {name!r}", array), (0, 1, 2, 3, 4, 5)
+        if isinstance(key, CenterOfMassTask):
+            raise InputError(f"{name} is a pose; the centre of mass has a position, (…, 3)")
+        return Task(key) if isinstance(key, str) else key, checked_poses(name, array)
+    if not isinstance(key, str) and min(chosen_rows(key, key.rows)) < 3:
+        raise InputError(f"{name} is a position, but the task has rotations; pass (…, 4, 4), or rows='position'")
     pose = np.broadcast_to(np.eye(4), (*array.shape[:-1], 4, 4)).copy()
     pose[..., :3, 3] = array
-    return pose, (3, 4, 5)
+    return Task(key, "position") if isinstance(key, str) else key, pose
 
 
 def _start(robot: Model, start: Any, default: bool) -> Array:

@@ -106,7 +106,7 @@ class Targets:
         """Targets as at the start: computed when a goal without a target needs them."""
         found: Array = self._fixed.copy()
         for place in self._places.values():
-            found[place.site] = _pose(self._robot, place.goal.task, self._start)
+            found[place.site] = task_pose(self._robot, place.goal.task, self._start)
         found.setflags(write=False)
         return found
 
@@ -275,15 +275,15 @@ def _no_mapping(targets: Any) -> InputError:
     return InputError(f"targets maps names of goals to where they should be, got {type(targets).__name__}")
 
 
-def _pose(robot: Model, task: Any, q: Array) -> Array:
-    """Pose of a task's frame."""
-    place = np.eye(4)
-    if isinstance(task, CenterOfMassTask):
-        place[:3, 3] = robot.center_of_mass(q)
-        return place
+def task_pose(robot: Model, task: Any, q: Array) -> Array:
+    """Pose of a task's frame, in the world or in its reference frame; that of the centre of mass does not turn."""
     if isinstance(task, RelativeTask):
         return product(inverse(robot.pose(q, task.frame_a)), robot.pose(q, task.frame_b))
-    place[:3, 3] = task.offset
+    place = np.tile(np.eye(4), (*q.shape[:-1], 1, 1))
+    if isinstance(task, CenterOfMassTask):
+        place[..., :3, 3] = robot.center_of_mass(q)
+        return place
+    place[..., :3, 3] = task.offset
     return product(robot.pose(q, task.frame), place)
 
 

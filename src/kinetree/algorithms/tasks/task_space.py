@@ -71,6 +71,19 @@ def mass(tree: Tree) -> Any:
     return tree.world.heavy[0]
 
 
+def center_of_mass(tree: Tree) -> Array:
+    """Its position in the world; nodes have weights X and poses C."""
+    fall(tree)
+    share = 1.0 / mass(tree)
+    tree.world.moment = np.zeros(3)
+    for k, _ in tree.scatter():
+        k.moment = tree.first_moment(k)
+    for k, parent in tree.gather():
+        parent.moment += k.moment
+    place: Array = tree.world.moment * share
+    return place
+
+
 def center_of_mass_jacobian(tree: Tree, J: Indexed) -> None:
     """Its rows of J: momenta of composite inertias per joint velocity, divided by the mass. Needs X at every node."""
     fall(tree)
