@@ -20,6 +20,7 @@ rollout = oracle("mujoco.rollout")
 
 row = Cases("from_mujoco.md", "## Simulation")
 functions = table("from_mujoco.md", "## Functions")
+writers = table("from_mujoco.md", "MuJoCo writes to arrays that you pass")
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not model:kinetree.errors.ModelWarning")
 
 
@@ -348,3 +349,22 @@ def test_functions_as_they_stand(theirs: str) -> None:
     expected = np.array(eval(theirs.strip("`"), {"model": model, "data": data}), dtype=float)
     (found,) = functions[theirs].run(robot=robot, q=q, v=v, a=a, tau=tau)
     assert_close(np.asarray(found, dtype=float), expected, 1e-10)
+
+
+@pytest.mark.parametrize("theirs", writers)
+def test_functions_that_write(theirs: str) -> None:
+    """MuJoCo's call, then the array that it wrote to, against Kinetree's result."""
+    text = arm(joint='armature=".1"').replace("</body></body>", '<site name="tip" pos=".1 .2 .3"/></body></body>')
+    robot, model = pair(text)
+    q, v, p = state(model)
+    data = stepped(model, q, v, np.zeros(2), 0)
+    mujoco.mj_forward(model, data)
+    ours = {"robot": robot, "q": q, "v": v, "p": p.copy(), "dt": DT}
+    names = {
+        "mujoco": mujoco, "model": model, "data": data, "M": np.zeros((2, 2)), "J": np.zeros((6, 2)), "y": np.zeros(2),
+        "x": np.zeros((1, 2)), "twist": np.zeros(6), "SITE": mujoco.mjtObj.mjOBJ_SITE, "site": model.site("tip").id,
+        "body": model.body("lower").id, "q": q, "v": v, "p": q.copy() if "integrate" in theirs else p, "dt": DT,
+    }  # fmt: skip
+    exec(theirs.strip("`"), names)
+    result, code = writers[theirs].code
+    assert_close(eval(code, ours), np.asarray(eval(result, names)), 1e-12)

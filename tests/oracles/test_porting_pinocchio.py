@@ -1,6 +1,6 @@
 """Every row of "Coming from Pinocchio", executed: the code in the document against Pinocchio's.
 
-TSID and pink are not installed; what they define is written with Pinocchio's functions.
+TSID is not installed; what it defines is written with Pinocchio's functions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from tests.tolerance import assert_close
 
 row = Cases("from_pinocchio.md", "# Coming from Pinocchio")
 as_it_stands = table("from_pinocchio.md", "the same numbers in other orders")
-pink = table("from_pinocchio.md", "## Coming from pink and mink")
 pytestmark = pytest.mark.filterwarnings("ignore:.*point mass:kinetree.errors.ModelWarning")
 
 REFERENCES = {"local": pin.LOCAL, "local_world_aligned": pin.LOCAL_WORLD_ALIGNED, "world": pin.WORLD}
@@ -104,20 +103,6 @@ def test_rows_as_they_stand(theirs: str) -> None:
     if "Limit" in theirs:  # none at the floating base
         found, expected = found[6:], expected[6:]
     assert_close(np.asarray(found, dtype=float), expected, 1e-8)
-
-
-def test_goals_are_those_of_pink() -> None:
-    """Kinetree's cells that are whole expressions can be evaluated; what they compute, tests of controllers show."""
-    s = floating()
-    ik = control.DifferentialIK(s.robot, ["hand"], posture=s.q)
-    pose = s.robot.pose(s.q, "hand")
-    names = given(s, ik=ik, pose=pose, dt=0.01, targets={"hand": pose})
-    run = [code for cells in pink.values() for code in cells.code if "…" not in code and not code.endswith("=")]
-    assert len(run) > 8
-    for code in run:
-        name, equals, rest = code.partition(" = ")
-        if not code.startswith(("limits", "error")):
-            eval(rest if equals and name in ("v", "q") else code, names)
 
 
 @row("`pin.buildModelFromUrdf(path, pin.JointModelFreeFlyer())`")
@@ -404,26 +389,3 @@ def _(r: Row) -> None:
         for each in (levels, alone)
     ]
     assert_close(*moved, 1e-7)
-
-
-@row("`pink.solve_ik(configuration, tasks, dt)`")
-def _(r: Row) -> None:
-    """The step of pink's program without limits, min Σ w ‖J Δ − e‖² + …, with e = log6 and J = Jlog6 J_local."""
-    s = fixed()
-    goals, target = [control.Goal("hand", weight=2.0)], s.robot.pose(s.q2, "hand")
-    (code,) = r.code
-    assert code == "control.DifferentialIK(robot, goals)(q, targets, dt)"
-    solver = control.DifferentialIK(
-        s.robot, goals, limits=False, error="log6", posture=s.q, damping=1e-3, posture_weight=0.0
-    )
-    found = solver(s.q, {"hand": target}, 0.02)
-    pin.framesForwardKinematics(s.model, s.data, s.Q)
-    frame = s.numbers["hand"]
-    between = s.data.oMf[frame].actInv(pin.SE3(target))
-    # the error's rate is −Jlog6(T⁻¹ …) J, pink's sign
-    J = pin.Jlog6(between.inverse()) @ pin.computeFrameJacobian(s.model, s.data, s.Q, frame, pin.LOCAL)
-    error = pin.log6(between).vector
-    step = np.linalg.solve(2.0 * J.T @ J + 1e-3 * np.eye(s.model.nv), 2.0 * J.T @ error)
-    assert_close(s.o.to_v(0.02 * found), step, 1e-7)
-    (whole,) = r.run(control=control, robot=s.robot, goals=goals, q=s.q, targets={"hand": target}, dt=0.02)
-    assert np.all(np.abs(whole) <= s.robot.velocity_limits * (1.0 + 1e-9))
