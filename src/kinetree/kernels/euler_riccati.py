@@ -1,10 +1,11 @@
 """The sweeps of a linear-quadratic problem with the structure of semi-implicit Euler steps.
 
-A step v′ = v + dt a(q, v, u), q′ = q ⊕ dt v′ has the linearisation
+A step v′ = v + s a(q, v, u), q′ = q ⊕ dt v′ has the linearisation
 
-    δv′ = C (δq, δv) + D δu,    δq′ = X δq + dt J δv′,    C = (dt a_q, 1 + dt a_v),   D = dt a_u                     (1)
+    δv′ = C (δq, δv) + D δu,    δq′ = X δq + dt J δv′,    C = (s a_q, 1 + s a_v),   D = s a_u                        (1)
 
-where X and J, the derivatives of ⊕, are identities but for the blocks of joints whose coordinates are not numbers.
+where `pace` s is dt, but for impacts, which take no time: s = 1 and dt = 0. X and J, the derivatives of ⊕, are
+identities but for the blocks of joints whose coordinates are not numbers.
 With G = (dt J; 1) and E = (X 0; 0 0), A = E + G C and B = G D. So with the cost to go ½ xᵀP x + pᵀx of the next node
 and the gap d by which a step misses it,
 
@@ -34,20 +35,20 @@ _SQUARE, _WIDE, _BLOCK = ("T", "nv", "nv"), ("T", "nu", "nv"), ("T", "nb", "nb")
 
 
 @kernel(
-    a_q=_SQUARE, a_v=_SQUARE, a_u=("T", "nv", "nu"), dt=("T",), turn=_BLOCK, drift=_BLOCK, gap_q=("T", "nv"),
-    gap_v=("T", "nv"), Hqq=_SQUARE, Hqv=_SQUARE, Hvv=_SQUARE, Huq=_WIDE, Huv=_WIDE, Huu=("T", "nu", "nu"),
-    lq=("T", "nv"), lv=("T", "nv"), lu=("T", "nu"), damping=("nu",), end_qq=("nv", "nv"), end_qv=("nv", "nv"),
-    end_vv=("nv", "nv"), end_q=("nv",), end_v=("nv",), Kq=_WIDE, Kv=_WIDE, k_u=("T", "nu"), P_qq=("nv", "nv"),
-    P_qv=("nv", "nv"), P_vv=("nv", "nv"), p_q=("nv",), p_v=("nv",), pivot=(), decrease=(),
+    a_q=_SQUARE, a_v=_SQUARE, a_u=("T", "nv", "nu"), dt=("T",), pace=("T",), turn=_BLOCK, drift=_BLOCK,
+    gap_q=("T", "nv"), gap_v=("T", "nv"), Hqq=_SQUARE, Hqv=_SQUARE, Hvv=_SQUARE, Huq=_WIDE, Huv=_WIDE,
+    Huu=("T", "nu", "nu"), lq=("T", "nv"), lv=("T", "nv"), lu=("T", "nu"), damping=("nu",), end_qq=("nv", "nv"),
+    end_qv=("nv", "nv"), end_vv=("nv", "nv"), end_q=("nv",), end_v=("nv",), Kq=_WIDE, Kv=_WIDE, k_u=("T", "nu"),
+    P_qq=("nv", "nv"), P_qv=("nv", "nv"), P_vv=("nv", "nv"), p_q=("nv",), p_v=("nv",), pivot=(), decrease=(),
     outputs=("Kq", "Kv", "k_u", "P_qq", "P_qv", "P_vv", "p_q", "p_v", "pivot", "decrease"),
     symmetric=("P_qq", "P_vv"), lists=_BLOCKS,
 )  # fmt: skip
 def euler_riccati(
-    k: Workspace, a_q: Indexed, a_v: Indexed, a_u: Indexed, dt: Indexed, turn: Indexed, drift: Indexed, gap_q: Indexed,
-    gap_v: Indexed, Hqq: Indexed, Hqv: Indexed, Hvv: Indexed, Huq: Indexed, Huv: Indexed, Huu: Indexed, lq: Indexed,
-    lv: Indexed, lu: Indexed, damping: Indexed, end_qq: Indexed, end_qv: Indexed, end_vv: Indexed, end_q: Indexed,
-    end_v: Indexed, Kq: Indexed, Kv: Indexed, k_u: Indexed, P_qq: Indexed, P_qv: Indexed, P_vv: Indexed, p_q: Indexed,
-    p_v: Indexed, pivot: Indexed, decrease: Indexed,
+    k: Workspace, a_q: Indexed, a_v: Indexed, a_u: Indexed, dt: Indexed, pace: Indexed, turn: Indexed, drift: Indexed,
+    gap_q: Indexed, gap_v: Indexed, Hqq: Indexed, Hqv: Indexed, Hvv: Indexed, Huq: Indexed, Huv: Indexed, Huu: Indexed,
+    lq: Indexed, lv: Indexed, lu: Indexed, damping: Indexed, end_qq: Indexed, end_qv: Indexed, end_vv: Indexed,
+    end_q: Indexed, end_v: Indexed, Kq: Indexed, Kv: Indexed, k_u: Indexed, P_qq: Indexed, P_qv: Indexed, P_vv: Indexed,
+    p_q: Indexed, p_v: Indexed, pivot: Indexed, decrease: Indexed,
 ) -> None:  # fmt: skip
     """Gains of all steps, δu = −Kq δq − Kv δv − k_u, and the cost to go of the first node.
 
@@ -67,10 +68,10 @@ def euler_riccati(
         step = dt[t]
         for i in nv:
             for j in nv:
-                Cq[i, j], Cv[i, j] = step * a_q[t, i, j], step * a_v[t, i, j]
+                Cq[i, j], Cv[i, j] = pace[t] * a_q[t, i, j], pace[t] * a_v[t, i, j]
             Cv[i, i] = Cv[i, i] + 1.0
             for j in nu:
-                D[i, j] = step * a_u[t, i, j]
+                D[i, j] = pace[t] * a_u[t, i, j]
 
         # (2), first with X = J = 1; P′ takes the place of Rv
         for i in nv:
@@ -174,15 +175,16 @@ def euler_riccati(
 
 
 @kernel(
-    a_q=_SQUARE, a_v=_SQUARE, a_u=("T", "nv", "nu"), dt=("T",), turn=_BLOCK, drift=_BLOCK, gap_q=("T", "nv"),
-    gap_v=("T", "nv"), Kq=_WIDE, Kv=_WIDE, k_u=("T", "nu"), lq=("T", "nv"), lv=("T", "nv"), lu=("T", "nu"),
-    end_q=("nv",), end_v=("nv",), dq=("T", "nv"), dv=("T", "nv"), du=("T", "nu"), last_q=("nv",), last_v=("nv",),
-    slope=(), outputs=("dq", "dv", "du", "last_q", "last_v", "slope"), lists=_BLOCKS,
+    a_q=_SQUARE, a_v=_SQUARE, a_u=("T", "nv", "nu"), dt=("T",), pace=("T",), turn=_BLOCK, drift=_BLOCK,
+    gap_q=("T", "nv"), gap_v=("T", "nv"), Kq=_WIDE, Kv=_WIDE, k_u=("T", "nu"), lq=("T", "nv"), lv=("T", "nv"),
+    lu=("T", "nu"), end_q=("nv",), end_v=("nv",), dq=("T", "nv"), dv=("T", "nv"), du=("T", "nu"), last_q=("nv",),
+    last_v=("nv",), slope=(), outputs=("dq", "dv", "du", "last_q", "last_v", "slope"), lists=_BLOCKS,
 )  # fmt: skip
 def euler_forward(
-    k: Workspace, a_q: Indexed, a_v: Indexed, a_u: Indexed, dt: Indexed, turn: Indexed, drift: Indexed, gap_q: Indexed,
-    gap_v: Indexed, Kq: Indexed, Kv: Indexed, k_u: Indexed, lq: Indexed, lv: Indexed, lu: Indexed, end_q: Indexed,
-    end_v: Indexed, dq: Indexed, dv: Indexed, du: Indexed, last_q: Indexed, last_v: Indexed, slope: Indexed,
+    k: Workspace, a_q: Indexed, a_v: Indexed, a_u: Indexed, dt: Indexed, pace: Indexed, turn: Indexed, drift: Indexed,
+    gap_q: Indexed, gap_v: Indexed, Kq: Indexed, Kv: Indexed, k_u: Indexed, lq: Indexed, lv: Indexed, lu: Indexed,
+    end_q: Indexed, end_v: Indexed, dq: Indexed, dv: Indexed, du: Indexed, last_q: Indexed, last_v: Indexed,
+    slope: Indexed,
 ) -> None:  # fmt: skip
     """The step that the gains lead to: states of all nodes, from zero at the first, inputs, and the cost's slope."""
     nv, nu = k.nv, k.nu
@@ -199,7 +201,7 @@ def euler_forward(
             total[...] = total[...] + lq[t, i] * q[i] + lv[t, i] * v[i]
         for i in nv:
             state = k.sum(a_q[t, i, j] * q[j] + a_v[t, i, j] * v[j] for j in nv)
-            new[i] = v[i] + step * (state + k.sum(a_u[t, i, j] * u[j] for j in nu))
+            new[i] = v[i] + pace[t] * (state + k.sum(a_u[t, i, j] * u[j] for j in nu))
         # (1): q′ = X q + dt J v′, blocks after the numbers
         for own, block in _blocks(k):
             before, rates = [q[i] for i in own], [step * new[i] for i in own]
@@ -216,12 +218,12 @@ def euler_forward(
 
 
 @kernel(
-    a_q=_SQUARE, a_v=_SQUARE, dt=("T",), turn=_BLOCK, drift=_BLOCK, lq=("T", "nv"), lv=("T", "nv"), end_q=("nv",),
-    end_v=("nv",), wq=("T", "nv"), wv=("T", "nv"), outputs=("wq", "wv"), lists=_BLOCKS,
+    a_q=_SQUARE, a_v=_SQUARE, dt=("T",), pace=("T",), turn=_BLOCK, drift=_BLOCK, lq=("T", "nv"), lv=("T", "nv"),
+    end_q=("nv",), end_v=("nv",), wq=("T", "nv"), wv=("T", "nv"), outputs=("wq", "wv"), lists=_BLOCKS,
 )  # fmt: skip
 def euler_costates(
-    k: Workspace, a_q: Indexed, a_v: Indexed, dt: Indexed, turn: Indexed, drift: Indexed, lq: Indexed, lv: Indexed,
-    end_q: Indexed, end_v: Indexed, wq: Indexed, wv: Indexed,
+    k: Workspace, a_q: Indexed, a_v: Indexed, dt: Indexed, pace: Indexed, turn: Indexed, drift: Indexed, lq: Indexed,
+    lv: Indexed, end_q: Indexed, end_v: Indexed, wq: Indexed, wv: Indexed,
 ) -> None:  # fmt: skip
     """Costates of the nodes that steps reach, from gradients of the nodes they start at: w ← l + Aᵀw."""
     nv = k.nv
@@ -239,7 +241,7 @@ def euler_costates(
         for i in nv:
             q[i], v[i] = lq[t, i] + q[i], lv[t, i] + g[i]
         for j in nv:
-            entry = step * g[j]
+            entry = pace[t] * g[j]
             for i in nv:
                 q[i], v[i] = q[i] + a_q[t, j, i] * entry, v[i] + a_v[t, j, i] * entry
 

@@ -17,6 +17,7 @@ from kinetree.errors import InputError
 from kinetree.kernels.euler_riccati import euler_costates, euler_forward, euler_riccati
 from kinetree.kernels.node_costs import change_along, feedback, half_squares, kept_gap, quadratic_model, with_curvature
 from kinetree.model.model import Model
+from kinetree.ocp.dynamics import Dynamics, FreeDynamics
 from kinetree.ocp.terms import Part, Term, curved_blocks
 from kinetree.runtime.function import compiled
 from kinetree.runtime.operands import Operand
@@ -28,15 +29,16 @@ _STEP = 1e-5
 
 
 class Path(NamedTuple):
-    """States and inputs of all nodes."""
+    """States and inputs of all nodes, and the forces at contacts, once steps have been computed, (N, T, nf)."""
 
     q: Array
     v: Array
     u: Array
+    force: Array = np.zeros((0, 0, 0))
 
     def of(self, some: Any) -> Path:
         """Those of some problems."""
-        return Path(self.q[some], self.v[some], self.u[some])
+        return Path(self.q[some], self.v[some], self.u[some], self.force[some])
 
 
 class Gap(NamedTuple):
@@ -47,13 +49,16 @@ class Gap(NamedTuple):
 
 
 class Linear(NamedTuple):
-    """Derivatives of the accelerations, (N, T, nv, …), and of ⊕ for joints that are not numbers, (N, T, nb, nb)."""
+    """Derivatives of accelerations and contact forces, (N, T, nv or nf, …), and of ⊕ in blocks, (N, T, nb, nb)."""
 
     a_q: Array
     a_v: Array
     a_u: Array
     turn: Array
     drift: Array
+    force_q: Array
+    force_v: Array
+    force_u: Array
 
 
 class NodeModel(NamedTuple):
@@ -152,10 +157,14 @@ class Horizon:
         dt: Time steps, (T,).
         terms: Terms of the cost.
         actuated: Numbers of the velocities whose joints have motors.
+        dynamics: What steps do; those of the free robot by default.
     """
 
-    def __init__(self, robot: Model, dt: Array, terms: Sequence[Term], actuated: Array) -> None:
+    def __init__(
+        self, robot: Model, dt: Array, terms: Sequence[Term], actuated: Array, dynamics: Dynamics | None = None
+    ) -> None:
         self.robot, self.dt, self.terms, self.actuated = robot, dt, tuple(terms), actuated
+        self.dynamics: Dynamics = FreeDynamics(robot, dt, actuated) if dynamics is None else dynamics
         self.T, self.nv, self.nu = len(dt), robot.nv, len(actuated)
         self.full = bool(np.array_equal(actuated, np.arange(robot.nv)))
         self.parts: list[tuple[int, Part, Array, Any, Any]] = []
@@ -180,6 +189,8 @@ class Horizon:
         starts = np.cumsum([0, *(size for _, size in self._blocks)]).tolist()
         self.nb = starts[-1]
         self.plain = not self._blocks
+        #: Whether the curvature of steps is known.
+        self.curved = self.plain and self.dynamics.curved
         lists: dict[str, list[tuple[int, int]]] = {"threes": [], "sixes": []}
         for (start, size), place in zip(self._blocks, starts, strict=False):
             lists["threes" if size == 3 else "sixes"].append((start, place))
@@ -203,26 +214,28 @@ class Horizon:
         tau[..., self.actuated] = u
         return tau
 
-    def gaps(self, x: Path) -> Gap:
-        """What steps from all nodes miss the next ones by."""
+    def reached(self, x: Path) -> tuple[Path, Gap]:
+        """The path with its forces, and what steps from all nodes miss the next ones by."""
         q, v = (np.ascontiguousarray(each[:, :-1]) for each in (x.q, x.v))
-        after, rate = self.robot.step(q, v, self.tau(x.u), np.broadcast_to(self.dt, q.shape[:2]).copy())
-        return Gap(self.robot.difference(np.ascontiguousarray(x.q[:, 1:]), after), rate - x.v[:, 1:])
+        after = self.dynamics.step(q, v, self.tau(x.u))
+        gap = Gap(self.robot.difference(np.ascontiguousarray(x.q[:, 1:]), after.q), after.v - x.v[:, 1:])
+        return x._replace(force=after.force), gap
 
     def linear(self, x: Path) -> Linear:
         """Derivatives of all steps."""
         q, v = (np.ascontiguousarray(each[:, :-1]) for each in (x.q, x.v))
         tau = self.tau(x.u)
-        a_q, a_v, a_u = self.robot.linearize(q, v, tau=tau)
-        a_u = a_u if self.full else np.ascontiguousarray(a_u[..., self.actuated])
+        found = self.dynamics.linear(q, v, tau)
         shape = (*q.shape[:2], self.nb, self.nb)
         if self.plain:
-            return Linear(a_q, a_v, a_u, np.zeros(shape), np.zeros(shape))
-        rate = v + self.dt[:, None] * self.robot.forward_dynamics(q, v, tau)
-        both = self.robot.dintegrate(q, rate, np.broadcast_to(self.dt, q.shape[:2]).copy())
+            return Linear(*found[:3], np.zeros(shape), np.zeros(shape), *found[3:6])
+        rate = self.dynamics.step(q, v, tau).v if found.v is None else found.v
+        dt = self.dynamics.dt
+        both = self.robot.dintegrate(q, rate, np.broadcast_to(dt, q.shape[:2]).copy())
         places = np.concatenate([np.arange(start, start + size) for start, size in self._blocks])
         turn, drift = (np.ascontiguousarray(each[..., places[:, None], places]) for each in both)
-        return Linear(a_q, a_v, a_u, turn, drift / self.dt[:, None, None])
+        # of steps without time, drift is multiplied by zero
+        return Linear(*found[:3], turn, drift / np.where(dt > 0.0, dt, 1.0)[:, None, None], *found[3:6])
 
     def curvature(
         self, x: Path, linear: Linear, costate_q: Array, costate_v: Array, share: Array, model: NodeModel
@@ -361,9 +374,10 @@ class Horizon:
         T = self.T
         steps = [each[:, :T] for each in model]
         last = [model.qq[:, T], model.qv[:, T], model.vv[:, T], model.q[:, T], model.v[:, T]]
-        a_q, a_v, a_u, turn, drift = linear
+        a_q, a_v, a_u, turn, drift, *_ = linear
+        times = self.dynamics.dt, self.dynamics.pace
         found = self._riccati(
-            a_q, a_v, a_u, self.dt, turn, drift, *gap, *steps, np.repeat(damping[:, None], self.nu, axis=1), *last
+            a_q, a_v, a_u, *times, turn, drift, *gap, *steps, np.repeat(damping[:, None], self.nu, axis=1), *last
         )
         return Gains(*found[:3], *found[-2:])
 
@@ -371,27 +385,26 @@ class Horizon:
         """The forward sweep of the linear model."""
         T = self.T
         slopes = [model.q[:, :T], model.v[:, :T], model.u[:, :T], model.q[:, T], model.v[:, T]]
-        a_q, a_v, a_u, turn, drift = linear
-        dq, dv, du, last_q, last_v, slope = self._forward(
-            a_q, a_v, a_u, self.dt, turn, drift, *gap, *gains[:3], *slopes
-        )
+        a_q, a_v, a_u, turn, drift, *_ = linear
+        times = self.dynamics.dt, self.dynamics.pace
+        dq, dv, du, last_q, last_v, slope = self._forward(a_q, a_v, a_u, *times, turn, drift, *gap, *gains[:3], *slopes)
         dq, dv = np.concatenate([dq, last_q[:, None]], axis=1), np.concatenate([dv, last_v[:, None]], axis=1)
         by_q, by_v, curves = self._along(dq, dv, self._padded(du), *model[:6])
         by_q, by_v = by_q + model.q, by_v + model.v
-        costates = self._costates(a_q, a_v, self.dt, turn, drift, by_q[:, :T], by_v[:, :T], by_q[:, T], by_v[:, T])
+        costates = self._costates(a_q, a_v, *times, turn, drift, by_q[:, :T], by_v[:, :T], by_q[:, T], by_v[:, T])
         return Step(dq, dv, du, slope, curves.sum(axis=-1), *costates)
 
     def moved(self, x: Path, step: Step, share: Array) -> Path:
         """States along the linear prediction."""
         s = share[:, None, None]
-        return Path(self.robot.integrate(x.q, s * step.q), x.v + s * step.v, x.u + s * step.u)
+        return Path(self.robot.integrate(x.q, s * step.q), x.v + s * step.v, x.u + s * step.u, x.force)
 
     def rolled(self, x: Path, gap: Gap, gains: Gains, share: Array) -> Path:
         """States that follow the dynamics under the gains; gaps close by 1 − share."""
         if self._rollout is None:
             self._rollout = self._recorded()
-        q, v, u = self._rollout(x.q, x.v, x.u, *gap, *gains[:3], self.dt, share)
-        return Path(q, v, u)
+        q, v, u = self._rollout(x.q, x.v, x.u, *gap, *gains[:3], self.dynamics.dt, share)
+        return Path(q, v, u, x.force)
 
     def _recorded(self) -> Any:
         T, S, nq, nv, nu, robot = self.T, self.T + 1, self.robot.nq, self.nv, self.nu, self.robot
@@ -406,20 +419,24 @@ class Horizon:
         q_now, v_now = run.variable(q.part(0, nq)), run.variable(v.part(0, nv))
         tau = run.variable(run.constant(np.zeros(nv)))
         control, rest = compiled(feedback, nv=nv, nu=nu), compiled(kept_gap, nv=nv)
-        with run.loop(T) as t:
-            run.copy(q_now, run.outputs[0].at(t, nq))
-            run.copy(v_now, run.outputs[1].at(t, nv))
-            away = run.call(robot.difference, q.at(t, nq), q_now)
-            now = run.call(
-                control, v.at(t, nv), u.at(t, nu), Kq.at(t, nu * nv), Kv.at(t, nu * nv), k.at(t, nu), away, v_now, share
-            )
-            run.copy(now, run.outputs[2].at(t, nu))
-            for i, joint in enumerate(self.actuated.tolist()):
-                run.copy(now.part(i, 1), tau.part(joint, 1))
-            after, rate = run.call(robot.step, q_now, v_now, tau, dt.at(t, 1))
-            back, rate = run.call(rest, gap_q.at(t, nv), gap_v.at(t, nv), rate, share)
-            run.copy(run.call(robot.integrate, after, back, 1.0), q_now)
-            run.copy(rate, v_now)
+        for first, count in self.dynamics.runs:
+
+            def at(x: Any, t: Any, size: int, first: int = first, count: int = count) -> Any:
+                return x.part(first * size, count * size).at(t, size)
+
+            with run.loop(count) as t:
+                run.copy(q_now, at(run.outputs[0], t, nq))
+                run.copy(v_now, at(run.outputs[1], t, nv))
+                away = run.call(robot.difference, at(q, t, nq), q_now)
+                nodes = ((v, nv), (u, nu), (Kq, nu * nv), (Kv, nu * nv), (k, nu))
+                now = run.call(control, *(at(x, t, size) for x, size in nodes), away, v_now, share)
+                run.copy(now, at(run.outputs[2], t, nu))
+                for i, joint in enumerate(self.actuated.tolist()):
+                    run.copy(now.part(i, 1), tau.part(joint, 1))
+                after, rate = self.dynamics.record(run, first, q_now, v_now, tau, at(dt, t, 1))
+                back, rate = run.call(rest, at(gap_q, t, nv), at(gap_v, t, nv), rate, share)
+                run.copy(run.call(robot.integrate, after, back, 1.0), q_now)
+                run.copy(rate, v_now)
         run.copy(q_now, run.outputs[0].part(T * nq, nq))
         run.copy(v_now, run.outputs[1].part(T * nv, nv))
         return run.finish()

@@ -121,7 +121,7 @@ class Solver:
         self.seconds = dict.fromkeys(("derivatives", "sweeps", "trials"), 0.0)
         N, T, nv, nu = self.N, horizon.T, horizon.nv, horizon.nu
         #: Whether curvature enters at all.
-        self.curved = options.second_order and horizon.plain
+        self.curved = options.second_order and horizon.curved
         self.bounds = bounds
         self.at = self._evaluated(path, targets, bounds)
         self.gains = Gains(
@@ -376,7 +376,8 @@ class Solver:
     # Small things
 
     def _evaluated(self, path: Path, targets: list[Any], bounds: list[Bounds]) -> _Trial:
-        return _Trial(path, self.h.gaps(path), *self.h.costs(path, targets, bounds))
+        path, gap = self.h.reached(path)
+        return _Trial(path, gap, *self.h.costs(path, targets, bounds))
 
     def _cost(self, trial: _Trial) -> Array:
         total: Array = trial.costs.sum(axis=-1) + trial.extra

@@ -40,7 +40,8 @@ def sweep(T: int, nv: int, nu: int, threes: tuple[int, ...] = (), sixes: tuple[i
     starts = [*((start, 3) for start in threes), *((start, 6) for start in sixes)]
     nb, n = sum(size for _, size in starts), 2 * nv + nu
     a_q, a_v, a_u = rng.normal(size=(T, nv, nv)), rng.normal(size=(T, nv, nv)), rng.normal(size=(T, nv, nu))
-    dt = rng.uniform(0.05, 0.2, T)
+    dt, pace = rng.uniform(0.05, 0.2, (2, T))
+    dt[1::3] = 0.0
     X, J, turn, drift = np.tile(np.eye(nv), (T, 1, 1)), np.tile(np.eye(nv), (T, 1, 1)), *np.zeros((2, T, nb, nb))
     lists: dict[int, list[tuple[int, int]]] = {3: [], 6: []}
     place = 0
@@ -53,15 +54,15 @@ def sweep(T: int, nv: int, nu: int, threes: tuple[int, ...] = (), sixes: tuple[i
     A, B = np.zeros((T, 2 * nv, 2 * nv)), np.zeros((T, 2 * nv, nu))
     for t in range(T):
         G = np.vstack([dt[t] * J[t], np.eye(nv)])
-        A[t] = G @ np.hstack([dt[t] * a_q[t], np.eye(nv) + dt[t] * a_v[t]])
+        A[t] = G @ np.hstack([pace[t] * a_q[t], np.eye(nv) + pace[t] * a_v[t]])
         A[t, :nv, :nv] += X[t]
-        B[t] = G @ (dt[t] * a_u[t])
+        B[t] = G @ (pace[t] * a_u[t])
     root, end = rng.normal(size=(T, n, n)), rng.normal(size=(2 * nv, 2 * nv))
     H, end = root @ np.swapaxes(root, 1, 2) / n + np.eye(n), end @ end.T
     gap, slope, end_slope = 0.1 * rng.normal(size=(T, 2 * nv)), rng.normal(size=(T, n)), rng.normal(size=2 * nv)
     q, v, u = slice(0, nv), slice(nv, 2 * nv), slice(2 * nv, n)
     given = [
-        a_q, a_v, a_u, dt, turn, drift, gap[:, q], gap[:, v], H[:, q, q], H[:, q, v], H[:, v, v], H[:, u, q],
+        a_q, a_v, a_u, dt, pace, turn, drift, gap[:, q], gap[:, v], H[:, q, q], H[:, q, v], H[:, v, v], H[:, u, q],
         H[:, u, v], H[:, u, u], slope[:, q], slope[:, v], slope[:, u], np.full(nu, 0.3), end[q, q], end[q, v],
         end[v, v], end_slope[q], end_slope[v],
     ]  # fmt: skip
@@ -106,7 +107,7 @@ def test_the_forward_pass_follows_the_gains(case: tuple[Any, ...]) -> None:
     f = kt.compiled(euler_forward, **s.sizes)
     kept = [np.ascontiguousarray(x) for x in (K[..., :nv], K[..., nv:], k)]
     for one in (f, f.engine("reference")):
-        dq, dv, du, last_q, last_v, slope = one(*s.given[:8], *kept, *s.given[14:17], *s.given[21:])
+        dq, dv, du, last_q, last_v, slope = one(*s.given[:9], *kept, *s.given[15:18], *s.given[22:])
         x, total = np.zeros(2 * nv), 0.0
         for t in range(len(k)):
             u = -K[t] @ x - k[t]
@@ -121,11 +122,11 @@ def test_the_forward_pass_follows_the_gains(case: tuple[Any, ...]) -> None:
 def test_long_horizons_end_in_the_algebraic_equation() -> None:
     T, nv, nu = 500, 2, 1
     s = sweep(1, nv, nu, seed=3)
-    repeated = [np.repeat(x, T, axis=0) for x in s.given[:17]]
-    zero = [np.zeros_like(x) for x in repeated[14:17]]
-    no_gap = [np.zeros_like(x) for x in repeated[6:8]]
+    repeated = [np.repeat(x, T, axis=0) for x in s.given[:18]]
+    zero = [np.zeros_like(x) for x in repeated[15:18]]
+    no_gap = [np.zeros_like(x) for x in repeated[7:9]]
     *found, pivot, decrease = kt.compiled(euler_riccati, **{**s.sizes, "T": T})(
-        *repeated[:6], *no_gap, *repeated[8:14], *zero, np.zeros(nu), *s.given[18:21], np.zeros(nv), np.zeros(nv)
+        *repeated[:7], *no_gap, *repeated[9:15], *zero, np.zeros(nu), *s.given[19:22], np.zeros(nv), np.zeros(nv)
     )
     n, (A, B, H) = 2 * nv, (x[0] for x in (s.A, s.B, s.H))
     wanted = solve_discrete_are(A, B, H[:n, :n], H[n:, n:], s=H[n:, :n].T)
@@ -151,7 +152,7 @@ def test_bits_and_what_is_not_convex_stay_in_their_sample() -> None:
     f = kt.compiled(euler_riccati, **s.sizes)
     alone = f(*s.given)
     batch = [np.repeat(x[None], 11, axis=0) for x in s.given]
-    batch[13][2, 1, 0, 0] -= 1e4  # Huu
+    batch[14][2, 1, 0, 0] -= 1e4  # Huu
     batch[0][5, 1, 0, 0] = np.nan  # a_q
     found = f(*batch)
     assert found[-2][2] < 0.0

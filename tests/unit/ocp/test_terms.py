@@ -92,7 +92,7 @@ def test_curvature_makes_the_model_a_hessian() -> None:
     step, way = 1e-6, [rng.normal(size=(1, 3, nv)) for _ in range(3)]
     ends = []
     for s in (step, -step):
-        moved = [each.copy() for each in x]
+        moved = [each.copy() for each in x[:3]]
         for each, along in zip(moved, way, strict=True):
             each[:, :3] += s * along
         ends.append(slopes(Path(*moved)))
@@ -118,7 +118,7 @@ def test_sweeps_linearise_steps_as_discretize_does(make: Any, frame: str | None)
     x = Path(np.tile(q, (1, 2, 1)), np.tile(v, (1, 2, 1)), u[None, None, problem.actuated])
     linear, model = h.linear(x), h.model(x, h.targets({}, (1,)), ())
     A, B = robot.discretize(q, v, h.tau(x.u)[0, 0], 0.02)
-    gap = h.gaps(x)
+    gap = h.reached(x)[1]
     gains = h.gains(linear, gap, model, np.zeros(1))
     step = h.step(linear, gap, model, gains)
     wanted = B[:, problem.actuated] @ step.u[0, 0] + np.concatenate([gap.q, gap.v], axis=-1)[0, 0]
@@ -247,9 +247,9 @@ def test_roll_outs_keep_the_rest_of_gaps() -> None:
     problem, rng = reach(robot, "hand", 6), np.random.default_rng(1)
     h = problem.horizon
     x = Path(*(np.tile(each, (1, n, 1)) + 0.1 * rng.normal(size=(1, n, 7)) for each, n in ((q, 7), (v, 7), (u, 6))))
-    gap, linear, model = h.gaps(x), h.linear(x), h.model(x, h.targets({"hand": target}, (1,)), ())
+    gap, linear, model = h.reached(x)[1], h.linear(x), h.model(x, h.targets({"hand": target}, (1,)), ())
     gains = h.gains(linear, gap, model, np.ones(1))
-    left = h.gaps(h.rolled(x, gap, gains, np.full(1, 0.3)))
+    left = h.reached(h.rolled(x, gap, gains, np.full(1, 0.3)))[1]
     assert_close(left.q, 0.7 * gap.q, bound(60, 1e3))
     assert_close(left.v, 0.7 * gap.v, bound(60, 1e3))
 

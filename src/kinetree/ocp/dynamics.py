@@ -1,0 +1,98 @@
+"""Steps of the nodes of a horizon, all at once, and their derivatives.
+
+Each step is that of semi-implicit Euler, v′ = v + pace a(q, v, u), q′ = q ⊕ dt v′, where pace is dt.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from kinetree.model.model import Model
+from kinetree.spatial.value import Array
+
+
+class Reached(NamedTuple):
+    """Where steps lead from nodes, (N, T, …), and the forces at contacts, (N, T, nf)."""
+
+    q: Array
+    v: Array
+    force: Array
+
+
+class Rates(NamedTuple):
+    """Derivatives of accelerations, (N, T, nv, …), and of forces, (N, T, nf, …), by q, v and u; and v′, if at hand."""
+
+    a_q: Array
+    a_v: Array
+    a_u: Array
+    force_q: Array
+    force_v: Array
+    force_u: Array
+    v: Array | None
+
+
+class Dynamics(Protocol):
+    """How the nodes of a horizon move on. Arrays have leading axes of problems and of nodes.
+
+    Attributes:
+        dt: What velocities are multiplied by, (T,).
+        pace: What accelerations are multiplied by, (T,).
+        forces: Number of components of all forces at contacts, nf.
+        curved: Whether second derivatives are those of the robot's free dynamics.
+    """
+
+    dt: Array
+    pace: Array
+    forces: int
+    curved: bool
+
+    def step(self, q: Array, v: Array, tau: Array) -> Reached:
+        """Where all steps lead."""
+
+    def linear(self, q: Array, v: Array, tau: Array) -> Rates:
+        """Derivatives of all steps."""
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """First node and number of nodes of each run of nodes that are alike."""
+
+    def record(self, run: Any, node: int, q: Any, v: Any, tau: Any, dt: Any) -> Any:
+        """The step of a node like this one, in a sequence: q′ and v′."""
+
+
+class FreeDynamics:
+    """The robot without contacts.
+
+    Args:
+        robot: The robot.
+        dt: Time steps, (T,).
+        actuated: Numbers of the velocities whose joints have motors.
+    """
+
+    forces, curved = 0, True
+
+    def __init__(self, robot: Model, dt: Array, actuated: Array) -> None:
+        self.robot, self.dt, self.pace, self.actuated = robot, dt, dt, actuated
+        self._full = bool(np.array_equal(actuated, np.arange(robot.nv)))
+
+    def step(self, q: Array, v: Array, tau: Array) -> Reached:
+        """See `Dynamics`."""
+        after = self.robot.step(q, v, tau, np.broadcast_to(self.dt, q.shape[:2]).copy())
+        return Reached(*after, np.zeros((*q.shape[:2], 0)))
+
+    def linear(self, q: Array, v: Array, tau: Array) -> Rates:
+        """See `Dynamics`."""
+        a_q, a_v, a_u = self.robot.linearize(q, v, tau=tau)
+        a_u = a_u if self._full else np.ascontiguousarray(a_u[..., self.actuated])
+        return Rates(a_q, a_v, a_u, a_q[..., :0, :], a_v[..., :0, :], a_u[..., :0, :], None)
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """See `Dynamics`."""
+        return [(0, len(self.dt))]
+
+    def record(self, run: Any, _node: int, q: Any, v: Any, tau: Any, dt: Any) -> Any:
+        """See `Dynamics`."""
+        return run.call(self.robot.step, q, v, tau, dt)
