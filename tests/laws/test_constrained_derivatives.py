@@ -144,6 +144,92 @@ def test_complex_steps(name: str, stabilized: bool) -> None:
         assert_close(gradients[part] @ d[part], w @ expected, tolerance, float(np.abs(w) @ np.abs(expected)))
 
 
+#: A step of fourth-order differences, and their weights.
+STEP, STENCIL = 1e-4, np.array([1.0, -8.0, 8.0, -1.0]) / 12e-4
+
+
+@pytest.mark.parametrize("name", [*TREES, *nodes.MOVING])
+def test_second_derivatives(name: str) -> None:
+    """`hvp` is the change of `vjp`, and is symmetric in all but q, for which it is along a bracket of tangents."""
+    of, rng = case(name), np.random.default_rng(7)
+    held, robot, c, n = of.held, of.held.robot, of.held.rows, of.held.robot.nv
+    w, y, wanted, gains = rng.normal(size=n), rng.normal(size=c), rng.normal(size=c), rng.uniform(1.0, 3.0, (c, 2))
+    options: dict[str, Any] = {"stabilization": gains}
+    if name in ("foot and hands", "beams"):
+        options["f_ext"] = {"right_hand" if name == "foot and hands" else "elbow": rng.normal(size=6)}
+    d, e = ([rng.normal(size=size) for size in (n, n, n, c)] for _ in range(2))
+
+    def gradients(t: float) -> Any:
+        moved = robot.integrate(of.q, t * d[0]), of.v + t * d[1], of.tau + t * d[2]
+        return held.forward_dynamics.vjp(*moved, w, y, wanted=wanted + t * d[3], **options)
+
+    hvp, state = held.forward_dynamics.hvp, (of.q, of.v, of.tau, w)
+    found = hvp(*state, *d, force_weights=y, wanted=wanted, **options)
+    ends = [gradients(s * STEP) for s in (-2.0, -1.0, 1.0, 2.0)]
+    for i, one in enumerate(found):
+        expected = sum(weight * end[i] for weight, end in zip(STENCIL, ends, strict=True))
+        assert_close(one, expected, 1e-7)
+    along, other = ([0.0 * one[0], *one[1:]] for one in (d, e))
+    ours, theirs = (hvp(*state, *one, force_weights=y, wanted=wanted, **options) for one in (along, other))
+    left, right = (np.concatenate(x[1:]) for x in (ours, theirs))
+    sizes = float(np.abs(left) @ np.abs(np.concatenate(e[1:])))
+    assert_close(left @ np.concatenate(e[1:]), right @ np.concatenate(d[1:]), max(condition_of(of), 1e-11), sizes)
+
+
+def test_results_in_arrays_of_the_user() -> None:
+    """With `out`, also where it overlaps inputs and where samples are doubtful."""
+    robot = model("humanoid24")
+    q, v, tau = drawn(robot, 8, (5,))
+    held = robot.constraints([*CONSTRAINTS["humanoid24"]["foot"], kt.Weld("left_hand", "right_hand")])
+    doubtful = robot.constraints(["left_foot", kt.Task("left_foot", "position", (0.1, 0.0, 0.0))])
+    w = np.ones(robot.nv)
+    for one in (held, doubtful):
+        fd = one.forward_dynamics
+        calls: list[tuple[Callable[..., Any], int]] = [
+            (fd, 0), (one.linearize, 0), (one.parameter_derivative, 0), (fd.jvp, 3), (fd.vjp, 1), (fd.hvp, 4)
+        ]  # fmt: skip
+        for call, more in calls:
+            for state in ((q, v, tau), (q[0], v[0], tau[0])):
+                state = *state, *([w] * more)
+                expected = call(*state)
+                out = type(expected)(*(np.zeros_like(x) for x in expected))
+                found = call(*state, out=out)
+                assert all(x is y for x, y in zip(found, out, strict=True))
+                assert all(np.array_equal(x, y) for x, y in zip(found, expected, strict=True))
+        expected, place = fd(q, v, tau), tau.copy()
+        fd(q, v, place, out=(place, np.zeros_like(expected.forces)))
+        assert np.array_equal(place, expected.acceleration)
+    refused("out= takes a tuple of 2 arrays: a, force", held.forward_dynamics, q, v, tau, out=np.zeros(3))
+
+
+@pytest.mark.parametrize("rows", ["regular", "near"])
+def test_populations(rows: str) -> None:
+    """Each sample has the dynamics, derivatives and projections of a robot with its masses."""
+    robot, rng = model("legged"), np.random.default_rng(4)
+    q, v, tau = drawn(robot, 5, (3,))
+    held = [kt.Weld(frame, rows="position") for frame in ("tip0", "tip1")]
+    held += [] if rows == "regular" else [kt.Distance("link4", "link8", 0.4)]
+    theta = robot.inertial_parameters * rng.uniform(0.8, 1.2, (3, len(robot.bodies), 1))
+    several = robot.population(theta).constraints(held, at=q[0])
+    several = pickle.loads(pickle.dumps(several))
+    w = rng.normal(size=(4, robot.nv))
+    push = {"link8": rng.normal(size=6)}
+
+    def results(of: Any, *state: Array) -> list[Any]:
+        fd = of.forward_dynamics
+        return [
+            *fd(*state), *fd(*state, f_ext=push), *of.linearize(*state, f_ext=push), *fd.jvp(*state, *w[:3]),
+            *fd.vjp(*state, w[0]), *fd.hvp(*state, *w), *of.parameter_derivative(*state), *of.project(*state[:2]),
+        ]  # fmt: skip
+
+    found = results(several, q, v, tau)
+    for i in range(3):
+        alone = robot.with_inertial_parameters(theta[i]).constraints(held, at=q[0])
+        close = 1e3 * solving_bound(robot, q[i], alone.jacobian(q[i]))
+        for one, expected in zip(found, results(alone, q[i], v[i], tau[i]), strict=True):
+            assert_close(one[i], expected, close)
+
+
 @pytest.mark.parametrize("name", ["foot and hands", "all kinds", "loop", "nodes"])
 def test_laws(name: str) -> None:
     """P Jᵀ = 0 and P = Pᵀ; rows accelerate as wanted, whatever the state; a is J̄'s on rows; bits of calls agree."""
@@ -239,6 +325,7 @@ def test_bits_do_not_depend_on_the_batch_and_nan_stays_alone(name: str) -> None:
         lambda *s: held.linearize(*s, stabilization=gains),
         lambda *s: held.forward_dynamics.jvp(*s, w, w, w),
         lambda *s: held.forward_dynamics.vjp(*s, w),
+        lambda *s: held.forward_dynamics.hvp(*s, w, w, w, w),
         held.parameter_derivative,
     ]
     broken = tau.copy()

@@ -21,15 +21,16 @@ Cost O(r² n).
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from kinetree.kernels.branchless import less
 from kinetree.kernels.language import Kernel, Workspace, kernel
-from kinetree.language.forward_mode import joined, parts
+from kinetree.language.forward_mode import coordinate_derivative, joined, parts
 from kinetree.language.tree import Indexed
+from kinetree.spatial.dual import OF_NODE
 from kinetree.spatial.scalar import sqrt
 from kinetree.spatial.screw import dot
 from kinetree.spatial.value import Array
@@ -121,18 +122,18 @@ def formula_changes(formula: Formula, arguments: int) -> Kernel:
     ) -> None:  # fmt: skip
         given, constants, ((kp, kd),) = x[...], c[...][: formula.constants], gains[...]
         moving, pushed, along = rate[...], acceleration[...], force[...][0]
-        bent = [k.array("n") for _ in range(arguments)]
+        bent, dual = [k.array("n") for _ in range(arguments)], partial(joined, level=OF_NODE)
 
         def psi(at: Array, moving: Array, pushed: Array) -> tuple[Array, Array]:
             slopes = formula.slopes(constants, at)
             error = formula.value(constants, at)
             value = slopes @ (pushed + kd * moving) + formula.curvature(constants, at, moving) + kp * error
-            return np.array([parts(value, 0)[1]]), np.array([parts(slope, 0)[1] for slope in slopes])
+            return np.array([parts(value, OF_NODE)[1]]), np.array([parts(slope, OF_NODE)[1] for slope in slopes])
 
         for j in k.n:
             shift, faster, change = G[j], rates_q[j], accelerations_q[j]
-            (by_q,), slopes = psi(joined(given, shift), joined(moving, faster), joined(pushed, change))
-            (by_v,), _ = psi(given, joined(moving, shift), joined(pushed, accelerations_v[j]))
+            (by_q,), slopes = psi(dual(given, shift), dual(moving, faster), dual(pushed, change))
+            (by_v,), _ = psi(given, dual(moving, shift), dual(pushed, accelerations_v[j]))
             psi_q[j], psi_v[j] = by_q, by_v
             for array, entry in zip(bent, slopes, strict=True):
                 array[j] = entry * along
@@ -195,12 +196,12 @@ def distance_forces(_k: Workspace, poses: Indexed, force: Indexed, forces: Index
 @kernel(
     v=("n",), a=("n",), J=(6, "n"), drift=(6,), poses=(2, 4, 4), force=(1,), gains=(1, 2), turned=(2, 6, "n"),
     ends_q=(6, "n"), ends_v=(6, "n"), ends_turned=(6, "n"), psi_q=("n",), psi_v=("n",), stiffness=("n", "n"),
-    motion=(6,), outputs=("psi_q", "psi_v", "stiffness", "motion"), sparse=("motion",),
+    outputs=("psi_q", "psi_v", "stiffness"),
 )  # fmt: skip
 def distance_changes(
     k: Workspace, v: Indexed, a: Indexed, J: Indexed, drift: Indexed, poses: Indexed, force: Indexed, gains: Indexed,
     turned: Indexed, ends_q: Indexed, ends_v: Indexed, ends_turned: Indexed, psi_q: Indexed, psi_v: Indexed,
-    stiffness: Indexed, motion: Indexed,
+    stiffness: Indexed,
 ) -> None:  # fmt: skip
     """How the row ψ = e·ü + (u² − (e·u)²)/d + kp (d − length) + kd e·u of a distance changes; and ∂(Jᵀλ)/∂q.
 
@@ -212,11 +213,13 @@ def distance_changes(
     apart = places[1, :3, 3] - places[0, :3, 3]
     d = sqrt(dot(apart, apart))
     e = apart / d
-    changes = [k.array("n") for _ in range(6)]
+    changes, motion = [k.array("n") for _ in range(6)], [k.scalar(0.0) for _ in range(6)]
     for c in k.n:
         way = J[c][3:] - J[c][:3]
-        motion[...] = motion[...] + np.concatenate([way * v[c], way * a[c]])
-    u, pushed = motion[...][:3], motion[...][3:] + drifts[3:] - drifts[:3]
+        for each, entry in zip(motion, np.concatenate([way * v[c], way * a[c]]), strict=True):
+            each[...] = each[...] + entry
+    moving = np.array([each[...] for each in motion])
+    u, pushed = moving[:3], moving[3:] + drifts[3:] - drifts[:3]
     closing = dot(e, u)
     across = (dot(u, u) - closing * closing) / d
     for c in k.n:
@@ -235,6 +238,14 @@ def distance_changes(
         lever = J[i]
         for j in k.n:
             stiffness[i, j] = sum(x * array[j] for x, array in zip(lever, changes, strict=True))
+
+
+@cache
+def change_of(kernel: Kernel) -> Kernel:
+    """The change of a kernel's results along changes of its inputs, which follow them, but of constants and gains."""
+    moving = {f"d{one.name}": one.name for one in kernel.inputs if one.name not in ("c", "gains")}
+    results = tuple(f"d{one.name}" for one in kernel.outputs)
+    return coordinate_derivative(kernel, f"change_of_{kernel.name}", moving, results)
 
 
 @kernel(poses=(2, 4, 4), error=(5,), outputs=("error",))

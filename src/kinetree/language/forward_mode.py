@@ -12,7 +12,8 @@ descendants, and arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from kinetree.language.tree import Indexed, Tree
 from kinetree.spatial.dual import Dual
 from kinetree.spatial.screw import dot
 from kinetree.spatial.value import Array, Value
+
+A = TypeVar("A", bound=Algorithm)
 
 
 def directional_derivative(
@@ -55,19 +58,17 @@ def directional_derivative(
     return _derivative(algorithm, name, tangent, directions, outputs, level)
 
 
-def coordinate_derivative(
-    algorithm: Algorithm, name: str, directions: Mapping[str, str], outputs: tuple[str, ...]
-) -> Algorithm:
+def coordinate_derivative(algorithm: A, name: str, directions: Mapping[str, str], outputs: tuple[str, ...]) -> A:
     """The same along changes of the components of q, four for a quaternion, as of any other input.
 
-    Applies to algorithms that use nothing of a node but its manifold.
+    Applies to algorithms that use nothing of a node but its manifold, and to kernels, which have no nodes.
     """
     return _derivative(algorithm, name, "", directions, outputs, 0)
 
 
 def _derivative(
-    algorithm: Algorithm, name: str, tangent: str, directions: Mapping[str, str], outputs: tuple[str, ...], level: int
-) -> Algorithm:
+    algorithm: A, name: str, tangent: str, directions: Mapping[str, str], outputs: tuple[str, ...], level: int
+) -> A:
     own = algorithm.inputs
     sizes = {argument.name: argument.dimensions for argument in own}
     given = [Argument(tangent, ("v",))] if tangent else []
@@ -84,11 +85,11 @@ def _derivative(
         moved: dict[str, Any] = {of: _Moving(arrays[of], arrays[d], level) for d, of in directions.items()}
         if tangent:
             moved["q"] = _Configurations(arrays["q"], arrays[tangent], level)
-            tree = _Tree(tree, arrays[tangent], level)
+        tree = _Tree(tree, arrays[tangent], level) if tangent else _Memory(tree, level)
         taken = [moved.get(a.name, arrays[a.name]) for a in own]
         algorithm.run(tree, *taken, *(_Rates(arrays[r.name], level) for r in results))
 
-    return Algorithm(name, run, inputs, results, algorithm.rigid, algorithm.local)
+    return replace(algorithm, name=name, run=run, inputs=inputs, outputs=results, own=None)
 
 
 def gradients(formula: Callable[..., Array], arrays: Sequence[Array], weights: Array) -> list[Array]:
@@ -104,6 +105,19 @@ def gradients(formula: Callable[..., Array], arrays: Sequence[Array], weights: A
         rates = np.array([x.rate if isinstance(x, Dual) and x.level == 1 else 0.0 for x in moved])
         found.append(dot(weights, rates))
     return np.split(np.array(found), np.cumsum(sizes)[:-1])
+
+
+class _Memory:
+    """A tree or the sizes of a kernel, whose arrays store a rate of change with each entry."""
+
+    def __init__(self, tree: Any, level: int) -> None:
+        self._tree, self._level = tree, level
+
+    def array(self, *over: str, like: str = "") -> _Array:
+        return _Array(self._tree.array(*over, like=like), self._tree.array(*over, like=like), self._level)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tree, name)
 
 
 class _Tree:
@@ -320,6 +334,18 @@ class _Moving:
         return joined(self._values[keys], self._rates[keys], self._level)
 
 
+class _Unknown:
+    """The value of a result, of which only the rate is stored: it may be added to, and nothing else."""
+
+    def __add__(self, _: Any) -> _Unknown:
+        return self
+
+    __radd__ = __add__
+
+
+_UNKNOWN = _Unknown()
+
+
 class _Rates:
     """An output that stores the rates of the values assigned to it."""
 
@@ -328,6 +354,10 @@ class _Rates:
 
     def __setitem__(self, keys: Any, value: Any) -> None:
         self._output[_key(keys)] = parts(value, self._level)[1]
+
+    def __getitem__(self, keys: Any) -> Any:
+        rate = np.asarray(self._output[_key(keys)])
+        return joined(np.full(rate.shape, _UNKNOWN), rate, self._level)
 
     def block(self, *position: int) -> _Rates:
         """Of a stacked output."""

@@ -31,6 +31,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
 from kinetree.algorithms.kinematics.manifold import integrate
 from kinetree.compiler.formats import require_double
 from kinetree.concurrency import ForkSafeLock
@@ -38,6 +39,7 @@ from kinetree.errors import InputError
 from kinetree.kernels.constraint_rows import row_forces, row_mobility, row_residual
 from kinetree.kernels.eigen import regularized_inverse
 from kinetree.kernels.solve import count_doubt
+from kinetree.language.algorithm import Algorithm, with_constants
 from kinetree.language.mechanism import Site
 from kinetree.model.held_derivatives import (
     ConstrainedDynamics,
@@ -62,7 +64,7 @@ from kinetree.runtime.function import compiled
 from kinetree.runtime.kernels import bind
 from kinetree.runtime.matrix_products import times
 from kinetree.runtime.operands import Operand
-from kinetree.runtime.texts import recorded
+from kinetree.runtime.texts import Text, recorded
 from kinetree.spatial.value import Array
 from kinetree.tasks import singular
 from kinetree.tasks.task_types import LoopTask
@@ -97,11 +99,14 @@ class Constraints:
         names: Name of each in results: the welded frame, or a description of the task.
         slices: The rows of each constraint.
         rows: Number of rows, c.
+        population: Variants of the robot, a sample each, if there are any.
     """
 
-    def __init__(self, robot: Any, constraints: Iterable[AnyConstraint], at: Any = None) -> None:
+    def __init__(
+        self, robot: Any, constraints: Iterable[AnyConstraint], at: Any = None, population: Any = None
+    ) -> None:
         require_double(robot.mechanism, "constraints")
-        self.robot = robot
+        self.robot, self.population = robot, population
         self.constraints = read_constraints(constraints)
         at = None if at is None else _configuration(robot, at).copy()
         self._at = at
@@ -123,6 +128,10 @@ class Constraints:
         #: Whether each constraint knows what it holds: a loop, a coupling or a length does, a frame needs `at`.
         self.holds = at is not None or all(isinstance(task, LoopTask) for task in held)
         self._functions: dict[tuple[Any, bool], Compiled] = {}
+        self._constants: tuple[Array, ...] = ()
+        if population is not None:
+            self._constants = (population.constants,)
+            population.require_invertible()
         self._lock = ForkSafeLock()
         #: Zeros, one for each row.
         self.nothing = np.zeros(self.rows)
@@ -130,7 +139,7 @@ class Constraints:
         self.redundant = REDUNDANT
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Constraints, (self.robot, self.constraints, self._at)
+        return Constraints, (self.robot, self.constraints, self._at, self.population)
 
     def __repr__(self) -> str:
         return f"<{len(self.constraints)} constraints of {self.robot.name}: {self.rows} rows>"
@@ -142,25 +151,33 @@ class Constraints:
 
     @cached_property
     def forward_dynamics(self) -> ConstrainedForwardDynamics:
-        """Accelerations and constraint forces, by (2); with `jvp` and `vjp`. See `ConstrainedForwardDynamics`."""
+        """Accelerations and constraint forces, by (2); with `jvp`, `vjp`, `hvp`: see `ConstrainedForwardDynamics`."""
         return ConstrainedForwardDynamics(self)
 
     def _accelerations(
-        self, q: Any, v: Any, tau: Any, wanted: Any, stabilization: Any, f_ext: Any
+        self, q: Any, v: Any, tau: Any, wanted: Any, stabilization: Any, f_ext: Any, out: Any
     ) -> ConstrainedDynamics:
         if wanted is None and stabilization is None and f_ext is None and type(q) is type(v) is type(tau) is np.ndarray:
-            return ConstrainedDynamics(*self._run("forward_dynamics", q, v, tau))
+            return ConstrainedDynamics(*self._run("forward_dynamics", q, v, tau, out=out))
         _refuse_lazy("forward_dynamics", q=q, v=v, tau=tau, wanted=wanted, f_ext=f_ext)
-        free = self.robot.forward_dynamics(q, v, tau, f_ext=f_ext)
+        free = self._free(q, v, tau, f_ext)
         if stabilization is not None:
             self._require_at()
         wanted = np.zeros(self.rows) if wanted is None else wanted
         gains = np.broadcast_to(0.0 if stabilization is None else stabilization, (self.rows, 2))
-        return ConstrainedDynamics(*self._run("accelerations", q, v, free, wanted, gains))
+        return ConstrainedDynamics(*self._run("accelerations", q, v, free, wanted, gains, out=out))
+
+    def _free(self, q: Any, v: Any, tau: Any, f_ext: Any) -> Any:
+        """Accelerations without constraints."""
+        if self.population is None:
+            return self.robot.forward_dynamics(q, v, tau, f_ext=f_ext)
+        sites, wrenches = self.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
+        return self.of_masses(forward_dynamics, sites)(q, v, tau, *wrenches, *self._constants)
 
     def linearize(
-        self, q: Any, v: Any, tau: Any, *, wanted: Any = None, stabilization: Any = None, f_ext: Any = None
-    ) -> LinearizedConstrained:
+        self, q: Any, v: Any, tau: Any, *, wanted: Any = None, stabilization: Any = None, f_ext: Any = None,
+        out: Any = None,
+    ) -> LinearizedConstrained:  # fmt: skip
         """Exact derivatives of accelerations and constraint forces with respect to q, v, τ and wanted accelerations.
 
         Args:
@@ -170,19 +187,25 @@ class Constraints:
             wanted: As for `forward_dynamics`.
             stabilization: As for `forward_dynamics`.
             f_ext: As for `forward_dynamics`; constant in the axes of their frames.
+            out: Arrays for the results, such as an earlier result.
         """
-        found = self.derivative("linearize", (q, v, tau), (), wanted, stabilization, f_ext)
-        found[-1] = found[-1].astype(int)
+        places = None if out is None else (*out[:-1], np.empty(np.shape(out[-1])))
+        found = self.derivative("linearize", (q, v, tau), (), wanted, stabilization, f_ext, places)
+        if out is not None:
+            out[-1][...] = found[-1]
+        found[-1] = found[-1].astype(int) if out is None else out[-1]
         return LinearizedConstrained._make(found)
 
     def parameter_derivative(
-        self, q: Any, v: Any, tau: Any, *, wanted: Any = None, stabilization: Any = None, f_ext: Any = None
-    ) -> ConstrainedDynamics:
+        self, q: Any, v: Any, tau: Any, *, wanted: Any = None, stabilization: Any = None, f_ext: Any = None,
+        out: Any = None,
+    ) -> ConstrainedDynamics:  # fmt: skip
         """Derivatives with respect to inertial parameters: of a, (…, nv, m, 10), and of λ, (…, c, m, 10).
 
         Parameters are those of `robot.regressor` for m bodies; arguments are those of `linearize`.
         """
-        return ConstrainedDynamics(*self.derivative("parameters", (q, v, tau), (), wanted, stabilization, f_ext))
+        found = self.derivative("parameters", (q, v, tau), (), wanted, stabilization, f_ext, out)
+        return ConstrainedDynamics(*found)
 
     def gain_derivative(
         self, q: Any, v: Any, tau: Any, stabilization: Any, *, wanted: Any = None, f_ext: Any = None
@@ -196,19 +219,21 @@ class Constraints:
         return ConstrainedDynamics(*(x[..., None] * change[..., None, :, :] for x in (of.dwanted, of.forces_dwanted)))
 
     def derivative(
-        self, name: str, state: Sequence[Any], given: Sequence[Any], wanted: Any, stabilization: Any, f_ext: Any
-    ) -> list[Array]:
+        self, name: str, state: Sequence[Any], given: Sequence[Any], wanted: Any, stabilization: Any, f_ext: Any,
+        out: Any = None,
+    ) -> list[Array]:  # fmt: skip
         """Results of a function of `kinetree.model.held_derivatives`, given the state and its own arguments."""
         q, v, tau = state
         if wanted is stabilization is f_ext is None and type(q) is type(v) is type(tau) is np.ndarray:
-            return self._resolved(self._derivative, (name, (), False), q, v, tau, self.nothing, *given)
+            return self._resolved(self._derivative, (name, (), False), q, v, tau, self.nothing, *given, out=out)
         _refuse_lazy(name, q=q, v=v, tau=tau, wanted=wanted, f_ext=f_ext)
         inputs = [*state, self.nothing if wanted is None else wanted, *given]
         if stabilization is not None:
             self._require_at()
             inputs.append(np.broadcast_to(stabilization, (self.rows, 2)))
         sites, wrenches = self.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
-        return self._resolved(self._derivative, (name, sites, stabilization is not None), *inputs, *wrenches)
+        key = name, sites, stabilization is not None
+        return self._resolved(self._derivative, key, *inputs, *wrenches, out=out)
 
     def _derivative(self, key: tuple[str, tuple[Site, ...], bool], near: bool) -> Compiled:
         known = self._functions.get((key, near))
@@ -221,7 +246,7 @@ class Constraints:
             return [*found, 0.0 if near else run(compiled(count_doubt), spread, 0.0)]
 
         with self._lock:
-            made = recorded("constraints", *derivative.operands(), text)
+            made = self._recorded(*derivative.operands(), text)
             return self._functions.setdefault((key, near), made)
 
     def error(self, q: Any) -> Array:
@@ -281,13 +306,13 @@ class Constraints:
             feed = rest if wanted is None else run.placed(wanted, 2 * np.arange(c) + 1, (c, 2))
             state = q, still if v is None else v, a
             held = self.targets, feed, rest if gains is None else gains, of.reach, np.full(c, REDUNDANT * c)
-            moved, force, spread = run(of.control_law, *state, *held)
+            moved, force, spread = run(self.of_masses(of.control_law), *state, *held)
             return moved, force, spread
         (J, drift), error = self._motion(run, q, v), nothing if gains is None else self._error(run, q)
         over_rows = partial(compiled, r=c, n=nv)
         given = still if v is None else v, a, nothing if wanted is None else wanted, rest if gains is None else gains
         lacking = run(over_rows(row_residual), J, drift, error, *given)
-        response = run.of_rows(self.robot.mass_matrix_solve, q, J, (c, nv))
+        response = run.of_rows(self.of_masses(self.robot.mass_matrix_solve), q, J, (c, nv))
         A, own = run(over_rows(row_mobility), J, response)
         values, vectors, roots, edge, *_ = run(singular.decomposition(c), A, own, *self._weights, REDUNDANT)
         inertia = run(compiled(regularized_inverse, n=c), values, vectors, roots, edge, 0.0)
@@ -305,7 +330,7 @@ class Constraints:
             return moved, spread
         v, a, *more = given
         if name == "forward_dynamics":
-            a = run(self.robot.forward_dynamics, q, v, a)
+            a = run(self.of_masses(self.robot.forward_dynamics), q, v, a)
         return self.solve(run, q, v, a, near, *more)
 
     def part(self, run: Any, name: str, near: bool, *given: Any) -> tuple[Any, ...]:
@@ -317,6 +342,17 @@ class Constraints:
             *found, _ = run(self._function(name, True), *given)
             return *found, None
         return self._text(run, name, near, *given)
+
+    def of_masses(self, function: Any, sites: tuple[Site, ...] = ()) -> Any:
+        """A function of the robot or its tasks, or a recursion; that of a population takes the constants last."""
+        if isinstance(function, Algorithm):
+            text = function if self.population is None else with_constants(function)
+            return bind(text, self.robot.mechanism, sites, "constraints")
+        if self.population is None:
+            return function
+        return bind(
+            with_constants(function.algorithm), function.mechanism, getattr(function, "sites", ()), "constraints"
+        )
 
     def _motion(self, run: Any, q: Any, v: Any) -> tuple[Any, Any]:
         """J, (c, nv), and J̇v, (c,), of all rows."""
@@ -375,19 +411,29 @@ class Constraints:
 
     # Functions
 
-    def _run(self, name: str, *given: Any) -> list[Array]:
-        return self._resolved(self._function, name, *given)
+    def _run(self, name: str, *given: Any, out: Any = None) -> list[Array]:
+        return self._resolved(self._function, name, *given, out=out)
 
-    def _resolved(self, function: Callable[[Any, bool], Compiled], key: Any, *given: Any) -> list[Array]:
+    def _resolved(
+        self, function: Callable[[Any, bool], Compiled], key: Any, *given: Any, out: Any = None
+    ) -> list[Array]:
         """Results of a function; those of doubtful samples by eigenvalues."""
-        near = not self.regular
+        near, given = not self.regular, (*given, *self._constants)
         found: list[Array]
-        *found, doubts = function(key, near)(*given)
+        if out is None:
+            *found, doubts = function(key, near)(*given)
+        else:
+            found, doubts, given = self._filled(function(key, near), given, out)
         if near or not (doubts.item() if doubts.ndim == 0 else doubts.any()):
             return found
         again = function(key, True)
         if doubts.ndim == 0:
-            return list(again(*given)[:-1])
+            again_found = again(*given)[:-1]
+            if out is None:
+                return list(again_found)
+            for result, one in zip(found, again_found, strict=True):
+                result[...] = one
+            return found
         doubtful, operands = doubts > 0.0, again.binding.inputs
         some = [
             np.broadcast_to(x, (*doubts.shape, *operand.shape))[doubtful]
@@ -396,6 +442,20 @@ class Constraints:
         for result, part in zip(found, again(*some), strict=False):
             result[doubtful] = part
         return found
+
+    def _filled(
+        self, function: Compiled, given: tuple[Any, ...], out: Any
+    ) -> tuple[list[Array], Array, tuple[Any, ...]]:
+        """A function's results in the user's arrays, doubts, and the inputs, which may have been overwritten there."""
+        names = [operand.name for operand in function.binding.outputs[:-1]]
+        if not isinstance(out, tuple) or len(out) != len(names):
+            raise InputError(f"constraints: out= takes a tuple of {len(names)} arrays: {', '.join(names)}")
+        inputs = [arguments.doubles("constraints", o.name, x, o.shape) for x, o in zip(given, function.binding.inputs)]
+        kept = tuple(x.copy() if any(np.may_share_memory(x, y) for y in out) else x for x in inputs)
+        ranks = [len(operand.shape) for operand in function.binding.inputs]
+        doubts = np.zeros(np.broadcast_shapes(*(x.shape[: x.ndim - rank] for x, rank in zip(kept, ranks, strict=True))))
+        function(*kept, out=(*out, doubts))
+        return list(out), doubts, kept
 
     def _function(self, name: str, near: bool) -> Compiled:
         return self._functions.get((name, near)) or self._made(name, near)
@@ -415,7 +475,15 @@ class Constraints:
             return [*found, 0.0 if near else run(compiled(count_doubt), spread, 0.0)]
 
         with self._lock:
-            return self._functions.setdefault((name, near), recorded("constraints", inputs, outputs, text))
+            varied = name not in ("jacobian", "error")
+            made = (self._recorded if varied else partial(recorded, "constraints"))(inputs, outputs, text)
+            return self._functions.setdefault((name, near), made)
+
+    def _recorded(self, inputs: Sequence[Operand], outputs: Sequence[Operand], text: Text) -> Compiled:
+        """A text as one compiled function, which takes the constants of a population last."""
+        more = [Operand("constants", one.shape[-1:]) for one in self._constants]
+        count = len(inputs)
+        return recorded("constraints", [*inputs, *more], outputs, lambda run, *given: text(run, *given[:count]))
 
     def _require_at(self) -> None:
         if not self.holds:

@@ -10,7 +10,14 @@ the same one:
 
     M x − Jᵀz = w     J x = −y     q̄ = −F_qᵀx + ψ_qᵀz     v̄ = −F_vᵀx + ψ_vᵀz     τ̄ = x     b̄ = −z         (3)
 
-`Constraints.solve` solves (1), (2) and (3). Matrices start from the derivatives of accelerations at given λ, in O(n²).
+Second derivatives are changes of (3) along δq, δv, δa and δλ of (2). (3) is linear in x and z, and x and z are
+accelerations and forces themselves, of the system at rest under the joint forces w: so their changes solve
+
+    M δx − Jᵀδz = δJᵀz − δM x     J δx = −δJ x                                                                (4)
+
+which is (2) for that system, and what is left is one run of the recursions of (3) on dual numbers.
+
+`Constraints.solve` solves all of these. Matrices start from the derivatives of accelerations at given λ, in O(n²).
 
 Where rows depend on each other, a and its derivatives are unique as long as the rank does not change close by, and v
 satisfies the rows. λ is one of many then: its derivatives are those of some λ that causes a, for which (2) holds.
@@ -26,7 +33,7 @@ import numpy as np
 
 from kinetree.algorithms.derivatives.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.derivatives.jvp import inverse_dynamics_jvp
-from kinetree.algorithms.derivatives.vjp import inverse_dynamics_vjp
+from kinetree.algorithms.derivatives.vjp import inverse_dynamics_vjp, inverse_dynamics_vjp_change
 from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
 from kinetree.kernels.constrained_solution import (
     changed_sides,
@@ -45,9 +52,8 @@ from kinetree.kernels.eigen import regularized_inverse
 from kinetree.kernels.products import total
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.mechanism import Site
-from kinetree.model.held_rows import RowChanges
+from kinetree.model.held_rows import RowChanges, State
 from kinetree.runtime.function import compiled
-from kinetree.runtime.kernels import bind
 from kinetree.runtime.operands import Operand
 from kinetree.spatial.value import Array
 from kinetree.tasks import singular
@@ -97,7 +103,7 @@ class LinearizedConstrained(NamedTuple):
 
 
 class ConstrainedGradients(NamedTuple):
-    """Gradients of wᵀa + yᵀλ.
+    """Gradients of wᵀa + yᵀλ; from `hvp`, their directional derivatives.
 
     Attributes:
         dq: With respect to q, along the tangent, (…, nv).
@@ -143,6 +149,10 @@ SIGNATURES = {
     ),
     "jvp": ("along_q along_v along_tau along_wanted", "acceleration forces"),
     "vjp": ("weights force_weights", "by_q by_v by_tau by_wanted"),
+    "hvp": (
+        "weights force_weights along_q along_v along_tau along_wanted",
+        "by_q by_v by_tau by_wanted",
+    ),
     "parameters": ("", "parameter_acceleration parameter_forces"),
 }
 
@@ -184,28 +194,35 @@ class DerivativeText:
         gains = more.pop(0) if self._stabilized else None
         pushed = more.pop(0) if self._pushed else None
         if pushed is None:
-            free = run(self._robot.forward_dynamics, q, v, tau)
+            free = run(self._held.of_masses(self._robot.forward_dynamics), q, v, tau)
         else:
-            free = run(bind(forward_dynamics, self._robot.mechanism, self._pushed, self._name), q, v, tau, pushed)
+            free = run(self._held.of_masses(forward_dynamics, self._pushed), q, v, tau, pushed)
         a, force, spread = self._held.solve(run, q, v, free, near, wanted, gains)
         of = _State(q, v, tau, gains, pushed, a, force)
         found: Sequence[Any] = getattr(self, f"_{self._name}")(run, near, of, *directions)
         return *found, spread
 
-    def _changes(self, run: Any, of: _State) -> _Changes:
+    def _changes(self, run: Any, of: _State, along: _State | None = None) -> _Changes:
+        """Changes of all rows, or how they change along changes of the state."""
         held, n = self._held, self._robot.nv
         parts: list[RowChanges] = []
         for numbers, one in held._sets:
             rows = np.asarray(numbers)
             own = np.zeros((len(rows), 2))
             own = own if of.gains is None else run.taken(of.gains, 2 * rows[:, None] + np.arange(2))
-            parts.append(one.changes(run, of.q, of.v, of.a, run.taken(of.force, rows), own))
+            state = State(of.q, of.v, of.a, run.taken(of.force, rows))
+            if along is None:
+                parts.append(one.changes(run, *state, own))
+            else:
+                changed = State(along.q, along.v, along.a, run.taken(along.force, rows))
+                parts.append(one.rates(run, state, own, changed))
         stiff = [part.stiffness for part in parts if part.stiffness is not None]
         stiffness = stiff[0] if stiff else None
         for other in stiff[1:]:
             stiffness = run(compiled(total, n=n * n), stiffness, other)
         wrenches = [part.wrench for part in parts if part.wrench is not None]
-        wrenches += [] if of.pushed is None else [of.pushed]
+        if of.pushed is not None:
+            wrenches.append(of.pushed if along is None else np.zeros((len(self._pushed), 6)))
         psi_q, psi_v, turned = (self._stacked(run, [part[i] for part in parts]) for i in (0, 1, 4))
         tau = of.tau
         for other in [part.tau for part in parts if part.tau is not None]:
@@ -225,7 +242,7 @@ class DerivativeText:
 
     def _dynamics(self, algorithm: Algorithm) -> Any:
         """A derivative of the dynamics, with wrenches on the frames of all rows and those of the user."""
-        return bind(algorithm, self._robot.mechanism, (*self._sites, *self._pushed), self._name)
+        return self._held.of_masses(algorithm, (*self._sites, *self._pushed))
 
     @cached_property
     def _sites(self) -> tuple[Site, ...]:
@@ -254,7 +271,8 @@ class DerivativeText:
 
     def _solved(self, run: Any, near: bool, of: _State, r: Any, s: Any) -> tuple[Any, Any]:
         """x and y of M x − Jᵀy = r, J x = s."""
-        x, y, _ = self._held.solve(run, of.q, None, run(self._robot.mass_matrix_solve, of.q, r), near, s)
+        free = run(self._held.of_masses(self._robot.mass_matrix_solve), of.q, r)
+        x, y, _ = self._held.solve(run, of.q, None, free, near, s)
         return x, y
 
     def _linearize(self, run: Any, near: bool, of: _State) -> Sequence[Any]:
@@ -272,29 +290,70 @@ class DerivativeText:
         return *found, inertia, of.a, of.force, rank
 
     def _jvp(self, run: Any, near: bool, of: _State, dq: Any, dv: Any, dtau: Any, db: Any) -> Sequence[Any]:
-        n, over, change = self._robot.nv, self._over, self._changes(run, of)
-        pushed = run(self._dynamics(inverse_dynamics_jvp), of.q, of.v, of.a, dq, dv, np.zeros(n), *change.wrenches)
-        r, s = run(over(changed_sides), change.psi_q, change.psi_v, dq, dv, dtau, db, pushed)  # (2)
+        change, still = self._changes(run, of), np.zeros(self._robot.nv)
+        pushed = run(self._dynamics(inverse_dynamics_jvp), of.q, of.v, of.a, dq, dv, still, *change.wrenches)
+        return self._along(run, near, of, change, pushed, dq, dv, dtau, db)
+
+    def _along(
+        self, run: Any, near: bool, of: _State, change: _Changes, pushed: Any, dq: Any, dv: Any, dtau: Any, db: Any
+    ) -> tuple[Any, Any]:
+        """δa and δλ of (2), given the change of inverse dynamics along δq and δv."""
+        n, over = self._robot.nv, self._over
+        r, s = run(over(changed_sides), change.psi_q, change.psi_v, dq, dv, dtau, db, pushed)
         if change.stiffness is not None:
             r = run(compiled(with_product, c=n, n=n), change.stiffness, dq, r, 1.0)
         x, y = self._solved(run, near, of, r, s)
         return x, y if change.turned is None else run(over(with_product), change.turned, dq, y, -1.0)
 
     def _vjp(self, run: Any, near: bool, of: _State, weights: Any, force_weights: Any) -> Sequence[Any]:
-        n, c, over, change = self._robot.nv, self._held.rows, self._over, self._changes(run, of)
+        c, change = self._held.rows, self._changes(run, of)
         x, z = self._solved(run, near, of, weights, run(compiled(negative, n=c), force_weights))  # (3)
         by_q, by_v, _ = run(self._dynamics(inverse_dynamics_vjp), of.q, of.v, of.a, x, *change.wrenches)
-        dq, dv = run(over(gathered_gradients), change.psi_q, change.psi_v, z, by_q, by_v)
-        if change.stiffness is not None:
-            dq = run(compiled(with_transposed_product, c=n, n=n), change.stiffness, x, dq, 1.0)
-        if change.turned is not None:
-            dq = run(over(with_transposed_product), change.turned, force_weights, dq, -1.0)
+        dq, dv = run(self._over(gathered_gradients), change.psi_q, change.psi_v, z, by_q, by_v)
+        dq = self._turning(run, change, x, force_weights, dq)
         return dq, dv, x, run(compiled(negative, n=c), z)
+
+    def _turning(self, run: Any, change: _Changes, x: Any, y: Any, by_q: Any) -> Any:
+        """What forces that turn with their axes add to gradients, by Kᵀx or, where x has J x = −y, by −Tᵀy."""
+        n = self._robot.nv
+        if change.stiffness is not None:
+            by_q = run(compiled(with_transposed_product, c=n, n=n), change.stiffness, x, by_q, 1.0)
+        if change.turned is not None:
+            by_q = run(self._over(with_transposed_product), change.turned, y, by_q, -1.0)
+        return by_q
+
+    def _hvp(
+        self, run: Any, near: bool, of: _State, weights: Any, y: Any, dq: Any, dv: Any, dtau: Any, db: Any
+    ) -> Sequence[Any]:
+        n, c, over, still = self._robot.nv, self._held.rows, self._over, np.zeros(self._robot.nv)
+        jvp, change = self._dynamics(inverse_dynamics_jvp), self._changes(run, of)
+        pushed = run(jvp, of.q, of.v, of.a, dq, dv, still, *change.wrenches)
+        da, dforce = self._along(run, near, of, change, pushed, dq, dv, dtau, db)
+        x, z = self._solved(run, near, of, weights, run(compiled(negative, n=c), y))  # (3)
+
+        # (4): the system at rest, less gravity and springs
+        rest = of._replace(v=still, gains=None, a=x, force=z, tau=still)
+        rest = rest if of.pushed is None else rest._replace(pushed=np.zeros((len(self._pushed), 6)))
+        virtual, nothing = self._changes(run, rest), [np.zeros((len(self._sites) + len(self._pushed), 6))]
+        moved = run(jvp, of.q, still, x, dq, still, still, *virtual.wrenches)
+        bias = run(jvp, of.q, still, still, dq, still, still, *(nothing if virtual.wrenches else []))
+        dx, dz = self._along(run, near, of, virtual, moved, dq, still, bias, np.zeros(c))
+
+        along = of._replace(q=dq, v=dv, a=da, force=dforce, tau=dtau)
+        rates = self._changes(run, of, along)
+        given = of.q, of.v, of.a, x, dq, dv, da, dx, *rates.wrenches, *change.wrenches
+        by_q, by_v, _ = run(self._dynamics(inverse_dynamics_vjp_change), *given)
+        by_q, by_v = run(over(gathered_gradients), rates.psi_q, rates.psi_v, z, by_q, by_v)
+        changed = run(over(gathered_gradients), change.psi_q, change.psi_v, dz, still, still)
+        by_q, by_v = (run(compiled(total, n=n), *pair) for pair in zip((by_q, by_v), changed, strict=True))
+        by_q = self._turning(run, rates, x, y, by_q)
+        by_q = self._turning(run, change._replace(turned=None), dx, y, by_q)
+        return by_q, by_v, dx, run(compiled(negative, n=c), dz)
 
     def _parameters(self, run: Any, near: bool, of: _State) -> Sequence[Any]:
         robot = self._robot
         J, _ = self._held._motion(run, of.q, None)
-        Minv = run(robot.mass_matrix_inverse, of.q)
+        Minv = run(self._held.of_masses(robot.mass_matrix_inverse), of.q)
         response, inertia, _ = self._inverses(run, near, J, Minv)
         Y, columns = run(robot.regressor, of.q, of.v, of.a), 10 * len(robot.inertial_parameters)
         found: Sequence[Any] = run(self._over(parameter_solutions, p=columns), Minv, response, inertia, Y)
@@ -314,8 +373,9 @@ class ConstrainedForwardDynamics:
         return ConstrainedForwardDynamics, (self._held,)
 
     def __call__(
-        self, q: Any, v: Any, tau: Any, *, wanted: Any = None, stabilization: Any = None, f_ext: Any = None
-    ) -> ConstrainedDynamics:
+        self, q: Any, v: Any, tau: Any, *, wanted: Any = None, stabilization: Any = None, f_ext: Any = None,
+        out: Any = None,
+    ) -> ConstrainedDynamics:  # fmt: skip
         """Accelerations and constraint forces, by (2) of `kinetree.model.constraints`.
 
         Args:
@@ -325,13 +385,14 @@ class ConstrainedForwardDynamics:
             wanted: b, the acceleration of the rows, (…, c); zero by default.
             stabilization: Baumgarte's gains kp and kd, (2,) or (c, 2): b −= kp φ + kd J v. None by default.
             f_ext: As for `robot.forward_dynamics`.
+            out: Arrays for the results, such as an earlier result.
         """
-        found: ConstrainedDynamics = self._held._accelerations(q, v, tau, wanted, stabilization, f_ext)
+        found: ConstrainedDynamics = self._held._accelerations(q, v, tau, wanted, stabilization, f_ext, out)
         return found
 
     def jvp(
         self, q: Any, v: Any, tau: Any, dq: Any, dv: Any, dtau: Any, dwanted: Any = None, *,
-        wanted: Any = None, stabilization: Any = None, f_ext: Any = None,
+        wanted: Any = None, stabilization: Any = None, f_ext: Any = None, out: Any = None,
     ) -> ConstrainedDynamics:  # fmt: skip
         """Changes of accelerations and forces along a direction, δa and δλ.
 
@@ -346,14 +407,15 @@ class ConstrainedForwardDynamics:
             wanted: As for a call.
             stabilization: As for a call.
             f_ext: As for a call; constant in the axes of their frames.
+            out: As for a call.
         """
         db = self._held.nothing if dwanted is None else dwanted
         given = (q, v, tau), (dq, dv, dtau, db)
-        return ConstrainedDynamics(*self._held.derivative("jvp", *given, wanted, stabilization, f_ext))
+        return ConstrainedDynamics(*self._held.derivative("jvp", *given, wanted, stabilization, f_ext, out))
 
     def vjp(
         self, q: Any, v: Any, tau: Any, weights: Any, force_weights: Any = None, *,
-        wanted: Any = None, stabilization: Any = None, f_ext: Any = None,
+        wanted: Any = None, stabilization: Any = None, f_ext: Any = None, out: Any = None,
     ) -> ConstrainedGradients:  # fmt: skip
         """Gradients of wᵀa + yᵀλ, in one solution of the transposed system and O(n).
 
@@ -366,7 +428,35 @@ class ConstrainedForwardDynamics:
             wanted: As for a call.
             stabilization: As for a call.
             f_ext: As for a call; constant in the axes of their frames.
+            out: As for a call.
         """
         y = self._held.nothing if force_weights is None else force_weights
         given = (q, v, tau), (weights, y)
-        return ConstrainedGradients(*self._held.derivative("vjp", *given, wanted, stabilization, f_ext))
+        return ConstrainedGradients(*self._held.derivative("vjp", *given, wanted, stabilization, f_ext, out))
+
+    def hvp(
+        self, q: Any, v: Any, tau: Any, weights: Any, dq: Any, dv: Any, dtau: Any, dwanted: Any = None, *,
+        force_weights: Any = None, wanted: Any = None, stabilization: Any = None, f_ext: Any = None, out: Any = None,
+    ) -> ConstrainedGradients:  # fmt: skip
+        """Changes of the gradients of wᵀa + yᵀλ along a direction: the Hessian of that sum times the direction.
+
+        As for `robot.forward_dynamics.hvp`, it is symmetric up to a bracket of tangents of q.
+
+        Args:
+            q: Configuration, (…, nq).
+            v: Joint velocities, (…, nv).
+            tau: Joint forces, (…, nv).
+            weights: w, (…, nv).
+            dq: Direction of q, a tangent, (…, nv).
+            dv: Direction of v, (…, nv).
+            dtau: Direction of τ, (…, nv).
+            dwanted: Direction of the wanted accelerations, (…, c); zero by default.
+            force_weights: y, (…, c); zero by default.
+            wanted: As for a call.
+            stabilization: As for a call.
+            f_ext: As for a call; constant in the axes of their frames.
+            out: As for a call.
+        """
+        y, db = (self._held.nothing if x is None else x for x in (force_weights, dwanted))
+        given = (q, v, tau), (weights, y, dq, dv, dtau, db)
+        return ConstrainedGradients(*self._held.derivative("hvp", *given, wanted, stabilization, f_ext, out))

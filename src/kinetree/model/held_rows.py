@@ -17,6 +17,7 @@ from kinetree.algorithms.kinematics.dependent_joints import joint_derivatives
 from kinetree.algorithms.tasks.row_derivatives import turns_as_a_whole
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.kernels.constraint_rows import (
+    change_of,
     constants_of,
     distance_changes,
     distance_error,
@@ -38,6 +39,7 @@ from kinetree.model.loops.coupling import (
     PolynomialCoupling,
 )
 from kinetree.model.loops.loop import Loop
+from kinetree.runtime.forward_derivatives import along_inputs
 from kinetree.runtime.function import Function, compiled
 from kinetree.runtime.matrix_products import product, times
 from kinetree.spatial.rotation import alignment
@@ -60,6 +62,15 @@ class RowChanges(NamedTuple):
     tau: Any = None  # λ as joint forces, (nv,), unless as wrenches
 
 
+class State(NamedTuple):
+    """What rows depend on, or changes of it."""
+
+    q: Any
+    v: Any
+    a: Any
+    force: Any  # λ of these rows
+
+
 class RowSet(Protocol):
     """Some rows of a robot."""
 
@@ -78,6 +89,9 @@ class RowSet(Protocol):
 
     def changes(self, run: Any, q: Any, v: Any, a: Any, force: Any, gains: Any) -> RowChanges:
         """Derivatives for accelerations a, forces λ, (count,), and gains kp and kd, (count, 2)."""
+
+    def rates(self, run: Any, state: State, gains: Any, along: State) -> RowChanges:
+        """How these derivatives change along changes of q, a tangent, v, a and λ."""
 
 
 class _OfTasks:
@@ -106,8 +120,15 @@ class _OfTasks:
 
     def changes(self, run: Any, q: Any, v: Any, a: Any, force: Any, gains: Any) -> RowChanges:
         """See `RowSet`."""
-        given = q, v, a, force, self._targets, gains
-        psi_q, psi_v, changed, wrench = run(self._recursions.row_derivatives(self._error), *given)
+        return self._changed(*run(self._recursions.row_derivatives(self._error), q, v, a, force, self._targets, gains))
+
+    def rates(self, run: Any, state: State, gains: Any, along: State) -> RowChanges:
+        """See `RowSet`."""
+        of, still = self._recursions, np.zeros((self.count, 2))
+        function = of.along(of.row_derivatives(self._error))
+        return self._changed(*run(function, *state, *along, still, self._targets, gains))
+
+    def _changed(self, psi_q: Any, psi_v: Any, changed: Any, wrench: Any) -> RowChanges:
         if turns_as_a_whole(self.sites):
             return RowChanges(psi_q, psi_v, None, wrench, changed)
         return RowChanges(psi_q, psi_v, changed, wrench)
@@ -255,6 +276,35 @@ class CouplingRow:
         psi_q, psi_v, stiffness = run(row, x, *own, self._numbers, force, gains, *rows, forces_q)
         return RowChanges(psi_q, psi_v, stiffness, None, tau=run(robot.joint_forces, q, forces))
 
+    def rates(self, run: Any, state: State, gains: Any, along: State) -> RowChanges:
+        """See `RowSet`."""
+        robot, equation, at = self._robot, self._equation, np.asarray(self._at)
+        (q, v, a, force), (dq, dv, da, dforce) = state, along
+        m, n, constants = len(self._names), robot.nv, self._numbers
+        x, dx = self._coordinates(run, q, self._names), run.taken(run(robot.joint_rates, q, dq), at)
+        pull = formula_forces(equation, m)
+        pulls, dpulls = (
+            run(compiled(pull), x, constants, force),
+            run(compiled(change_of(pull)), x, constants, force, dx, dforce),
+        )
+        forces, dforces = (run.placed(one, at, (self._rates,)) for one in (pulls, dpulls))
+        derivatives: Function[..., Any] = Function("constraints", robot.mechanism, joint_derivatives)
+        changes: Function[..., Any] = Function("constraints", robot.mechanism, along_inputs(joint_derivatives))
+        found = run(derivatives, q, v, a, forces), run(changes, q, v, a, forces, dq, dv, da, dforces)
+        moving = run(robot.joint_rates, q, v), run(robot.joint_accelerations, q, v, a)
+        faster = run(robot.joint_rates.jvp, q, v, dq, dv), run(robot.joint_accelerations.jvp, q, v, a, dq, dv, da)
+
+        def own(motion: Sequence[Any], matrices: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            rows = [run.taken(every, n * at[:, None] + np.arange(n)) for every in matrices[:-1]]
+            return [run.taken(every, at) for every in motion], [*rows, matrices[-1]]
+
+        (rate, rows), (drate, drows) = own(moving, found[0]), own(faster, found[1])
+        kernel = compiled(change_of(formula_changes(equation, m)), n=n)
+        given = x, *rate, constants, force, gains, *rows, dx, *drate, dforce, *drows
+        tau = run(robot.joint_forces.jvp, q, forces, dq, dforces)
+        psi_q, psi_v, stiffness = run(kernel, *given)
+        return RowChanges(psi_q, psi_v, stiffness, None, tau=tau)
+
     @property
     def _numbers(self) -> Array:
         return _padded(self._equation, self._constants)
@@ -316,8 +366,26 @@ class DistanceRow:
         ends = self._ends.changes(run, q, v, a, run(compiled(distance_forces), poses, force), free)
         given = v, a, *self._ends.motion(run, q, v), poses, force, gains, run(of.velocity_derivative, q, v)
         row = compiled(distance_changes, n=of.robot.mechanism.nv)
-        row_q, row_v, stiffness, _ = run(row, *given, ends.psi_q, ends.psi_v, ends.turned)
-        return RowChanges(row_q, row_v, stiffness, ends.wrench)
+        psi_q, psi_v, stiffness = run(row, *given, ends.psi_q, ends.psi_v, ends.turned)
+        return RowChanges(psi_q, psi_v, stiffness, ends.wrench)
+
+    def rates(self, run: Any, state: State, gains: Any, along: State) -> RowChanges:
+        """See `RowSet`."""
+        of, free = self._ends._recursions, np.zeros((6, 2))
+        (q, v, a, force), (dq, dv, da, dforce) = state, along
+        poses, dposes = run(of.poses, q), run(of.along(of.poses), q, dq)
+        pulls = run(compiled(distance_forces), poses, force)
+        dpulls = run(compiled(change_of(distance_forces)), poses, force, dposes, dforce)
+        ends = self._ends.changes(run, q, v, a, pulls, free)
+        dends = self._ends.rates(run, State(q, v, a, pulls), free, State(dq, dv, da, dpulls))
+        J, drift, turned = *self._ends.motion(run, q, v), run(of.velocity_derivative, q, v)
+        dJ, ddrift = run(of.along(of.jacobian), q, dq), run(of.along(of.jacobian_dot_v), q, v, dq, dv)
+        dturned = run(of.along(of.velocity_derivative), q, v, dq, dv)
+        given = v, a, J, drift, poses, force, gains, turned, ends.psi_q, ends.psi_v, ends.turned
+        changed = dv, da, dJ, ddrift, dposes, dforce, dturned, dends.psi_q, dends.psi_v, dends.turned
+        row = compiled(change_of(distance_changes), n=of.robot.mechanism.nv)
+        psi_q, psi_v, stiffness = run(row, *given, *changed)
+        return RowChanges(psi_q, psi_v, stiffness, dends.wrench)
 
     def error(self, run: Any, q: Any) -> Any:
         """See `RowSet`."""

@@ -14,6 +14,7 @@ for the transforms X_b from the node to the links of these bodies.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -27,6 +28,7 @@ from kinetree.compiler.formats import format_of, rounded
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError, UnsupportedError
 from kinetree.language.algorithm import Algorithm, with_constants
 from kinetree.language.mechanism import WORLD
+from kinetree.model.constraints import Constraints
 from kinetree.model.nodes.rigid import INERTIA, JointedBody
 from kinetree.model.physical import clearly_physical, fault, from_parameters
 from kinetree.model.results import Energy
@@ -123,6 +125,10 @@ class Population:
             raise UnknownNameError("method", method, tuple(_STEPS))
         q_end, v_end = self._run(_STEPS[method], q, v, tau, dt)
         return q_end, v_end
+
+    def constraints(self, constraints: Iterable[Any], at: Any = None) -> Constraints:
+        """Constraints as of `robot.constraints`, whose functions have these masses: dynamics and all derivatives."""
+        return Constraints(self.robot, constraints, at, self)
 
     def _array(self, algorithm: Algorithm, *inputs: Any) -> Array:
         result: Array = self._run(algorithm, *inputs)

@@ -31,7 +31,8 @@ _INSTEAD = {
 
 
 @lru_cache(maxsize=256)
-def _derivative(algorithm: Algorithm) -> Algorithm:
+def along_inputs(algorithm: Algorithm) -> Algorithm:
+    """The change of an algorithm's results along changes of its inputs, those of frames excepted, which follow them."""
     text = algorithm if algorithm.own is None else algorithm.own
     others = {f"d{a.name}": a.name for a in text.inputs if a.name != "q" and "frames" not in a.dimensions}
     results = tuple(f"d{output.name}" for output in text.outputs)
@@ -45,13 +46,13 @@ def jvp(function: Function[..., Any]) -> Function[..., Any]:
         reason = ": it is a derivative itself" if "." in name else ": it is no function of a configuration q"
         hint = f"; use {_INSTEAD[name]}" if name in _INSTEAD else reason
         raise UnsupportedError(f"{name} has no derivative by forward mode{hint}")
-    algorithm = _derivative(function.algorithm)
+    algorithm = along_inputs(function.algorithm)
     described = {"signature": _signature(function, algorithm), "doc": Function.jvp.__doc__, "bundle": function._bundle}
     given: dict[str, Any] = {"guard": function._guard, **described}
     derived: Function[..., Any]
     if isinstance(function, FrameFunction):
-        texts = {r: _derivative(text) for r, text in function._algorithms.items()}
-        classical = {r: _derivative(text) for r, text in function._classical.items()}
+        texts = {r: along_inputs(text) for r, text in function._algorithms.items()}
+        classical = {r: along_inputs(text) for r, text in function._classical.items()}
         frames = tuple(site.name for site in function._all)
         derived = FrameFunction(
             f"{name}.jvp",

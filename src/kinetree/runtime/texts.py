@@ -46,6 +46,9 @@ Text = Callable[..., Sequence[Any]]
 def recorded(name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], text: Text) -> Compiled:
     """A text as one compiled function."""
     sequence = NativeSequence(name, inputs, outputs)
+    places = zip(inputs, sequence.inputs, strict=True)
+    # functions of a population take its constants, an input of that name, unless they are given
+    sequence.defaults.update({o.name: place for o, place in places if o.name == "constants"})
     results = text(Recording(sequence), *sequence.inputs)
     for result, place in zip(results, sequence.outputs, strict=True):
         start = 0

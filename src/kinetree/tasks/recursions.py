@@ -50,6 +50,7 @@ from kinetree.kernels.products import differential_program, projections, with_ro
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.common_frame import in_view
 from kinetree.language.mechanism import WORLD, Mechanism, Site
+from kinetree.runtime.forward_derivatives import along_inputs
 from kinetree.runtime.function import Function, KernelFunction, compiled
 from kinetree.spatial.value import Array
 from kinetree.tasks.task_types import METHODS, chosen
@@ -339,6 +340,11 @@ class Recursions:
         """See `kinetree.algorithms.tasks.row_derivatives`. Rows in world axes."""
         text = row_derivatives(self._parts, error, turns_as_a_whole(self.sites))
         return self._function("linearize", text, view="common")
+
+    def along(self, function: TaskFunction) -> TaskFunction:
+        """The change of a function's results along changes of its inputs: see `along_inputs`."""
+        text = along_inputs(function.algorithm)
+        return TaskFunction("linearize", function.mechanism, text, function.sites).engine(self.engine)
 
     @cached_property
     def grasp_sharing(self) -> TaskFunction:

@@ -150,6 +150,12 @@ inverse_dynamics_hvp = directional_derivative(
     inverse_dynamics_vjp, "inverse_dynamics_hvp", "dq", {"dv": "v", "da": "a"}, outputs=("hq", "hv", "ha")
 )
 
+#: The same along (dq, dv, da, dw) and changes of the wrenches.
+inverse_dynamics_vjp_change = directional_derivative(
+    inverse_dynamics_vjp, "inverse_dynamics_vjp_change", "dq", {"dv": "v", "da": "a", "dw": "w", "dwrench": "wrench"},
+    outputs=("hq", "hv", "ha"),
+)  # fmt: skip
+
 #: Directional derivatives of wᵀ ∂a/∂q, wᵀ ∂a/∂v and wᵀ M⁻¹ along (dq, dv, dτ).
 forward_dynamics_hvp = directional_derivative(
     forward_dynamics_vjp, "forward_dynamics_hvp", "dq", {"dv": "v", "dtau": "tau"}, outputs=("hq", "hv", "htau")
