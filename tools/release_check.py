@@ -54,6 +54,7 @@ EXTRAS = {
     "cli": "import typer; from kinetree.cli import main",
     "plot": "import matplotlib",
     "viewer": "import viser; import kinetree as kt; kt.viewer.View",
+    "video": "from kinetree.viewer.browser import require_encoder; require_encoder()",
     "qp": "import daqp; import kinetree as kt; kt.control.WholeBody",
     "xacro": f"""
 import pathlib, kinetree as kt

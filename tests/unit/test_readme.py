@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracle import oracle
+from kinetree.viewer.browser import BROWSERS
+from tests.oracle import oracle, program
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -41,6 +42,8 @@ def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
             oracle(library)  # skips where it is not installed
         if "kinetree.identification" in block:
             oracle("clarabel")
+        if "viewer.picture" in block:
+            program(*BROWSERS)
         # Leading newlines make a traceback point at the document's own line.
         exec(compile("\n" * (line - 1) + block, identify(path), "exec"), namespace)
 

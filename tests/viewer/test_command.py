@@ -10,12 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 import kinetree as kt
 from kinetree.cli import app
 from kinetree.cli.commands import sweep
-from tests.oracle import oracle
+from kinetree.errors import ViewerError
+from kinetree.viewer.browser import BROWSERS, require_encoder
+from tests.oracle import oracle, program
+from tests.tolerance import refused
 
 oracle("viser")
 
@@ -34,6 +38,51 @@ def test_a_film(tmp_path: Path) -> None:
     assert (code, errors) == (0, "")
     assert output.startswith(f"{path}: 36 s, ")
     assert path.stat().st_size > 500_000
+
+
+def test_a_picture(tmp_path: Path) -> None:
+    """The robot stands in the middle, coloured, on white."""
+    program(*BROWSERS)
+    path = tmp_path / "robot.png"
+    code, output, errors = call("--picture", path, "--configuration", "left_elbow=-1.5")
+    assert (code, errors, output) == (0, "", f"{path}\n")
+    with Image.open(path) as image:
+        colours = np.asarray(image).astype(int)
+    assert colours.shape == (720, 1280, 3)
+    vivid = np.ptp(colours, axis=-1) > 40
+    rows, columns = np.nonzero(vivid)
+    assert vivid.sum() > 5_000
+    assert (np.ptp(rows) > 300, 500 < columns.mean() < 780) == (True, True)
+
+
+def test_a_video(tmp_path: Path) -> None:
+    """Two pictures of a pendulum, as they are encoded: the second differs where it went."""
+    program(*BROWSERS)
+    robot = kt.zoo.double_pendulum()
+    path = kt.viewer.film(
+        tmp_path / "film.mp4", robot, [[0.0, 0.0], [2.0, 1.0]], [0.0, 0.1], rate=10.0, size=(160, 120)
+    )
+    raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    found = subprocess.run([require_encoder(), "-loglevel", "error", "-i", path, *raw], capture_output=True, check=True)
+    first, second = np.frombuffer(found.stdout, np.uint8).reshape(2, 120, 160, 3).astype(int)
+    assert (np.abs(first - second).max(axis=-1) > 60).sum() > 50
+    assert first.mean() > 150  # on white
+
+
+def test_programs_that_are_missing_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is computed."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, _, errors = call("--picture", tmp_path / "robot.png")
+    assert code == 2
+    assert "Chromium or Chrome" in errors
+    with pytest.raises(ViewerError, match="neither is on the PATH"):
+        kt.viewer.film(tmp_path / "film.mp4", kt.zoo.double_pendulum(), [[0.0, 0.0]])
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(ImportError, match=r"kinetree\[video\]"):
+        require_encoder()
+    refused("even numbers from 16", kt.viewer.picture, "a.png", kt.zoo.double_pendulum(), size=(15, 10))
+    refused("width and height in pixels", kt.viewer.picture, "a.png", kt.zoo.double_pendulum(), size=3)
+    refused("a picture is written as .png or .jpg", kt.viewer.picture, "a.tiff", kt.zoo.double_pendulum())
 
 
 def test_what_cannot_be_drawn_is_told(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ from kinetree.errors import InputError, LoopError
 from kinetree.io.source import usd_file
 from kinetree.model.joint import Joint
 from kinetree.spatial.value import Array
-from kinetree.viewer.film import FILMS
+from kinetree.viewer import browser
+from kinetree.viewer.film import FILMS, PICTURES
 from kinetree.viewer.view import configuration_of, coordinates, values_of
 
 
@@ -172,6 +173,17 @@ def write_film(
     typer.echo(f"{safe(written)}: {time[-1]:.0f} s, {written.stat().st_size / 1e6:.1f} MB")
 
 
+def write_picture(
+    path: Path, robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], q: Array | None, shapes: bool
+) -> None:
+    """Write a picture of a robot in a configuration."""
+    written, warnings = attempt(
+        lambda: kt.viewer.picture(path, robot, q, visuals=visuals, package_roots=package_roots, shapes=shapes)
+    )
+    _warn(warnings)
+    typer.echo(safe(written))
+
+
 def show_in_browser(
     robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], port: int, q: Array | None, shapes: bool
 ) -> None:
@@ -281,6 +293,18 @@ def _require_suffix(option: str, path: Path | None, known: Sequence[str]) -> Non
         raise typer.BadParameter(f"{given} cannot be written; choose {', '.join(known)}", param_hint=option)
     if not path.expanduser().parent.is_dir():
         raise typer.BadParameter(f"there is no directory {safe(path.parent)}", param_hint=option)
+
+
+def _require_drawing(option: str, path: Path | None) -> None:
+    """Refuse a picture or a video for which programs are missing, before anything is computed for it."""
+    if path is None or path.suffix.lower() == ".html":
+        return
+    try:
+        browser.require_browser()
+        if path.suffix.lower() == ".mp4":
+            browser.require_encoder()
+    except (kt.errors.ViewerError, ImportError) as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def _require_memory(option: str, states: int, model: kt.Model) -> None:
@@ -457,7 +481,10 @@ def view(
     ] = 8080,
     film: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a film that moves every joint, e.g. robot.html, and stop."),
+        typer.Option(metavar="FILE", help="Write a film that moves every joint, robot.html or robot.mp4, and stop."),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a picture, e.g. robot.png, and stop.")
     ] = None,
     shapes: Annotated[bool, typer.Option("--shapes", help="Show collision shapes from the beginning.")] = False,
     where: Configuration = None,
@@ -465,21 +492,25 @@ def view(
     loops: Loops = "embed",
     xacro: Xacro = None,
 ) -> None:
-    """Show a robot in a browser, with sliders for its joints, or write a film of it.
+    """Show a robot in a browser, with sliders for its joints, or write a film or a picture of it.
 
     Only this machine can connect, and nothing is downloaded. Meshes are read from the directory of the file and from
     package roots; bodies whose meshes are not found are drawn as capsules. Without a file, shows the built-in humanoid.
     """
     if find_spec("viser") is None:
         raise typer.BadParameter("the viewer needs viser: pip install 'kinetree[viewer]'", param_hint="view")
-    _require_suffix("--film", film, FILMS)
+    for option, path, known in (("--film", film, FILMS), ("--picture", picture, PICTURES)):
+        _require_suffix(option, path, known)
+        _require_drawing(option, path)
     model, warnings = (kt.zoo.humanoid24(), []) if robot is None else load(robot, floating_base, mimic, loops, xacro)
     _warn(warnings)
     visuals = robot if usd_file(robot) is None else None  # shapes of USD files are not read
     q = configuration(model, where)
     if film is not None:
         write_film(film, model, visuals, package_root or (), q)
-    else:
+    if picture is not None:
+        write_picture(picture, model, visuals, package_root or (), q, shapes)
+    if film is None and picture is None:
         show_in_browser(model, visuals, package_root or (), port, q, shapes)
 
 
@@ -488,7 +519,7 @@ def box(
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw Figures 5 and 6 of the paper, e.g. box.png.")
     ] = None,
-    film: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a film, e.g. box.html.")] = None,
+    film: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a film, box.html or box.mp4.")] = None,
     view: Annotated[bool, typer.Option("--view", help="Show it in a browser while it runs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
     free_foot: Annotated[bool, typer.Option("--free-foot", help="Let the left foot hang.")] = False,
@@ -503,5 +534,6 @@ def box(
             raise typer.BadParameter(f"this needs {module}: pip install 'kinetree[{extra}]'", param_hint="box")
     _require_suffix("--picture", picture, _PICTURES)
     _require_suffix("--film", film, FILMS)
+    _require_drawing("--film", film)
     if not experiment.main(console(), picture, film, view, as_json, free_foot):
         raise typer.Exit(1)

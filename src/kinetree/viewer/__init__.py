@@ -1,9 +1,9 @@
-"""Robots in a browser: `View` shows one live, `film` writes a motion as an HTML file. Requires the extra `viewer`.
+"""Robots in a browser: `View` shows one live, `film` and `picture` write files. Requires the extra `viewer`.
 
-The page is served to this machine only and downloads nothing; a film needs no server at all.
+The page is served to this machine only and downloads nothing; an HTML film needs no server at all.
 """
 
-from kinetree.viewer.film import film
+from kinetree.viewer.film import film, picture
 from kinetree.viewer.view import View
 
-__all__ = ["View", "film"]
+__all__ = ["View", "film", "picture"]

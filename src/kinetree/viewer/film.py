@@ -1,9 +1,13 @@
-"""A motion as a single HTML file that plays in any browser, without a server or a network."""
+"""Motions as films, and configurations as pictures.
+
+A film is a single HTML file that plays in any browser, without a server or a network, or a video in an .mp4 file.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +17,14 @@ from kinetree.errors import InputError
 from kinetree.model.model import Model
 from kinetree.runtime.arguments import refuse_lazy
 from kinetree.spatial.value import Array
+from kinetree.viewer import browser
 from kinetree.viewer import view as servers
 from kinetree.viewer.files import own_or_given
 from kinetree.viewer.overlays import Overlays, draw, floats
 from kinetree.viewer.scene import Scene
 
-#: Suffixes of films.
-FILMS = (".html",)
+#: Suffixes of films and of pictures.
+FILMS, PICTURES = (".html", ".mp4"), (".png", ".jpg")
 
 # With more pictures, browsers take too long to open the file.
 _MOST_PICTURES = 20_000
@@ -38,13 +43,16 @@ def film(
     center_of_mass: bool = False,
     inertias: bool = False,
     frames: bool = False,
+    shapes: bool = False,
     rate: float = 30.0,
+    size: tuple[int, int] = (1280, 720),
     force_scale: float | None = None,
 ) -> Path:
-    """Write a motion as a single, self-contained HTML file.
+    """Write a motion as a single, self-contained HTML file, or as a video.
 
     Args:
-        path: Path of the file. An existing file is replaced.
+        path: Path of the file, which ends in .html or .mp4. An existing file is replaced. Videos need Chromium or
+            Chrome, and the extra `video` or ffmpeg; they take about half a second for each picture.
         robot: The mechanism.
         q: Configurations along the motion, (T, nq).
         time: Times of the configurations, increasing, (T,) [s]; by default they are spaced at `rate`.
@@ -56,8 +64,93 @@ def film(
         center_of_mass: As for `View.show`.
         inertias: As for `View.show`.
         frames: As for `View.show`.
+        shapes: As for `View.show`.
         rate: Pictures per second. Between samples, the motion is interpolated in the robot's coordinates; forces are
             those of the preceding sample.
+        size: Width and height of a video [pixels].
+        force_scale: As for `View`.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: If an argument is invalid.
+        ImportError: If viser, or what a video needs, is not installed.
+        ViewerError: If a video cannot be drawn.
+        LoadError: If the file with the visuals cannot be read.
+    """
+    target = _checked_path(path, FILMS, "a film")
+    names = _names(ellipsoids)
+    motion = _motion(robot, q)
+    times = _times(time, len(motion), rate)
+    at = _pictures(times, rate)
+    before = np.clip(np.searchsorted(times, at, side="right") - 1, 0, len(times) - 1)
+    samples = _interpolated(robot, motion, times, at, before)
+    pushes = {name: _along(name, value, len(motion))[before] for name, value in (forces or {}).items()}
+    width, height = browser.checked_size(size)
+    moving = target.suffix.lower() == ".mp4"
+    if moving:
+        browser.require_browser()
+        browser.require_encoder()
+    layers = {"inertias": inertias, "frames": frames, "shapes": shapes}
+    with _stage(robot, visuals, package_roots, samples, layers, force_scale) as (server, scene, overlays):
+
+        def drawn() -> Iterator[None]:
+            """Draw one sample after another."""
+            for i, sample in enumerate(samples):
+                draw(scene, overlays, sample, names, {name: push[i] for name, push in pushes.items()}, center_of_mass)
+                yield
+
+        if moving:
+            with browser.pictures(server, width, height) as picture, browser.video(target, width, height, rate) as out:
+                for _ in drawn():
+                    out.write(picture().tobytes())
+            return target
+        progress = drawn()
+        next(progress)
+        recorder = server.get_scene_serializer()  # starts with the current scene
+        for _ in progress:
+            recorder.insert_sleep(1.0 / rate)
+        recorder.insert_sleep(1.0 / rate)
+        html: str = recorder.as_html()
+    try:
+        target.write_text(html, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{os.fspath(path)}: cannot be written: {error.strerror}; choose another path") from None
+    return target
+
+
+def picture(
+    path: str | os.PathLike[str],
+    robot: Model,
+    q: Any = None,
+    *,
+    visuals: Any = None,
+    package_roots: Sequence[str | os.PathLike[str]] = (),
+    ellipsoids: Iterable[str] = (),
+    forces: Mapping[str, Any] | None = None,
+    center_of_mass: bool = False,
+    inertias: bool = False,
+    frames: bool = False,
+    shapes: bool = False,
+    size: tuple[int, int] = (1280, 720),
+    force_scale: float | None = None,
+) -> Path:
+    """Write a picture of a robot. Needs Chromium or Chrome.
+
+    Args:
+        path: Path of the file, which ends in .png or .jpg. An existing file is replaced.
+        robot: The mechanism.
+        q: Configuration, (nq,); by default the first keyframe, or neutral.
+        visuals: As for `View`.
+        package_roots: As for `View`.
+        ellipsoids: As for `View.show`.
+        forces: As for `View.show`.
+        center_of_mass: As for `View.show`.
+        inertias: As for `View.show`.
+        frames: As for `View.show`.
+        shapes: As for `View.show`.
+        size: Width and height [pixels].
         force_scale: As for `View`.
 
     Returns:
@@ -66,43 +159,57 @@ def film(
     Raises:
         InputError: If an argument is invalid.
         ImportError: If viser is not installed.
+        ViewerError: If there is no browser, or it does not draw.
         LoadError: If the file with the visuals cannot be read.
     """
-    if isinstance(ellipsoids, str):
-        raise InputError(f"ellipsoids={ellipsoids!r} is one name; pass a list of them")
-    if Path(path).suffix.lower() not in FILMS:
-        raise InputError(f"{os.fspath(path)}: a film is written as {' or '.join(FILMS)}; choose such a name")
-    motion = _motion(robot, q)
-    times = _times(time, len(motion), rate)
-    at = _pictures(times, rate)
-    before = np.clip(np.searchsorted(times, at, side="right") - 1, 0, len(times) - 1)
-    samples = _interpolated(robot, motion, times, at, before)
-    pushes = {name: _along(name, value, len(motion))[before] for name, value in (forces or {}).items()}
-    names = tuple(ellipsoids)
-    shapes = own_or_given(robot, visuals, package_roots)
-    server = servers.start(0, robot.name)
+    target, names = _checked_path(path, PICTURES, "a picture"), _names(ellipsoids)
+    width, height = browser.checked_size(size)
+    q = next(iter(robot.keyframes.values()), robot.neutral()) if q is None else q
+    sample = _motion(robot, np.asarray(q)[None])
+    browser.require_browser()
+    layers = {"inertias": inertias, "frames": frames, "shapes": shapes}
+    with _stage(robot, visuals, package_roots, sample, layers, force_scale) as (server, scene, overlays):
+        draw(scene, overlays, sample[0], names, forces or {}, center_of_mass)
+        with browser.pictures(server, width, height) as look:
+            colours = look()
+    from PIL import Image  # comes with viser
+
     try:
-        scene = Scene(server, robot, shapes)
-        overlays = Overlays(scene, force_scale)
-        scene.aim(samples)
-        scene.show_layer("inertias", inertias)
-        scene.show_layer("frames", frames)
-        pictures = ({name: push[i] for name, push in pushes.items()} for i in range(len(samples)))
-        draw(scene, overlays, samples[0], names, next(pictures), center_of_mass)
-        recorder = server.get_scene_serializer()  # starts with the current scene
-        for sample, push in zip(samples[1:], pictures):
-            recorder.insert_sleep(1.0 / rate)
-            draw(scene, overlays, sample, names, push, center_of_mass)
-        recorder.insert_sleep(1.0 / rate)
-        html: str = recorder.as_html()
-    finally:
-        servers.stop(server)
-    target = Path(path)
-    try:
-        target.write_text(html, encoding="utf-8")
+        Image.fromarray(colours).save(target)
     except OSError as error:
         raise InputError(f"{os.fspath(path)}: cannot be written: {error.strerror}; choose another path") from None
     return target
+
+
+@contextmanager
+def _stage(
+    robot: Model, visuals: Any, package_roots: Sequence[str | os.PathLike[str]], samples: Array,
+    layers: Mapping[str, bool], force_scale: float | None,
+) -> Iterator[tuple[Any, Scene, Overlays]]:  # fmt: skip
+    """A server with the robot's scene, and a camera that sees all samples, (T, nq)."""
+    shown = own_or_given(robot, visuals, package_roots)
+    server = servers.start(0, robot.name)
+    try:
+        scene = Scene(server, robot, shown)
+        overlays = Overlays(scene, force_scale)
+        scene.aim(samples)
+        for layer, visible in layers.items():
+            scene.show_layer(layer, visible)
+        yield server, scene, overlays
+    finally:
+        servers.stop(server)
+
+
+def _checked_path(path: str | os.PathLike[str], suffixes: Sequence[str], what: str) -> Path:
+    if Path(path).suffix.lower() not in suffixes:
+        raise InputError(f"{os.fspath(path)}: {what} is written as {' or '.join(suffixes)}; choose such a name")
+    return Path(path)
+
+
+def _names(ellipsoids: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(ellipsoids, str):
+        raise InputError(f"ellipsoids={ellipsoids!r} is one name; pass a list of them")
+    return tuple(ellipsoids)
 
 
 def _motion(robot: Model, q: Any) -> Array:
