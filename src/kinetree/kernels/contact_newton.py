@@ -10,9 +10,10 @@ nothing below has a unit. What is solved is the law with a relative compliance �
 
 It has a solution even where the rigid law has none, and forces on flat faces are even, whatever came before. The centre
 c starts at zero. Each *centring*, c ← λ, is a proximal step that takes away the creep ε λ: what is determined converges
-by ε/σ, with σ an eigenvalue of G′; what is not keeps its least-norm share. Centrings end once the rigid law holds, or
-when one does not halve the creep: two corners of a sole that close different gaps must move apart along the ground, and
-would be held by forces at the limit of friction that pull against each other.
+by ε/σ, with σ an eigenvalue of G′; what is not keeps its least-norm share. A residual of 1e-6 is enough to move the
+centre; only the last one is solved to 1e-10. Centrings end once the rigid law holds, or when one does not halve the
+creep: two corners of a sole that close different gaps must move apart along the ground, and would be held by forces at
+the limit of friction that pull against each other.
 
 (2) and (3) say λ = P(λ − ρ u), Alart and Curnier's function [AC91]. A round takes the Newton step of the modes at
 τ = λ − ρ u, with the rows of each contact along t = τ_t/|τ_t|, p ⟂ t and n,
@@ -22,7 +23,7 @@ would be held by forces at the limit of friction that pull against each other.
 
 with κ = μ τ_n/|τ_t|, and moves along it by the best of eight lengths. If none lowers |λ − P(λ − ρ u)|, two sweeps of
 exact contacts take the place of the step, and ε is raised for a while. What is not solved after all rounds is tried
-once more, from two sweeps; if that fails, the impulses of the centring before are kept.
+once more, from two sweeps; or, after a centring, from the impulses before it, which are nearly solved.
 
 A sweep visits contacts one after another. Each takes the impulse that obeys (2) while the others stay [JAJ98]: with b
 its velocity without its own impulse and W its block of G + ε, it is open if b_n ≥ 0, sticks if −W⁻¹ b is in the cone,
@@ -65,8 +66,8 @@ from kinetree.kernels.language import Workspace, kernel
 from kinetree.language.tree import Indexed
 from kinetree.spatial.scalar import select, sqrt
 
-#: Residuals at which (1) to (3) count as solved.
-TOLERANCE = 1e-10
+#: Residuals at which (1) to (3) count as solved, and at which the centre may move.
+TOLERANCE, NEARLY = 1e-10, 1e-6
 #: Sizes of loops that are the same for all problems.
 FIXED = {"attempts": 2, "once": 1, "sweeps": 2, "roots": 20, "lengths": 7}
 # ε: the most that it is raised to, and by what factors it rises and falls
@@ -93,7 +94,7 @@ class Law(NamedTuple):
 
 #: For contacts that are each on a body of its own, against the world; and for all others.
 POINTS = Law(1e-10, 0.0, 1.0, 3, 1)
-FACES = Law(1e-4, 0.01, 30.0, 6, 0)
+FACES = Law(1e-4, 0.01, 30.0, 12, 0)
 
 
 class _Rows(NamedTuple):
@@ -103,6 +104,16 @@ class _Rows(NamedTuple):
     limit: Indexed
     low: Indexed
     high: Indexed
+
+
+class _Equations(NamedTuple):
+    """(4): factors of Δλ and Δu in each row, of Δλ_n in those along t; and t."""
+
+    of_impulse: Indexed
+    of_velocity: Indexed
+    of_normal: Indexed
+    along: Indexed
+    across: Indexed
 
 
 @kernel(
@@ -120,7 +131,8 @@ def contact_newton(
     and 1 if contacts jam.
     """
     epsilon, steepest, rho_n, centrings, begins = law[...]
-    scale, g, limit, low, high, p, u, c, kept, tried, moving, step, change, rho = (k.array("r") for _ in range(14))
+    scale, g, limit, low, high, p, u, c, former, kept = (k.array("r") for _ in range(10))
+    tried, moving, step, change, rho = (k.array("r") for _ in range(5))
     rows = _Rows(k, limit, low, high)
     matrix = k.array("r", "r")
     size = _scale(rows, G, free, bounds, epsilon, scale, g, matrix)
@@ -130,11 +142,11 @@ def contact_newton(
     unity = less(total[...], np.inf, 1.0, np.nan)  # comparisons might lose NaN
 
     solved, held, raised, times = (k.scalar(0.0) for _ in range(4))
-    searches, second = k.scalar(_ROUNDS), k.scalar(0.0)
+    searches, second, rough = k.scalar(_ROUNDS), k.scalar(0.0), k.scalar(0.0)
     residual, creep, creep_before = (k.scalar(_ENDLESS) for _ in range(3))
-    steady = k.scalar(1.0 - begins)
+    steady, most_centrings = k.scalar(1.0 - begins), k.scalar(centrings)
     for row in k.r:
-        kept[row] = p[row] = c[row] = 0.0
+        kept[row] = p[row] = c[row] = former[row] = 0.0
         u[row] = g[row]
 
     for _ in k.attempts.until(held):
@@ -155,18 +167,22 @@ def contact_newton(
             now, rigid = unity * _residual(rows, size, ROUNDING, p, u), _residual(rows, size, 0.0, p, moving)
             unsolved = where(solved[...], 0.0, 1.0)
             holds = above(now, TOLERANCE, 0.0, unsolved)
-            helps = above(rigid, TOLERANCE, less(rigid, _HELPS * creep[...], 1.0, 0.0), 0.0)
-            again = less(times[...], centrings - 0.5, above(times[...], 0.5, helps, 1.0) * holds, 0.0)
-            better = where(holds, 1.0, less(times[...], 0.5, less(now, residual[...], unsolved, 0.0), 0.0))
+            helps = above(rigid, TOLERANCE, less(rigid, _HELPS * creep[...], 1.0, holds * rough[...]), 0.0)
+            again = above(now, NEARLY, 0.0, unsolved) * above(times[...], 0.5, helps, 1.0)
+            again = less(times[...], most_centrings[...] - 0.5, again, 0.0)
+            settles = larger(holds, again)
+            better = where(settles, 1.0, less(times[...], 0.5, less(now, residual[...], unsolved, 0.0), 0.0))
             for row in k.r:
                 kept[row] = where(better, p[row], kept[row])
                 u[row] = where(again, moving[row], u[row])
+                former[row] = where(again, c[row], former[row])
                 c[row] = where(again, p[row], c[row])
-            creep_before[...] = above(holds * times[...], 0.5, creep[...], creep_before[...])
+            creep_before[...] = above(settles * times[...] * most_centrings[...], 0.5, creep[...], creep_before[...])
             creep[...] = where(better, rigid, creep[...])
             residual[...] = where(better, now, residual[...])
             times[...] = times[...] + again
-            solved[...] = larger(solved[...], less(now, np.inf, holds - again, 1.0))  # NaN ends, too
+            rough[...] = where(again, 1.0 - holds, rough[...])
+            solved[...] = larger(solved[...], less(now, np.inf, larger(holds - again, 0.0), 1.0))  # NaN ends
             residual[...] = less(now, np.inf, residual[...], now)
 
             for _ in k.once.until(solved):
@@ -181,9 +197,7 @@ def contact_newton(
                 _newton_step(rows, matrix, cap, pressing, more, p, moving, rho, step)
                 for row in k.r:
                     change[row] = more * step[row]
-                for row in k.r:
-                    for other in k.r:
-                        change[other] = change[other] + matrix[row, other] * step[row]
+                _add_product(k, matrix, step, change)
                 length, nearer = _length(rows, rho, pressing, p, moving, step, change)
                 taken = where(solved[...], 0.0, length)
                 for row in k.r:
@@ -194,12 +208,21 @@ def contact_newton(
                 raised[...] = larger(where(nearer, larger(_FALL * softer, epsilon), grown) - epsilon, 0.0)
                 steady[...] = above(length + solved[...], 0.0, 1.0, 0.0)
 
-        # whatever is not solved begins again, with sweeps
+        # whatever is not solved begins again: with sweeps, or where the last centring was, which then stays the last
         held[...] = solved[...]
-        for row in k.r:
-            p[row] = where(held[...], p[row], 0.0)
-            u[row] = where(held[...], u[row], g[row] - epsilon * c[row])
-        steady[...], raised[...], searches[...], second[...] = held[...], 0.0, float(FIXED["roots"]), 1.0
+        back = above(times[...], 0.5, 1.0, 0.0)
+        for _ in k.once.until(held):
+            for row in k.r:
+                tried[row] = back * kept[row]
+                moving[row] = g[row] - epsilon * former[row]
+            _add_product(k, matrix, tried, moving)
+            for row in k.r:
+                p[row] = where(held[...], p[row], tried[row])
+                u[row] = where(held[...], u[row], moving[row])
+                c[row] = where(held[...], c[row], former[row])
+        most_centrings[...] = where(back, 0.0, most_centrings[...])
+        steady[...], raised[...] = larger(held[...], back), 0.0
+        searches[...], second[...] = float(FIXED["roots"]), 1.0
 
     # what is left to the cone is rounding; G λ + g once more, without that of updates; and the share of (6)
     for x, y, n in k.contacts:
@@ -209,9 +232,7 @@ def contact_newton(
         kept[x], kept[y], kept[n] = share * px, share * py, pressed
     for row in k.r:
         u[row] = g[row]
-    for row in k.r:
-        for other in k.r:
-            u[other] = u[other] + matrix[row, other] * kept[row]
+    _add_product(k, matrix, kept, u)
     work, kept_work = k.scalar(0.0), k.scalar(0.0)
     for row in k.r:
         u[row] = u[row] - epsilon * kept[row]
@@ -254,6 +275,17 @@ def _scale(
     return size[...]
 
 
+def _add_product(k: Workspace, matrix: Indexed, v: Indexed, total: Indexed) -> None:
+    """Add the product of a symmetric matrix and a vector, three rows at a time: `total` is read once for all."""
+    for contact in k.contacts:
+        (x, y, n), (vx, vy, vn) = contact, row_values(v, contact)
+        for j in k.r:
+            total[j] = total[j] + matrix[x, j] * vx + matrix[y, j] * vy + matrix[n, j] * vn
+    for row in k.joints:
+        for j in k.r:
+            total[j] = total[j] + matrix[row, j] * v[row]
+
+
 def _sweep(rows: _Rows, matrix: Indexed, searches: Any, p: Indexed, u: Indexed) -> None:
     """Solve each contact and each joint in turn, while the others stay."""
     k, limit, low, high = rows
@@ -287,8 +319,8 @@ def _newton_step(
 ) -> None:
     """Δλ by (4), with `more` added to ε; and ρ_t of each contact, at most `cap`."""
     k, limit, *_ = rows
-    # factors of Δλ and Δu in each row, of Δλ_n in those along t, the right side, and t
-    of_impulse, of_velocity, of_normal, along, across = (k.array("r") for _ in range(5))
+    equations = _Equations(*(k.array("r") for _ in range(5)))
+    of_impulse, of_velocity, of_normal, along, across = equations
     for contact in k.contacts:
         x, y, n = contact
         (px, py, pn), (ux, uy, un), mu = row_values(p, contact), row_values(u, contact), limit[n][()]
@@ -317,72 +349,92 @@ def _newton_step(
         rho[row], of_impulse[row], of_velocity[row] = 1.0, 1.0 - holds, holds
         step[row] = target - where(holds, u[row], p[row])
 
-    # rows, then columns along t, p, n
-    turned, J = k.array("r", "r"), k.array("r", "r")
-    for x, y, n in k.contacts:
+    _eliminate(k, matrix, equations, more, step)
+
+
+def _eliminate(k: Workspace, matrix: Indexed, equations: _Equations, more: Any, b: Indexed) -> None:
+    """Solve for Δλ, with the right side in b: rows along t, p and n, columns along x, y and n.
+
+    The rows of a contact are multiplied by the inverse of their block, so that rows below need no factors of their own,
+    and are read and written once for all three. There are no exchanges: along t, p, n pivots are good, and false ones
+    are replaced.
+    """
+    of_impulse, of_velocity, of_normal, along, across = equations
+    J = k.array("r", "r")
+    for contact in k.contacts:
+        x, y, n = contact
+        (of_t, of_p, of_n), tx, ty = row_values(of_velocity, contact), along[x][()], across[x][()]
+        xx, xy, yx, yy = of_t * tx, of_t * ty, -of_p * ty, of_p * tx
         for j in k.r:
-            turned[x, j] = along[x] * matrix[x, j] + across[x] * matrix[y, j]
-            turned[y, j] = along[x] * matrix[y, j] - across[x] * matrix[x, j]
-            turned[n, j] = matrix[n, j]
+            J[x, j] = xx * matrix[x, j] + xy * matrix[y, j]
+            J[y, j] = yx * matrix[x, j] + yy * matrix[y, j]
+            J[n, j] = of_n * matrix[n, j]
     for row in k.joints:
         for j in k.r:
-            turned[row, j] = matrix[row, j]
-    for i in k.r:
-        for x, y, n in k.contacts:
-            J[i, x] = of_velocity[i] * (along[x] * turned[i, x] + across[x] * turned[i, y])
-            J[i, y] = of_velocity[i] * (along[x] * turned[i, y] - across[x] * turned[i, x])
-            J[i, n] = of_velocity[i] * turned[i, n]
-        for j in k.joints:
-            J[i, j] = of_velocity[i] * turned[i, j]
-        J[i, i] = J[i, i] + (of_impulse[i] + of_velocity[i] * more)
-    for x, _, n in k.contacts:
-        J[x, n] = J[x, n] + of_normal[x]
-
-    _eliminate(k, J, step)
-    for x, y, _ in k.contacts:
-        ahead, aside = step[x], step[y]
-        step[x], step[y] = along[x] * ahead - across[x] * aside, across[x] * ahead + along[x] * aside
-
-
-def _eliminate(k: Workspace, J: Indexed, b: Indexed) -> None:
-    """b ← J⁻¹ b without exchanges: along t, p, n pivots are good, and false ones are replaced.
-
-    The three rows of a contact are pivots together, so that the rows below are read and written once for all three.
-    """
-    inverse = k.array("r")
-
-    def pivot(value: Any) -> Any:
-        least = less(value, 0.0, -_LEAST_PIVOT, _LEAST_PIVOT)
-        return 1.0 / less(magnitude(value), _LEAST_PIVOT, least, value)
+            J[row, j] = of_velocity[row] * matrix[row, j]
 
     for contact in k.contacts:
         x, y, n = contact
-        for number, p in enumerate(contact):
-            inverse[p] = pivot(J[p, p][()])
-            for i in contact[number + 1 :]:
-                factor = J[i, p] * inverse[p]
-                for j in contact[number + 1 :]:
-                    J[i, j] = J[i, j] - factor * J[p, j]
-                for j in k.r.after(contact):
-                    J[i, j] = J[i, j] - factor * J[p, j]
-                b[i] = b[i] - factor * b[p]
+        tx, ty, own = along[x][()], across[x][()], [[J[i, j][()] for j in contact] for i in contact]
+        turned = [[tx * vx + ty * vy, tx * vy - ty * vx, vn] for vx, vy, vn in own]
+        for number, row in enumerate(contact):
+            turned[number][number] += of_impulse[row][()] + of_velocity[row][()] * more
+        turned[0][2] += of_normal[x][()]
+        ahead, aside, normal = _inverse(turned)
+        inverse = [
+            [tx * v - ty * w for v, w in zip(ahead, aside, strict=True)],
+            [ty * v + tx * w for v, w in zip(ahead, aside, strict=True)],
+            normal,
+        ]
+        for j in k.r.after(contact):
+            J[x, j], J[y, j], J[n, j] = _times(inverse, (J[x, j], J[y, j], J[n, j]))
+        J[x, y] = J[x, n] = J[y, n] = 0.0
+        b[x], b[y], b[n] = _times(inverse, row_values(b, contact))
         for i in k.r.after(contact):
-            first = J[i, x] * inverse[x]
-            second = (J[i, y] - first * J[x, y]) * inverse[y]
-            third = (J[i, n] - first * J[x, n] - second * J[y, n]) * inverse[n]
+            first, second, third = J[i, x], J[i, y], J[i, n]
             for j in k.r.after(contact):
                 J[i, j] = J[i, j] - first * J[x, j] - second * J[y, j] - third * J[n, j]
             b[i] = b[i] - first * b[x] - second * b[y] - third * b[n]
     for p in k.joints:
-        inverse[p] = pivot(J[p, p][()])
+        share = _over(J[p, p][()] + (of_impulse[p][()] + of_velocity[p][()] * more))
+        for j in k.r.after(p):
+            J[p, j] = share * J[p, j]
+        b[p] = share * b[p]
         for i in k.r.after(p):
-            factor = J[i, p] * inverse[p]
+            factor = J[i, p]
             for j in k.r.after(p):
                 J[i, j] = J[i, j] - factor * J[p, j]
             b[i] = b[i] - factor * b[p]
-    for i in reversed(k.r):
-        rest = k.sum(J[i, j] * b[j] for j in k.r.after(i))
-        b[i] = (b[i] - rest) * inverse[i]
+    for j in reversed(k.r):
+        for i in k.r.before(j):
+            b[i] = b[i] - J[i, j] * b[j]
+
+
+def _over(pivot: Any) -> Any:
+    """One over a pivot, if it is not false."""
+    least = less(pivot, 0.0, -_LEAST_PIVOT, _LEAST_PIVOT)
+    return 1.0 / less(magnitude(pivot), _LEAST_PIVOT, least, pivot)
+
+
+def _inverse(A: list[list[Any]]) -> list[list[Any]]:
+    """The inverse of a 3 × 3 matrix, by elimination without exchanges."""
+    (a, b, c), (d, e, f), (g, h, i) = A
+    first = _over(a)
+    down, far = d * first, g * first
+    e, f, h, i = e - down * b, f - down * c, h - far * b, i - far * c
+    second = _over(e)
+    low = h * second
+    third = _over(i - low * f)
+    columns = []
+    for top, middle, bottom in ((1.0, -down, low * down - far), (0.0, 1.0, -low), (0.0, 0.0, 1.0)):
+        z = bottom * third
+        y = (middle - f * z) * second
+        columns.append([(top - b * y - c * z) * first, y, z])
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _times(A: list[list[Any]], v: Any) -> list[Any]:
+    return [row[0] * v[0] + row[1] * v[1] + row[2] * v[2] for row in A]
 
 
 def _length(

@@ -64,8 +64,8 @@ class Simulator:
         rounds: Number of rounds of the contact solver, at most; it stops when all is solved.
         compliance: Relative compliance of contacts while they are solved, which makes forces on faces even: 1e-4 by
             default, and 1e-10 if each contact is on a body of its own.
-        centrings: How often, at most, the solver takes the creep of that compliance away: six times by default, once if
-            each contact is on a body of its own. Zero is faster, and leaves about 1 µm/s.
+        centrings: How often, at most, the solver takes the creep of that compliance away: 12 times by default, 3 if
+            each contact is on a body of its own. Mostly two are enough. Zero is faster, and leaves about 1 µm/s.
         project: Whether the state is projected onto the constraints after each step.
 
     Raises:
