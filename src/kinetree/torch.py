@@ -1,4 +1,4 @@
-"""Inverse and forward dynamics as differentiable functions of PyTorch tensors, on the CPU.
+"""Kinetree's functions as differentiable functions of PyTorch tensors, on the CPU.
 
     import kinetree.torch
 
@@ -6,25 +6,26 @@
     a = forward_dynamics(q, v, tau)           # tensors with leading batch axes, which broadcast
     a.sum().backward()
 
-Reverse mode (`backward`, `torch.func.grad`, `jacrev`) and forward mode (`torch.func.jvp`, `jacfwd`) run the O(n)
-recursions of `vjp` and `jvp`; a `torch.func.vmap` is one batched call. Results have the type of the tensors; functions
-compute in the type of the robot, and float32 tensors go to the kernels of `robot.astype("float32")` as they are.
+The functions are those of `kinetree.jax`. Reverse mode (`backward`, `torch.func.grad`, `jacrev`) and forward mode
+(`torch.func.jvp`, `jacfwd`) run the recursions of `vjp` and `jvp`; a `torch.func.vmap` is one batched call. Results
+have the type of the tensors; functions compute in the type of the robot, and float32 tensors go to the kernels of
+`robot.astype("float32")` as they are.
 
 Derivatives with respect to q are taken with respect to its components: four for a quaternion, whose length has no
-effect. Gradient steps leave the unit quaternions; `robot.normalize` projects back. For derivatives along the tangent,
-use `robot.forward_dynamics.jvp` and `.vjp`. Second derivatives (double backward, `torch.func.hessian`) run the O(n)
-recursion of `hvp`; third derivatives raise `SecondDerivativeError`.
+effect. Gradient steps leave the unit quaternions; `integrate` and `step` never do. For derivatives along the tangent,
+use `robot.forward_dynamics.jvp` and `.vjp`. Second derivatives (double backward, `torch.func.hessian`) exist for all
+functions; third derivatives raise `SecondDerivativeError`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any
 
+from kinetree.bridges.differentiable import Differentiable, NumPy, refuse, refuse_complex, refuse_third_derivatives
+from kinetree.bridges.interface import Bridge
 from kinetree.errors import InputError
-from kinetree.model.differentiable import Differentiable, frames_of, refuse, refuse_complex, refuse_third_derivatives
-from kinetree.model.model import Model
 
 try:
     import torch
@@ -32,49 +33,39 @@ except ImportError as error:
     raise ImportError('kinetree.torch needs PyTorch: pip install "kinetree[torch]"') from error
 
 
-def inverse_dynamics(robot: Model) -> Callable[..., Any]:
-    """`f(q, v, a, f_ext=None)`: joint forces, (…, nv), as `Model.inverse_dynamics`, differentiable in all arguments."""
-    call = _caller(robot, "inverse_dynamics")
+class _Library:
+    """PyTorch, whose operations run kernels on the memory of tensors."""
 
-    def inverse_dynamics(q: Any, v: Any, a: Any, f_ext: Mapping[str, Any] | None = None) -> Any:
-        """Joint forces, (…, nv)."""
-        return call(q, v, a, f_ext)
+    arrays = NumPy()
 
-    return inverse_dynamics
+    def function(self, function: Differentiable) -> Callable[..., Any]:
+        """The function of tensors."""
+        registered = _Registered(function)
 
+        def call(*given: Any) -> Any:
+            tensors = registered.arguments(given)
+            if torch.compiler.is_compiling():
+                found = _OPERATIONS.value(registered.number, tensors)
+            elif _forward_mode():
+                found = _Value.apply(registered, *tensors)
+            # the operation itself, without its dispatch overhead
+            elif any(tensor.requires_grad for tensor in tensors):
+                found = _Eager.apply(registered, *tensors)
+            else:
+                found = _compute("value", registered.number, tensors)
+            return function.shaped(found)
 
-def forward_dynamics(robot: Model) -> Callable[..., Any]:
-    """`f(q, v, tau, f_ext=None)`: joint accelerations, (…, nv), as `Model.forward_dynamics`, differentiable too."""
-    call = _caller(robot, "forward_dynamics")
+        return call
 
-    def forward_dynamics(q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None = None) -> Any:
-        """Joint accelerations, (…, nv)."""
-        return call(q, v, tau, f_ext)
-
-    return forward_dynamics
-
-
-def _caller(robot: Model, name: str) -> Callable[..., Any]:
-    made: dict[tuple[str, ...], _Registered] = {
-        (): _Registered(Differentiable(robot, name))
-    }  # raises here if the function does not exist for this robot
-
-    def call(q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> Any:
-        frames = frames_of(name, f_ext)
-        registered = made.get(frames)
-        if registered is None:
-            registered = made[frames] = _Registered(Differentiable(robot, name, frames))
-        tensors = registered.arguments(q, v, x, f_ext)
-        if torch.compiler.is_compiling():
-            return _OPERATIONS.value(registered.number, tensors)
-        if _forward_mode():
-            return _Value.apply(registered, *tensors)
-        # the operation itself, without its dispatch overhead
-        if any(tensor.requires_grad for tensor in tensors):
-            return _Eager.apply(registered, *tensors)
-        return _compute("value", registered.number, tensors)
-
-    return call
+    def array(self, name: str, given: Any) -> Any:
+        """A dense tensor of real numbers on the CPU."""
+        if not isinstance(given, torch.Tensor):
+            raise refuse(name, given, "pass a tensor: torch.as_tensor(…)")
+        if given.is_complex():
+            raise refuse_complex(name)
+        if given.device.type != "cpu" or given.layout != torch.strided:
+            raise InputError(f"{name} is {given.layout} on {given.device}; pass a dense tensor on the CPU")
+        return given
 
 
 class _Registered:
@@ -83,24 +74,25 @@ class _Registered:
     def __init__(self, function: Differentiable) -> None:
         self.function = function
         self._sizes, self._dtype = function.sizes, _type(function)
+        self._fixed = [torch.tensor(array) for array in function.fixed]
         self.number = len(_REGISTERED)
         _REGISTERED.append(function)
 
-    def arguments(self, q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> list[Any]:
+    def arguments(self, given: Sequence[Any]) -> list[Any]:
         """Dense tensors of one type with the same batch axes. PyTorch itself differentiates the broadcasting."""
-        given = [q, v, x]
-        if f_ext is None and _are_plain(given, self._sizes, self._dtype):
-            return given
-        tensors, batch = self.function.arguments(q, v, x, f_ext, _real)
+        if not self._fixed and _are_plain(given, self._sizes, self._dtype):
+            return list(given)
+        tensors, batch = self.function.arguments(given, _library.array)
         dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
         if not dtype.is_floating_point:
             dtype = torch.get_default_dtype()  # as torch.sin does for integers
-        return [tensor.to(dtype).expand(*batch, tensor.shape[-1]) for tensor in tensors]
+        found = [tensor.to(dtype).expand(*batch, tensor.shape[-1]) for tensor in tensors]
+        return found + [tensor.expand(*batch, tensor.shape[-1]) for tensor in self._fixed]
 
 
-def _are_plain(given: list[Any], sizes: tuple[int, ...], dtype: Any) -> bool:
+def _are_plain(given: Sequence[Any], sizes: tuple[int, ...], dtype: Any) -> bool:
     """Whether arguments need no checks or conversion: tensors of the robot's type with the same batch axes."""
-    if not all(type(tensor) is torch.Tensor for tensor in given):
+    if len(given) != len(sizes) or not all(type(tensor) is torch.Tensor for tensor in given):
         return False
     batch = given[0].shape[:-1]
     return all(
@@ -120,27 +112,18 @@ def _forward_mode() -> bool:
     return transforms or torch.autograd.forward_ad._current_level >= 0
 
 
-def _real(name: str, given: Any) -> Any:
-    """A dense tensor of real numbers on the CPU."""
-    if not isinstance(given, torch.Tensor):
-        raise refuse(name, given, "pass a tensor: torch.as_tensor(…)")
-    if given.is_complex():
-        raise refuse_complex(name)
-    if given.device.type != "cpu" or given.layout != torch.strided:
-        raise InputError(f"{name} is {given.layout} on {given.device}; pass a dense tensor on the CPU")
-    return given
-
-
-# Operations registered with PyTorch, opaque to `torch.compile`. They take the number of a function, and its arrays:
+# Operations registered with PyTorch, opaque to `torch.compile`. They take the number of a function, and its arrays, of
+# which those that are fixed come last:
 #
-#     value(q, v, x, *wrenches)                              the function itself
-#     gradients(q, v, x, *wrenches, weights)                 of the weighted value, with respect to each argument
-#     change(q, v, x, *wrenches, dq, dv, dx, *pushes)        of the value along a direction
-#     curvature(q, v, x, *wrenches, weights, dq, …)          change of the gradients along a direction
+#     value(arguments)                              the function itself
+#     gradients(arguments, weights)                 of the weighted value, with respect to each argument
+#     change(arguments, directions)                 of the value along a direction
+#     bend(arguments, directions, steps)            change of the change along steps
+#     curvature(arguments, weights, directions)     change of the gradients along a direction
 
 _LIBRARY = torch.library.Library("kinetree", "DEF")
 _OPERATIONS = torch.ops.kinetree
-_ONE, _SEVERAL = ("value", "change"), ("gradients", "curvature")
+_ONE, _SEVERAL = ("value", "change", "bend"), ("gradients", "curvature")
 
 
 def _compute(name: str, number: int, tensors: list[Any]) -> Any:
@@ -150,46 +133,51 @@ def _compute(name: str, number: int, tensors: list[Any]) -> Any:
     return _tensor(result, tensors) if name in _ONE else [_tensor(part, tensors) for part in result]
 
 
-def _fake(name: str, _number: int, tensors: list[Any]) -> Any:
+def _fake(name: str, number: int, tensors: list[Any]) -> Any:
     """Empty tensors of the shapes of an operation's results."""
-
-    def like(tensor: Any) -> Any:
-        return torch.empty_like(tensor, memory_format=torch.contiguous_format)
-
+    function, first = _REGISTERED[number], tensors[0]
     if name in _ONE:
-        return like(tensors[1])  # velocities
-    # of n arguments and the weights, or of 2n + 1 arrays
-    return [like(tensor) for tensor in (tensors[:-1] if name == "gradients" else tensors[: len(tensors) // 2])]
+        return first.new_empty((*first.shape[:-1], function.size))
+    return [first.new_empty((*first.shape[:-1], size)) for size in function.sizes]
 
 
-# Backward formulas, from a function `run` that computes any of the operations, what was saved, and what is passed back.
+# Backward formulas, from a function `run` that computes any of the operations, the function, what was saved, in groups
+# with what is fixed last, and what is passed back. They give the gradients of each array.
 
 
 def _backward_of_value(run: Callable[..., Any], _: Differentiable, saved: Any, weights: Any) -> Any:
-    return run("gradients", *saved, weights)
+    given, fixed = saved
+    return run("gradients", *given, weights, *fixed)
 
 
 def _backward_of_gradients(run: Callable[..., Any], function: Differentiable, saved: Any, *directions: Any) -> Any:
     """Gradients are linear in the weights; their derivative with respect to the arguments is the curvature."""
-    *arguments, weights = saved
+    given, weights, fixed = saved
     function.require_curvature()
-    steps = _filled(directions, arguments)
-    return *run("curvature", *arguments, weights, *steps), run("change", *arguments, *steps)
+    steps = _filled(directions, given)
+    return *run("curvature", *given, *weights, *steps, *fixed), run("change", *given, *steps, *fixed)
 
 
 def _backward_of_change(run: Callable[..., Any], function: Differentiable, saved: Any, weights: Any) -> Any:
-    half = len(saved) // 2
-    arguments, directions = saved[:half], saved[half:]
+    given, directions, fixed = saved
     function.require_curvature()
-    return *run("curvature", *arguments, weights, *directions), *run("gradients", *arguments, weights)
+    bent = run("curvature", *given, weights, *directions, *fixed)
+    return *bent, *run("gradients", *given, weights, *fixed)
 
 
 _BACKWARD: dict[str, Callable[..., Any]] = {
     "value": _backward_of_value,
     "gradients": _backward_of_gradients,
     "change": _backward_of_change,
+    "bend": refuse_third_derivatives,
     "curvature": refuse_third_derivatives,
 }
+
+
+def _passed_back(name: str, run: Callable[..., Any], function: Differentiable, saved: Any, passed: Any) -> list[Any]:
+    """Gradients of all arrays of an operation; none of what is fixed."""
+    found = _BACKWARD[name](run, function, function.groups(name, saved), *passed)
+    return [*found, *(None for _ in function.fixed)]
 
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001 - PyTorch calls by these names
@@ -205,7 +193,7 @@ def _register(name: str) -> None:
             return getattr(_OPERATIONS, other)(ctx.number, tensors)
 
         weights = passed if name in _SEVERAL else [passed]
-        return None, [*_BACKWARD[name](run, _REGISTERED[ctx.number], ctx.saved_tensors, *weights)]
+        return None, _passed_back(name, run, _REGISTERED[ctx.number], ctx.saved_tensors, weights)
 
     _LIBRARY.define(f"{name}(int function, Tensor[] arrays) -> Tensor{'[]' if name in _SEVERAL else ''}")
     _LIBRARY.impl(name, partial(_compute, name), "CPU")
@@ -228,10 +216,12 @@ class _Eager(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, weights: Any) -> Any:
-        arguments = [*ctx.saved_tensors, weights]
+        function = _REGISTERED[ctx.number]
+        given, fixed = function.groups("value", ctx.saved_tensors)
+        arguments, none = [*given, weights, *fixed], [None for _ in fixed]
         if torch.is_grad_enabled() or torch.compiler.is_compiling() or _forward_mode():
-            return None, *_OPERATIONS.gradients(ctx.number, arguments)
-        return None, *_compute("gradients", ctx.number, [tensor.detach() for tensor in arguments])
+            return None, *_OPERATIONS.gradients(ctx.number, arguments), *none
+        return None, *_compute("gradients", ctx.number, [tensor.detach() for tensor in arguments]), *none
 
 
 # Transforms (`torch.func`) and forward mode need formulas that operations cannot have.
@@ -256,7 +246,14 @@ class _Kernel(torch.autograd.Function):  # type: ignore[misc]
     @classmethod
     def backward(cls, ctx: Any, *passed: Any) -> Any:
         run = partial(_applied, ctx.registered)
-        return None, *_BACKWARD[cls.name](run, ctx.registered.function, ctx.saved_tensors, *passed)
+        return None, *_passed_back(cls.name, run, ctx.registered.function, ctx.saved_tensors, passed)
+
+    @classmethod
+    def saved(cls, ctx: Any, directions: Any) -> tuple[list[list[Any]], list[list[Any]], list[Any]]:
+        """Groups of arrays, of directions for each, and what is fixed."""
+        *groups, fixed = ctx.registered.function.groups(cls.name, ctx.saved_tensors)
+        *along, _ = ctx.registered.function.groups(cls.name, _filled(directions, ctx.saved_tensors))
+        return groups, along, fixed
 
     @classmethod
     def vmap(cls, info: Any, axes: Any, registered: _Registered, *tensors: Any) -> Any:
@@ -271,41 +268,38 @@ class _Kernel(torch.autograd.Function):  # type: ignore[misc]
 class _Value(_Kernel):
     name = "value"
 
-    @staticmethod
-    def jvp(ctx: Any, _: Any, *directions: Any) -> Any:
-        return _Change.apply(ctx.registered, *ctx.saved_tensors, *_filled(directions, ctx.saved_tensors))
+    @classmethod
+    def jvp(cls, ctx: Any, _: Any, *directions: Any) -> Any:
+        (given,), (along,), fixed = cls.saved(ctx, directions)
+        return _Change.apply(ctx.registered, *given, *along, *fixed)
 
 
 class _Gradients(_Kernel):
     name = "gradients"
 
-    @staticmethod
-    def jvp(ctx: Any, _: Any, *directions: Any) -> Any:
-        *arguments, _weights = ctx.saved_tensors
+    @classmethod
+    def jvp(cls, ctx: Any, _: Any, *directions: Any) -> Any:
+        (given, weights), (steps, change), fixed = cls.saved(ctx, directions)
         ctx.registered.function.require_curvature()
-        *steps, dweights = _filled(directions, ctx.saved_tensors)
-        bent = _Curvature.apply(ctx.registered, *ctx.saved_tensors, *steps)
-        added = _Gradients.apply(ctx.registered, *arguments, dweights)
+        bent = _Curvature.apply(ctx.registered, *given, *weights, *steps, *fixed)
+        added = _Gradients.apply(ctx.registered, *given, *change, *fixed)
         return tuple(one + other for one, other in zip(bent, added, strict=True))
 
 
 class _Change(_Kernel):
     name = "change"
 
-    @staticmethod
-    def jvp(ctx: Any, _: Any, *directions: Any) -> Any:
-        """Component by component, since the curvature is that of a weighted sum: n calls in a batch."""
-        half = len(ctx.saved_tensors) // 2
-        arguments, along = ctx.saved_tensors[:half], ctx.saved_tensors[half:]
+    @classmethod
+    def jvp(cls, ctx: Any, _: Any, *directions: Any) -> Any:
+        (given, along), (steps, turned), fixed = cls.saved(ctx, directions)
         ctx.registered.function.require_curvature()
-        steps = _filled(directions, ctx.saved_tensors)
-        v = arguments[1]
-        units = torch.eye(v.shape[-1], dtype=v.dtype).reshape(-1, *(1 for _ in v.shape[:-1]), v.shape[-1])
-        repeated = [tensor.expand(v.shape[-1], *tensor.shape) for tensor in (*arguments, *steps[:half])]
-        weights = units.expand(v.shape[-1], *v.shape)
-        bent = _Curvature.apply(ctx.registered, *repeated[:half], weights, *repeated[half:])
-        components = sum((part * d).sum(dim=-1) for part, d in zip(bent, along, strict=True))
-        return components.movedim(0, -1) + _Change.apply(ctx.registered, *arguments, *steps[half:])
+        bent = _Bend.apply(ctx.registered, *given, *along, *steps, *fixed)
+        return bent + _Change.apply(ctx.registered, *given, *turned, *fixed)
+
+
+class _Bend(_Kernel):
+    name = "bend"
+    jvp = staticmethod(refuse_third_derivatives)
 
 
 class _Curvature(_Kernel):
@@ -313,7 +307,7 @@ class _Curvature(_Kernel):
     jvp = staticmethod(refuse_third_derivatives)
 
 
-_KERNELS = {kernel.name: kernel for kernel in (_Value, _Gradients, _Change, _Curvature)}
+_KERNELS = {kernel.name: kernel for kernel in (_Value, _Gradients, _Change, _Bend, _Curvature)}
 
 
 def _applied(registered: _Registered, name: str, *tensors: Any) -> Any:
@@ -327,7 +321,7 @@ def _filled(directions: Any, tensors: Any) -> list[Any]:
 
 def _type(function: Differentiable) -> Any:
     """The type that a function computes in."""
-    return getattr(torch, function.robot.dtype.name)
+    return getattr(torch, function.dtype.name)
 
 
 def _arrays(function: Differentiable, tensors: list[Any]) -> list[Any]:
@@ -341,3 +335,49 @@ def _tensor(array: Any, tensors: list[Any]) -> Any:
     """A result as a tensor of the arguments' type."""
     tensor, dtype = torch.from_numpy(array), tensors[0].dtype
     return tensor if tensor.dtype is dtype else tensor.to(dtype)
+
+
+_library = _Library()
+_bridge = Bridge(_library)
+
+inverse_dynamics = _bridge.inverse_dynamics
+forward_dynamics = _bridge.forward_dynamics
+mass_matrix = _bridge.mass_matrix
+mass_matrix_solve = _bridge.mass_matrix_solve
+mass_matrix_log_determinant = _bridge.mass_matrix_log_determinant
+bias_forces = _bridge.bias_forces
+gravity_forces = _bridge.gravity_forces
+energy = _bridge.energy
+pose = _bridge.pose
+velocity = _bridge.velocity
+acceleration = _bridge.acceleration
+jacobian = _bridge.jacobian
+center_of_mass = _bridge.center_of_mass
+centroidal_momentum_matrix = _bridge.centroidal_momentum_matrix
+tasks = _bridge.tasks
+inverse_inertia = _bridge.inverse_inertia
+integrate = _bridge.integrate
+difference = _bridge.difference
+step = _bridge.step
+
+__all__ = [
+    "acceleration",
+    "bias_forces",
+    "center_of_mass",
+    "centroidal_momentum_matrix",
+    "difference",
+    "energy",
+    "forward_dynamics",
+    "gravity_forces",
+    "integrate",
+    "inverse_dynamics",
+    "inverse_inertia",
+    "jacobian",
+    "mass_matrix",
+    "mass_matrix_log_determinant",
+    "mass_matrix_solve",
+    "pose",
+    "step",
+    "tasks",
+    "velocity",
+]

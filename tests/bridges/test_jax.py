@@ -13,7 +13,7 @@ import kinetree as kt
 from kinetree import zoo
 from kinetree.errors import InputError, SecondDerivativeError, SingularMechanismError, UnknownNameError
 from kinetree.runtime import threads
-from tests.bridges.cases import FUNCTIONS, pulley, robot, sample, singular
+from tests.bridges.cases import FUNCTIONS, FUNCTIONS_OF_STATES, of_state, population, pulley, robot, sample, singular
 from tests.oracle import oracle
 from tests.tolerance import assert_near, refused
 
@@ -224,7 +224,7 @@ def test_second_derivatives(name: str) -> None:
         for inner in modes:
             hessian = outer(inner(total))(state).reshape(3 * model.nv, -1)
             np.testing.assert_allclose(np.asarray(hessian), rows, rtol=1e-11, atol=1e-11)
-    refused("second derivatives of dynamics cannot", jax.jacfwd(jax.hessian(total)), state, error=SecondDerivativeError)
+    refused("second derivatives cannot", jax.jacfwd(jax.hessian(total)), state, error=SecondDerivativeError)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -283,69 +283,68 @@ def test_large_batches_on_several_threads(monkeypatch: pytest.MonkeyPatch) -> No
 
 jax.config.update("jax_enable_x64", True)
 
-FRAMES = ["tip0", "tip1"]
+NAMES = tuple(FUNCTIONS_OF_STATES)
 
 
-def functions(model: Any) -> dict[str, tuple[Any, Any]]:
-    """The bridge's function and the model's."""
-    frames = [frame for frame in FRAMES if frame in model.frames] or list(model.frames[-2:])
-    return {
-        "mass_matrix": (module.mass_matrix(model), model.mass_matrix),
-        "pose": (module.pose(model, frames[0]), lambda q: model.pose(q, frames[0])),
-        "poses": (module.pose(model, frames), lambda q: model.pose(q, frames)),
-        "jacobian": (
-            module.jacobian(model, frames[0], "world"),
-            lambda q: model.jacobian(q, frames[0], reference="world"),
-        ),
-        "jacobians": (module.jacobian(model, frames), lambda q: model.jacobian(q, frames)),
-        "inverse_inertia": (module.inverse_inertia(model, frames), model.tasks(frames).inverse_inertia),
-    }
-
-
-NAMES = ("mass_matrix", "pose", "poses", "jacobian", "jacobians", "inverse_inertia")
+def flat(results: Any) -> Any:
+    """Results in one array."""
+    return jax.numpy.stack(results) if isinstance(results, tuple) else results
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_values_have_the_bits_of_the_model(name: str) -> None:
-    bridge, own = functions(robot())[name]
-    q = robot().random_configuration(0, (3, 2))
-    np.testing.assert_array_equal(np.asarray(bridge(q)), own(q))
-    np.testing.assert_array_equal(np.asarray(jax.jit(bridge)(q[0, 0])), own(q[0, 0]))
-    np.testing.assert_array_equal(np.asarray(jax.vmap(bridge, 1)(q)), own(np.swapaxes(q, 0, 1)))
+    function, own, given = of_state(name, module, robot())
+    np.testing.assert_array_equal(flat(function(*given)), flat(own(*given)))
+    single = [x[0] for x in given]
+    np.testing.assert_array_equal(flat(jax.jit(function)(*single)), flat(own(*single)))
+    assert type(function(*given)) is type(own(*given)) or not isinstance(own(*given), tuple)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_both_modes_of_functions_of_the_configuration(name: str) -> None:
+def test_both_modes_of_functions_of_states(name: str) -> None:
     from jax.test_util import check_grads
 
-    bridge, _ = functions(robot())[name]
-    q = robot().random_configuration(1, (2,))
-    check_grads(bridge, (q,), order=1, modes=["fwd", "rev"], atol=1e-6, rtol=1e-6)
+    function, _, given = of_state(name, module, robot())
+    check_grads(lambda *x: flat(function(*x)), given, order=1, modes=["fwd", "rev"], atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["mass_matrix", "poses"])
-def test_second_derivatives_with_respect_to_the_configuration(name: str) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_second_derivatives_of_functions_of_states(name: str) -> None:
     """Of a robot with quaternions: central differences of the first."""
     model = robot()
-    bridge, _ = functions(model)[name]
+    function, _, given = of_state(name, module, model)
     rng = np.random.default_rng(4)
-    q = model.random_configuration(rng)
-    weights = rng.uniform(-1.0, 1.0, bridge(q).shape)
+    point, ends = np.concatenate([x[0] for x in given]), np.cumsum([x.shape[-1] for x in given])[:-1]
+    weights = rng.uniform(-1.0, 1.0, flat(function(*(x[0] for x in given))).shape)
 
-    def total(q: Any) -> Any:
-        return (bridge(q) * weights).sum()
+    def total(point: Any) -> Any:
+        return (flat(function(*jax.numpy.split(point, ends))) * weights).sum()
 
-    differences = bent(total, q)
-    for twice in (jax.hessian(total), jax.jacrev(jax.jacfwd(total))):
-        assert_near(np.asarray(jax.jit(twice)(q)), differences, 1e-7)
+    differences = bent(total, point)
+    for twice in (jax.hessian(total), jax.jacfwd(jax.jacfwd(total)), jax.jacrev(jax.jacfwd(total))):
+        assert_near(np.asarray(jax.jit(twice)(point)), differences, 1e-7)
 
 
-@pytest.mark.parametrize("name", ["jacobian", "inverse_inertia"])
-def test_second_derivatives_are_refused(name: str) -> None:
-    model = zoo.double_pendulum()
-    bridge, _ = functions(model)[name]
-    with pytest.raises(SecondDerivativeError, match=r"cannot be differentiated again\. .*hvp"):
-        jax.hessian(lambda q: bridge(q).sum())(np.array([0.3, 0.4]))
+@pytest.mark.parametrize("name", ["mass_matrix", "velocity", "inverse_inertia"])
+@pytest.mark.parametrize("kind", ["every kind", "coupled"])
+def test_robots_of_every_kind(name: str, kind: str) -> None:
+    from jax.test_util import check_grads
+
+    function, _, given = of_state(name, module, pulley() if kind == "coupled" else robot(kind))
+    check_grads(function, given, order=2, modes=["fwd", "rev"], atol=1e-5, rtol=1e-5)
+
+
+def test_difference() -> None:
+    """Its derivatives, and that it takes back what `integrate` does."""
+    from jax.test_util import check_grads
+
+    model = robot()
+    q0, q1 = model.random_configuration(np.random.default_rng(2), (2, 3))
+    function = module.difference(model)
+    np.testing.assert_array_equal(np.asarray(function(q0, q1)), model.difference(q0, q1))
+    check_grads(function, (q0, q1), order=2, modes=["fwd", "rev"], atol=1e-5, rtol=1e-5)
+    back = jax.jacfwd(lambda v: function(q0[0], module.integrate(model)(q0[0], v)))(0.3 * np.ones(model.nv))
+    assert_near(np.asarray(back), np.eye(model.nv), 1e-12)
 
 
 def test_second_derivatives_of_integration() -> None:
@@ -466,3 +465,49 @@ def test_bad_input() -> None:
     refused("mass_matrix: q is complex", module.mass_matrix(model), np.zeros(2) * 1j)
     refused(r"integrate: v has shape \(3,\), expected \(..., 2\)", module.integrate(model), np.zeros(2), np.zeros(3))
     refused("integrate: batch shapes do not broadcast", module.integrate(model), np.zeros((3, 2)), np.zeros((4, 2)))
+
+
+@pytest.mark.parametrize("name", ["mass_matrix", "bias_forces", "energy", "inverse_inertia"])
+def test_functions_of_populations(name: str) -> None:
+    """Values, gradients and Hessians are those of each robot alone."""
+    several, alone = population(robot())
+    model = robot()
+    path, choice, _ = FUNCTIONS_OF_STATES[name]
+    _, _, given = of_state(name, module, model)
+    point = [x[0] for x in given]
+    make = getattr(module, path.rpartition(".")[2])
+
+    def total(robot: Any, weights: Any) -> Any:
+        function = make(robot, *choice(model))
+        return lambda *x: (flat(function(*x)) * weights).sum()
+
+    shape = flat(make(several, *choice(model))(*point)).shape
+    weights = np.random.default_rng(0).uniform(-1.0, 1.0, shape)
+    each = [weights[:, i] if name == "energy" else weights[i] for i in range(3)]
+    for derivative in (lambda f: f, jax.grad, jax.hessian):
+        expected = sum(derivative(total(one, w))(*point) for one, w in zip(alone, each, strict=True))
+        found = derivative(total(several, weights))(*point)
+        assert_near(np.asarray(found), np.asarray(expected), 1e-11 * np.abs(np.asarray(expected)).max())
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_dynamics_of_populations(name: str) -> None:
+    """Values have the bits of the population; gradients are those of each robot alone; vmapped, jitted."""
+    several, alone = population(robot())
+    s = sample(robot())
+    q, v, x, f_ext = s.q[0], s.v, s.x[0, 0], {"tip0": s.f_ext["tip0"]}
+    function = bridge(name, several)
+    np.testing.assert_array_equal(np.asarray(jax.jit(function)(q, v, x)), getattr(several, name)(q, v, x))
+    with pytest.raises(InputError, match=r"do not broadcast: q .* population \(3, "):
+        function(np.zeros((2, *q.shape)), v, x)
+    w = np.random.default_rng(0).uniform(-1.0, 1.0, (3, robot().nv))
+    slope = jax.jit(jax.grad(lambda *given: (function(*given) * w).sum(), argnums=(0, 1, 2, 3)))(q, v, x, f_ext)
+    parts = [
+        jax.grad(lambda *given: bridge(name, one)(*given) @ each, argnums=(0, 1, 2, 3))(q, v, x, f_ext)  # noqa: B023
+        for one, each in zip(alone, w, strict=True)
+    ]
+    expected = jax.tree.map(lambda *each: sum(each), *parts)
+    for one, other in zip(jax.tree.leaves(slope), jax.tree.leaves(expected), strict=True):
+        assert_near(np.asarray(one), np.asarray(other), 1e-10)
+    mapped = jax.vmap(function, (0, None, None))(np.stack([q, s.q[1]]), v, x)
+    np.testing.assert_array_equal(np.asarray(mapped)[1], getattr(several, name)(s.q[1], v, x))

@@ -10,7 +10,7 @@ import pytest
 
 from kinetree import zoo
 from kinetree.errors import SecondDerivativeError, SingularMechanismError, UnknownNameError
-from tests.bridges.cases import FUNCTIONS, pulley, robot, sample, singular
+from tests.bridges.cases import FUNCTIONS, FUNCTIONS_OF_STATES, of_state, population, pulley, robot, sample, singular
 from tests.oracle import oracle
 from tests.tolerance import refused
 
@@ -182,7 +182,7 @@ def test_what_cannot_be_done() -> None:
     refused("'nope'", function, q, v, x, {"nope": torch.zeros(6)}, error=UnknownNameError)
     (gradient,) = torch.autograd.grad(function(q, v, x).sum(), q, create_graph=True)
     (twice,) = torch.autograd.grad((gradient**2).sum(), q, create_graph=True)
-    refused("second derivatives of dynamics cannot", twice.sum().backward, error=SecondDerivativeError)
+    refused("second derivatives cannot", twice.sum().backward, error=SecondDerivativeError)
 
 
 def test_second_derivatives_with_coupled_joints() -> None:
@@ -231,6 +231,62 @@ def test_second_derivatives_with_quaternions_and_wrenches(name: str) -> None:
     for outer in (jacfwd, jacrev):
         for inner in (jacfwd, jacrev):
             torch.testing.assert_close(outer(inner(total))(point), expected, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS_OF_STATES)
+def test_functions_of_states(name: str) -> None:
+    """Values have the bits of the model; both modes, and second derivatives, agree with differences."""
+    function, own, given = of_state(name, module, robot())
+    found, expected = function(*map(torch.tensor, given)), own(*given)
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other)
+    arrays = [torch.tensor(x[0], requires_grad=True) for x in given]
+    assert torch.autograd.gradcheck(function, arrays, atol=1e-6, rtol=1e-6, check_forward_ad=True, fast_mode=True)
+    assert torch.autograd.gradgradcheck(function, arrays, atol=1e-5, rtol=1e-5, fast_mode=True)
+
+
+def test_functions_of_states_under_transforms() -> None:
+    """All combinations of modes, vmapped, and `torch.compile` in one graph."""
+    function, _, given = of_state("velocity", module, robot())
+    q, v = map(torch.tensor, given)
+    jacfwd, jacrev = torch.func.jacfwd, torch.func.jacrev
+    expected = jacrev(jacrev(function, argnums=0), argnums=(0, 1))(q[0], v[0])
+    for outer, inner in ((jacfwd, jacfwd), (jacfwd, jacrev), (jacrev, jacfwd)):
+        found = torch.func.vmap(outer(inner(function, argnums=0), argnums=(0, 1)))(q, v)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one[0], other, rtol=1e-11, atol=1e-11)
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(q, v), function(q, v))
+
+
+def test_integrate_and_difference() -> None:
+    """On quaternions; `difference` takes back what `integrate` does."""
+    model = robot()
+    rng = np.random.default_rng(2)
+    q, v = model.random_configuration(rng, (2,)), rng.uniform(-1.0, 1.0, (3, 1, model.nv))
+    integrate, difference = module.integrate(model), module.difference(model)
+    at, rate = torch.tensor(q, requires_grad=True), torch.tensor(v, requires_grad=True)
+    np.testing.assert_array_equal(integrate(at, rate, 0.1).detach().numpy(), model.integrate(q, v * 0.1))
+    times = torch.tensor([0.1, 0.2], dtype=torch.float64, requires_grad=True)
+    for function, arrays in ((integrate, (at, rate, times)), (difference, (at, at.detach().flip(0).requires_grad_()))):
+        assert torch.autograd.gradcheck(function, arrays, check_forward_ad=True, fast_mode=True)
+        assert torch.autograd.gradgradcheck(function, arrays, fast_mode=True)
+    back = torch.func.jacrev(lambda v: difference(at[0].detach(), integrate(at[0].detach(), v)))(0.3 * rate[0, 0])
+    torch.testing.assert_close(back, torch.eye(model.nv, dtype=torch.float64))
+
+
+def test_a_step_is_the_model_s() -> None:
+    model = robot()
+    rng = np.random.default_rng(3)
+    arrays = model.random_configuration(rng), *rng.uniform(-1.0, 1.0, (2, model.nv))
+    tensors_ = [torch.tensor(x, requires_grad=True) for x in arrays]
+    step = module.step(model)
+    for actual, expected in zip(step(*tensors_, 1e-3), model.step(*arrays, 1e-3), strict=True):
+        np.testing.assert_allclose(actual.detach().numpy(), expected, rtol=1e-14, atol=1e-14)
+    assert torch.autograd.gradcheck(lambda *x: step(*x, 1e-2), tensors_, fast_mode=True)
+    single = [x.detach().float() for x in tensors_]
+    assert [x.dtype for x in step(*single, 1e-3)] == [torch.float32] * 2
 
 
 def test_operations_are_what_pytorch_expects() -> None:
@@ -293,3 +349,41 @@ def test_tensors_that_are_not_what_is_stored(name: str) -> None:
         return torch.func.jvp(lambda q: function(q, point, point), (point,), (direction,))[1].numpy()
 
     np.testing.assert_array_equal(change(flipped, flipped), change(plain, plain))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_dynamics_of_populations(name: str) -> None:
+    """Values have the bits of the population; both modes, and double backward, are those of each robot alone."""
+    several, alone = population(robot())
+    q, v, x, f_ext = tensors(robot())
+    given = [q[0].requires_grad_(), v.requires_grad_(), x[0, 0].detach().requires_grad_(), f_ext["tip0"]]
+    function = bridge(name, several)
+    plain = [tensor.detach().numpy() for tensor in given[:3]]
+    np.testing.assert_array_equal(function(*given[:3]).detach().numpy(), getattr(several, name)(*plain))
+
+    def total(robot: Any, weights: Any) -> Any:
+        call = bridge(name, robot)
+        return lambda q, v, x, f: (call(q, v, x, {"tip0": f}) * weights).sum()
+
+    w = torch.linspace(-1.0, 1.0, 3 * robot().nv, dtype=torch.float64).reshape(3, -1)
+    assert torch.autograd.gradgradcheck(total(several, w), [*given[:3], given[3].requires_grad_()], fast_mode=True)
+    for derivative in (torch.func.grad, torch.func.jacfwd):
+        found = derivative(total(several, w), argnums=(0, 1, 2, 3))(*given)
+        parts = [derivative(total(one, w[i]), argnums=(0, 1, 2, 3))(*given) for i, one in enumerate(alone)]
+        for actual, *each in zip(found, *parts, strict=True):
+            torch.testing.assert_close(actual, sum(each), rtol=1e-10, atol=1e-10)
+
+
+def test_functions_of_populations() -> None:
+    """In single precision, too."""
+    several, alone = population(robot())
+    q = torch.tensor(robot().random_configuration(0), requires_grad=True)
+    found = module.mass_matrix(several)(q)
+    expected = torch.stack([module.mass_matrix(one)(q) for one in alone])
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
+    np.testing.assert_array_equal(found.detach().numpy(), several.mass_matrix(q.detach().numpy()))
+    slope, exact = (torch.autograd.grad((x**2).sum(), q)[0] for x in (found, expected))
+    torch.testing.assert_close(slope, exact, rtol=1e-12, atol=1e-12)
+    single = module.mass_matrix(several)(q.detach().float())
+    assert single.dtype == torch.float32
+    torch.testing.assert_close(single.double(), found, rtol=1e-5, atol=1e-5)

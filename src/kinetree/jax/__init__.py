@@ -16,19 +16,49 @@ they are; a robot in float64 computes in float64, and the result is rounded.
 Derivatives with respect to q are taken with respect to its components: four for a quaternion, whose length has no
 effect. Gradient steps leave the unit quaternions; `integrate` and `step` never do. For derivatives along the tangent,
 use `robot.forward_dynamics.jvp` and `.vjp`. Second derivatives (`hessian`, in any combination of modes) exist for all
-functions but `jacobian` and `inverse_inertia`, where they raise `SecondDerivativeError`.
+functions; third derivatives raise `SecondDerivativeError`.
 """
 
-from kinetree.jax.api import forward_dynamics, inverse_dynamics
-from kinetree.jax.configuration import integrate, inverse_inertia, jacobian, mass_matrix, pose, step
+from kinetree.jax.api import bridge
+
+inverse_dynamics = bridge.inverse_dynamics
+forward_dynamics = bridge.forward_dynamics
+mass_matrix = bridge.mass_matrix
+mass_matrix_solve = bridge.mass_matrix_solve
+mass_matrix_log_determinant = bridge.mass_matrix_log_determinant
+bias_forces = bridge.bias_forces
+gravity_forces = bridge.gravity_forces
+energy = bridge.energy
+pose = bridge.pose
+velocity = bridge.velocity
+acceleration = bridge.acceleration
+jacobian = bridge.jacobian
+center_of_mass = bridge.center_of_mass
+centroidal_momentum_matrix = bridge.centroidal_momentum_matrix
+tasks = bridge.tasks
+inverse_inertia = bridge.inverse_inertia
+integrate = bridge.integrate
+difference = bridge.difference
+step = bridge.step
 
 __all__ = [
+    "acceleration",
+    "bias_forces",
+    "center_of_mass",
+    "centroidal_momentum_matrix",
+    "difference",
+    "energy",
     "forward_dynamics",
+    "gravity_forces",
     "integrate",
     "inverse_dynamics",
     "inverse_inertia",
     "jacobian",
     "mass_matrix",
+    "mass_matrix_log_determinant",
+    "mass_matrix_solve",
     "pose",
     "step",
+    "tasks",
+    "velocity",
 ]

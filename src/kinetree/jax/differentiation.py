@@ -1,14 +1,14 @@
 """Derivatives as primitives of JAX, which it can transpose and differentiate in every order.
 
-All but the value are linear in their last arguments, and all arrays have equal batch axes:
+All but the value are linear in each group of arrays after the arguments, and all arrays have equal batch axes:
 
     VALUE(arguments)                              the function itself
     CHANGE(arguments, directions)                 of the value along a direction
     GRADIENTS(arguments, weights)                 of the weighted value, joined in one array; transpose of CHANGE
-    CURVATURE(arguments, weights, directions)     change of GRADIENTS along a direction; its own transpose
+    BEND(arguments, directions, steps)            change of CHANGE along steps; symmetric in both
+    CURVATURE(arguments, weights, directions)     change of GRADIENTS along a direction; its own transpose, and BEND's
 
-Each is bound to a `function` with methods of these names, such as `kinetree.model.differentiable.Differentiable`, the
-lengths `sizes` of its arguments' last axes, and that of its value, `size`.
+Each is bound to a `function`, a `kinetree.bridges.differentiable.Differentiable`. What it says is fixed comes last.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.jax.ffi import ad, jax, jnp, primitive
-from kinetree.model.differentiable import refuse_third_derivatives
+from kinetree.bridges.differentiable import refuse_third_derivatives
+from kinetree.jax.ffi import ad, jnp, primitive
 
 
 def _primitive(name: str, formula: Callable[..., Any], size: Callable[[Any], int]) -> Any:
@@ -37,30 +37,53 @@ def _split(function: Any, joined: Any) -> list[Any]:
 
 VALUE = _primitive("value", lambda f, *arrays: f.value(*arrays), lambda f: f.size)
 CHANGE = _primitive("change", lambda f, *arrays: f.change(*arrays), lambda f: f.size)
+BEND = _primitive("bend", lambda f, *arrays: f.bend(*arrays), lambda f: f.size)
 GRADIENTS = _primitive("gradients", lambda f, *arrays: _joined(f.gradients(*arrays)), lambda f: sum(f.sizes))
 CURVATURE = _primitive("curvature", lambda f, *arrays: _joined(f.curvature(*arrays)), lambda f: sum(f.sizes))
 
 
+def _filled(steps: Any) -> list[Any]:
+    return [ad.instantiate_zeros(step) for step in steps]
+
+
 def _differentiated_value(arrays: Any, steps: Any, function: Any) -> Any:
-    directions = [ad.instantiate_zeros(step) for step in steps]
-    return VALUE.bind(*arrays, function=function), CHANGE.bind(*arrays, *directions, function=function)
+    n = len(function.sizes)
+    given, fixed = function.groups("value", arrays)
+    return VALUE.bind(*arrays, function=function), CHANGE.bind(*given, *_filled(steps[:n]), *fixed, function=function)
 
 
 def _transposed_change(weights: Any, *arrays: Any, function: Any) -> list[Any]:
-    half = len(arrays) // 2
-    gradients = GRADIENTS.bind(*arrays[:half], weights, function=function)
-    return [None] * half + _wanted(_split(function, gradients), arrays[half:])
+    n = len(function.sizes)
+    given, directions, fixed = function.groups("change", arrays)
+    gradients = GRADIENTS.bind(*given, weights, *fixed, function=function)
+    return [None] * n + _wanted(_split(function, gradients), directions) + [None] * len(fixed)
 
 
 def _transposed_gradients(weights: Any, *arrays: Any, function: Any) -> list[Any]:
-    *arguments, _ = arrays
-    return [None] * len(arguments) + [CHANGE.bind(*arguments, *_split(function, weights), function=function)]
+    n = len(function.sizes)
+    given, _, fixed = function.groups("gradients", arrays)
+    change = CHANGE.bind(*given, *_split(function, weights), *fixed, function=function)
+    return [None] * n + [change] + [None] * len(fixed)
+
+
+def _transposed_bend(weights: Any, *arrays: Any, function: Any) -> list[Any]:
+    n = len(function.sizes)
+    given, directions, steps, fixed = function.groups("bend", arrays)
+    first = any(map(ad.is_undefined_primal, directions))
+    known = steps if first else directions
+    bent = _split(function, CURVATURE.bind(*given, weights, *known, *fixed, function=function))
+    found = (_wanted(bent, directions), [None] * n) if first else ([None] * n, _wanted(bent, steps))
+    return [None] * n + found[0] + found[1] + [None] * len(fixed)
 
 
 def _transposed_curvature(weights: Any, *arrays: Any, function: Any) -> list[Any]:
-    half = len(arrays) // 2 + 1
-    gradients = CURVATURE.bind(*arrays[:half], *_split(function, weights), function=function)
-    return [None] * half + _wanted(_split(function, gradients), arrays[half:])
+    n = len(function.sizes)
+    given, own, directions, fixed = function.groups("curvature", arrays)
+    if ad.is_undefined_primal(own[0]):  # CURVATURE is linear in its own weights, too
+        bent = BEND.bind(*given, *_split(function, weights), *directions, *fixed, function=function)
+        return [None] * n + [bent] + [None] * (n + len(fixed))
+    gradients = CURVATURE.bind(*given, *own, *_split(function, weights), *fixed, function=function)
+    return [None] * (n + 1) + _wanted(_split(function, gradients), directions) + [None] * len(fixed)
 
 
 def _wanted(cotangents: list[Any], arrays: Any) -> list[Any]:
@@ -69,33 +92,29 @@ def _wanted(cotangents: list[Any], arrays: Any) -> list[Any]:
 
 
 def _differentiated_change(arrays: Any, steps: Any, function: Any) -> Any:
-    """Component by component, since the curvature is that of a weighted sum: n calls in a batch."""
     function.require_curvature()
-    steps, half = [ad.instantiate_zeros(step) for step in steps], len(arrays) // 2
-    arguments, directions = arrays[:half], arrays[half:]
-
-    def component(unit: Any) -> Any:
-        weights = jnp.broadcast_to(unit, (*arguments[0].shape[:-1], function.size))
-        bent = CURVATURE.bind(*arguments, weights, *steps[:half], function=function)
-        return jnp.sum(bent * _joined(directions), axis=-1)
-
-    units = jnp.eye(function.size, dtype=arguments[0].dtype)
-    added = CHANGE.bind(*arguments, *steps[half:], function=function)
-    return CHANGE.bind(*arrays, function=function), added + jax.vmap(component, out_axes=-1)(units)
+    n = len(function.sizes)
+    given, directions, fixed = function.groups("change", arrays)
+    along, turned = _filled(steps[:n]), _filled(steps[n : 2 * n])
+    bent = BEND.bind(*given, *directions, *along, *fixed, function=function)
+    return CHANGE.bind(*arrays, function=function), bent + CHANGE.bind(*given, *turned, *fixed, function=function)
 
 
 def _differentiated_gradients(arrays: Any, steps: Any, function: Any) -> Any:
     function.require_curvature()
-    *directions, dweights = (ad.instantiate_zeros(step) for step in steps)
-    bent = CURVATURE.bind(*arrays, *directions, function=function)
-    added = GRADIENTS.bind(*arrays[:-1], dweights, function=function)
-    return GRADIENTS.bind(*arrays, function=function), bent + added
+    n = len(function.sizes)
+    given, weights, fixed = function.groups("gradients", arrays)
+    *along, change = _filled(steps[: n + 1])
+    bent = CURVATURE.bind(*given, *weights, *along, *fixed, function=function)
+    return GRADIENTS.bind(*arrays, function=function), bent + GRADIENTS.bind(*given, change, *fixed, function=function)
 
 
 ad.primitive_jvps[VALUE] = _differentiated_value
 ad.primitive_transposes[CHANGE] = _transposed_change
 ad.primitive_transposes[GRADIENTS] = _transposed_gradients
+ad.primitive_transposes[BEND] = _transposed_bend
 ad.primitive_transposes[CURVATURE] = _transposed_curvature
 ad.primitive_jvps[CHANGE] = _differentiated_change
 ad.primitive_jvps[GRADIENTS] = _differentiated_gradients
+ad.primitive_jvps[BEND] = refuse_third_derivatives
 ad.primitive_jvps[CURVATURE] = refuse_third_derivatives

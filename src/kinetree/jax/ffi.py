@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from kinetree.bridges.differentiable import refuse_second_derivatives
 from kinetree.concurrency import ForkSafeLock
-from kinetree.model.differentiable import refuse_second_derivatives
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.xla import Handler
 
@@ -25,7 +25,7 @@ try:
 except ImportError as error:
     raise ImportError('kinetree.jax needs JAX: pip install "kinetree[jax]"') from error
 
-__all__ = ["JAX", "ad", "jax", "jnp", "primitive", "run"]
+__all__ = ["ad", "jax", "jnp", "primitive", "run"]
 
 
 def primitive(
@@ -116,21 +116,3 @@ def _capsule(address: int) -> Any:
     make = ctypes.pythonapi.PyCapsule_New
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     return make(address, None, None)
-
-
-class JAX:
-    """JAX arrays, for `Differentiable`."""
-
-    run = staticmethod(run)
-
-    def apply(self, matrix: Any, vector: Any) -> Any:
-        """Matrices times vectors."""
-        return jnp.einsum("...ij,...j->...i", matrix, vector)
-
-    def transpose(self, matrix: Any) -> Any:
-        """Swap the last two axes."""
-        return jnp.swapaxes(matrix, -1, -2)
-
-    def stack(self, vectors: Any) -> Any:
-        """Stack vectors as the rows of a matrix."""
-        return jnp.stack(vectors, axis=-2)

@@ -116,7 +116,7 @@ class Algorithm:
         return mechanism.topology.supporting(site.node for site in sites)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def with_constants(algorithm: Algorithm) -> Algorithm:
     """The same recursion with the constants of nodes and gravity as its last input, so that each sample has its own.
 

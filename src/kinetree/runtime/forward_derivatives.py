@@ -7,7 +7,7 @@ have recursions of their own for them, in O(n).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from inspect import Parameter, Signature
 from typing import Any
@@ -27,6 +27,7 @@ _INSTEAD = {
     "forward_dynamics_derivatives": "forward_dynamics.hvp",
     "discretize": "forward_dynamics.hvp",
     "step": "discretize",
+    "inverse_inertia": "inverse_inertia_derivative",
 }
 
 
@@ -39,6 +40,13 @@ def along_inputs(algorithm: Algorithm) -> Algorithm:
     return directional_derivative(text, f"{text.name}_jvp", "dq", others, results)
 
 
+@lru_cache(maxsize=256)
+def _second_derivative(jvp: Algorithm) -> Algorithm:
+    others = {f"step_{a.name}": a.name for a in jvp.inputs if a.name != "q" and "frames" not in a.dimensions}
+    results = tuple(f"d{output.name}" for output in jvp.outputs)
+    return directional_derivative(jvp, f"{jvp.name}_jvp", "step_q", others, results, level=-1)
+
+
 def jvp(function: Function[..., Any]) -> Function[..., Any]:
     """The directional derivative of a function, with its choices of frames and wrenches."""
     name = function.name
@@ -46,13 +54,22 @@ def jvp(function: Function[..., Any]) -> Function[..., Any]:
         reason = ": it is a derivative itself" if "." in name else ": it is no function of a configuration q"
         hint = f"; use {_INSTEAD[name]}" if name in _INSTEAD else reason
         raise UnsupportedError(f"{name} has no derivative by forward mode{hint}")
-    algorithm = along_inputs(function.algorithm)
+    return _derived(function, along_inputs)
+
+
+def second(function: Function[..., Any]) -> Function[..., Any]:
+    """The directional derivative of `function.jvp`; takes its inputs, then a direction for each."""
+    return _derived(function.jvp, _second_derivative)
+
+
+def _derived(function: Function[..., Any], derivative: Callable[[Algorithm], Algorithm]) -> Function[..., Any]:
+    name, algorithm = function.name, derivative(function.algorithm)
     described = {"signature": _signature(function, algorithm), "doc": Function.jvp.__doc__, "bundle": function._bundle}
     given: dict[str, Any] = {"guard": function._guard, **described}
     derived: Function[..., Any]
     if isinstance(function, FrameFunction):
-        texts = {r: along_inputs(text) for r, text in function._algorithms.items()}
-        classical = {r: along_inputs(text) for r, text in function._classical.items()}
+        texts = {r: derivative(text) for r, text in function._algorithms.items()}
+        classical = {r: derivative(text) for r, text in function._classical.items()}
         frames = tuple(site.name for site in function._all)
         derived = FrameFunction(
             f"{name}.jvp",
@@ -66,7 +83,7 @@ def jvp(function: Function[..., Any]) -> Function[..., Any]:
     elif isinstance(function, ForcedFunction):
         derived = ForcedFunction(f"{name}.jvp", function.mechanism, algorithm, site=function._site, **given)
     else:
-        derived = Function(f"{name}.jvp", function.mechanism, algorithm, **given)
+        derived = function.with_text(f"{name}.jvp", algorithm, **given)
     if function._home is not None:
         derived.belong(function._home[0], f"{function._home[1]}.jvp")
     return derived.engine(function._engine)

@@ -27,7 +27,7 @@ from kinetree.compiler.specialize import Specialization, specialization
 from kinetree.concurrency import ForkSafeLock, gc_paused, give_way
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.kernels.language import Kernel
-from kinetree.language.algorithm import Algorithm
+from kinetree.language.algorithm import Algorithm, with_constants
 from kinetree.language.mechanism import Mechanism, Site, Sizes
 from kinetree.runtime import arguments
 from kinetree.runtime.bound import Compiled
@@ -192,9 +192,20 @@ class Function(Gate, Generic[P, R]):
         other.__dict__.update({**state, "_bound": {}, "_ready": {}, "_lock": ForkSafeLock(), **changes})
         return other
 
-    def bound(self) -> Any:
-        """The recursion for arrays alone, without the conveniences of a call: what bridges to other libraries run."""
-        return self._bound.get((self.algorithm, (), False)) or self._bind((), self.algorithm, False)
+    def bound(self, *, constants: bool = False) -> Any:
+        """The recursion for arrays alone, without the conveniences of a call: what bridges to other libraries run.
+
+        With `constants`, those of the nodes and gravity are its last input; see `with_constants`.
+        """
+        return self._bind_with((), self.algorithm, False, constants)
+
+    def _bind_with(self, sites: tuple[Site, ...], algorithm: Algorithm, single: bool, constants: bool) -> Any:
+        text = with_constants(algorithm) if constants else algorithm
+        return self._bound.get((text, sites, single)) or self._bind(sites, text, single)
+
+    def with_text(self, name: str, algorithm: Algorithm, **options: Any) -> Function[..., Any]:
+        """Another function of the same robot."""
+        return Function(name, self.mechanism, algorithm, **options)
 
     def compile(self) -> None:
         """Compile now what later calls will need."""
@@ -320,10 +331,9 @@ class ForcedFunction(Function[P, R]):
         super().__init__(name, mechanism, algorithm, **options)
         self._site = site
 
-    def bound(self, frames: Sequence[str] = ()) -> Any:
-        """As of `Function`; with frames it takes their wrenches last, (…, m, 6)."""
-        sites = tuple(self._site(name) for name in frames)
-        return self._bound.get((self.algorithm, sites, False)) or self._bind(sites, self.algorithm, False)
+    def bound(self, frames: Sequence[str] = (), *, constants: bool = False) -> Any:
+        """As of `Function`; with frames it takes their wrenches last of all, (…, m, 6), but for the constants."""
+        return self._bind_with(tuple(self._site(name) for name in frames), self.algorithm, False, constants)
 
     def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
         """Compute, with external wrenches if there are any."""
@@ -419,9 +429,12 @@ class FrameFunction(Function[P, R]):
         self._ready[frames if single or frames is None else tuple(site.name for site in sites), choice] = bound
         return bound
 
-    def bound(self, frames: Any = None, reference: str | None = None, classical: bool = False) -> Any:
+    def bound(
+        self, frames: Any = None, reference: str | None = None, classical: bool = False, *, constants: bool = False
+    ) -> Any:
         """As of `Function`, for a choice of frames and reference."""
-        return self._bind(self._sites(frames), self._for(reference, classical), isinstance(frames, str))
+        chosen = self._sites(frames), self._for(reference, classical), isinstance(frames, str)
+        return self._bind_with(*chosen, constants)
 
     @property
     def needs_frames(self) -> bool:

@@ -153,9 +153,13 @@ class TaskFunction(Function[..., Any]):
         """Compute, with any valid arguments."""
         return self._run(self.sites, self.algorithm, self._arguments(inputs, named), out)
 
-    def bound(self) -> Any:
+    def bound(self, *, constants: bool = False) -> Any:
         """As for `Function`, for the rows of the sites."""
-        return self._bind(self.sites, self.algorithm, False)
+        return self._bind_with(self.sites, self.algorithm, False, constants)
+
+    def with_text(self, name: str, algorithm: Algorithm, **options: Any) -> TaskFunction:
+        """Another function of the same rows."""
+        return TaskFunction(name, self.mechanism, algorithm, self.sites, options["guard"])
 
     def compile(self) -> None:
         """Compile everything that later calls need."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kinetree.language.algorithm import algorithm
-from kinetree.language.forward_mode import coordinate_derivative, gradients
+from kinetree.language.forward_mode import coordinate_derivative, gradients, joined, parts
 from kinetree.language.tree import Indexed, Tree
 from kinetree.spatial.scalar import select
 
@@ -114,8 +114,8 @@ def component_change(tree: Tree, q: Indexed, dq: Indexed, tangent: Indexed) -> N
 #: The change of `component_gradient` along a change dq of the components, for a constant g.
 component_gradient_change = coordinate_derivative(component_gradient, "component_gradient_change", {"dq": "q"}, ("h",))
 
-#: The change of `tangent_map` along a change of the components of q.
-tangent_map_change = coordinate_derivative(tangent_map, "tangent_map_change", {"dq": "q"}, ("dT",))
+#: The change of `component_change` along another change of the components, for a constant dq.
+component_change_change = coordinate_derivative(component_change, "component_change_change", {"step": "q"}, ("h",))
 
 #: The change of `integrate` along changes of the components of q and of v.
 integrate_change = coordinate_derivative(integrate, "integrate_change", {"dq": "q", "dv": "v"}, ("change",))
@@ -132,3 +132,40 @@ def integrate_gradients(tree: Tree, q: Indexed, v: Indexed, w: Indexed, by_q: In
 integrate_curvature = coordinate_derivative(
     integrate_gradients, "integrate_curvature", {"dq": "q", "dv": "v"}, ("hq", "hv")
 )
+
+
+@algorithm(q0=("q",), q1=("q",), dq0=("q",), dq1=("q",), change=("v",), outputs=("change",))
+def difference_change(tree: Tree, q0: Indexed, q1: Indexed, dq0: Indexed, dq1: Indexed, change: Indexed) -> None:
+    """The change of `difference` along changes of the components of both configurations."""
+    for k, _ in tree.scatter():
+        step = k.manifold.difference(q0[k], q1[k])
+        back = k.manifold.inverse_right_jacobian(-step) @ (k.manifold.tangent_map(q0[k]) @ dq0[k])
+        change[k] = k.manifold.inverse_right_jacobian(step) @ (k.manifold.tangent_map(q1[k]) @ dq1[k]) - back
+
+
+@algorithm(q0=("q",), q1=("q",), w=("v",), by_q0=("q",), by_q1=("q",), outputs=("by_q0", "by_q1"))
+def difference_gradients(tree: Tree, q0: Indexed, q1: Indexed, w: Indexed, by_q0: Indexed, by_q1: Indexed) -> None:
+    """Gradients of wᵀ(q1 ⊖ q0) with respect to the components of both."""
+    for k, _ in tree.scatter():
+        step = k.manifold.difference(q0[k], q1[k])
+        by_q0[k], by_q1[k] = _difference_gradients(k.manifold, q0[k], q1[k], step, w[k])
+
+
+@algorithm(
+    q0=("q",), q1=("q",), w=("v",), dq0=("q",), dq1=("q",), h0=("q",), h1=("q",), outputs=("h0", "h1")
+)  # fmt: skip
+def difference_curvature(
+    tree: Tree, q0: Indexed, q1: Indexed, w: Indexed, dq0: Indexed, dq1: Indexed, h0: Indexed, h1: Indexed
+) -> None:
+    """Their change along changes of q0 and q1, by dual numbers, but for the logarithm, whose rate at zero is 0/0."""
+    for k, _ in tree.scatter():
+        by, step = k.manifold, k.manifold.difference(q0[k], q1[k])
+        back = by.inverse_right_jacobian(-step) @ (by.tangent_map(q0[k]) @ dq0[k])
+        rate = by.inverse_right_jacobian(step) @ (by.tangent_map(q1[k]) @ dq1[k]) - back
+        moving = joined(q0[k], dq0[k]), joined(q1[k], dq1[k]), joined(step, rate)
+        h0[k], h1[k] = (parts(x, 0)[1] for x in _difference_gradients(by, *moving, w[k]))
+
+
+def _difference_gradients(by: Any, q0: Any, q1: Any, step: Any, w: Any) -> tuple[Any, Any]:
+    back = by.tangent_map(q0).T @ (by.inverse_right_jacobian(-step).T @ w)
+    return -back, by.tangent_map(q1).T @ (by.inverse_right_jacobian(step).T @ w)
