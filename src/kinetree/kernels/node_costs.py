@@ -193,3 +193,23 @@ def kept_gap(
     """What is left of a gap after a share of a step: its tangent, and the velocity behind it."""
     for i in k.nv:
         back[i], rate[i] = (share[...] - 1.0) * gap_q[i], v[i] + (share[...] - 1.0) * gap_v[i]
+
+
+@kernel(v=("n",), a=("n",), pace=(), after=("n",), outputs=("after",))
+def moved_on(k: Workspace, v: Indexed, a: Indexed, pace: Indexed, after: Indexed) -> None:
+    """Velocities after a step, v + pace a."""
+    for i in k.n:
+        after[i] = v[i] + pace[...] * a[i]
+
+
+@kernel(A=("m", "n"), x=("n",), y=("m",), outputs=("y",))
+def product(k: Workspace, A: Indexed, x: Indexed, y: Indexed) -> None:
+    """A x."""
+    for i in k.m:
+        y[i] = k.sum(A[i, j] * x[j] for j in k.n)
+
+
+@kernel(A=("m", "n"), B=("n", "p"), C=("m", "p"), outputs=("C",), sparse=("C",))
+def matrix_product(k: Workspace, A: Indexed, B: Indexed, C: Indexed) -> None:
+    """A B."""
+    add_product(C, (k.m, k.n, k.p), A, B)

@@ -6,14 +6,18 @@ problem = ocp.Problem(robot, dt=0.01, nodes=100, terms=[ocp.pose("tool0", last=1
 plan = problem.solve(q, targets={"tool0": pose})
 """
 
+from kinetree.ocp.contacts import Contacts
+from kinetree.ocp.force_terms import cone, force, friction
+from kinetree.ocp.jax_terms import jax_term
 from kinetree.ocp.mpc import MPC, MPCCommand, MPCState
 from kinetree.ocp.plan import Plan
 from kinetree.ocp.problem import Limits, Problem
 from kinetree.ocp.sampling import Sampled, sample
-from kinetree.ocp.terms import Term, center_of_mass, control, orientation, pose, position, state, velocity
+from kinetree.ocp.terms import Term, center_of_mass, control, momentum, orientation, pose, position, state, velocity
 
 __all__ = [
     "MPC",
+    "Contacts",
     "Limits",
     "MPCCommand",
     "MPCState",
@@ -22,7 +26,12 @@ __all__ = [
     "Sampled",
     "Term",
     "center_of_mass",
+    "cone",
     "control",
+    "force",
+    "friction",
+    "jax_term",
+    "momentum",
     "orientation",
     "pose",
     "position",

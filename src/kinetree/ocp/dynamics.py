@@ -5,11 +5,13 @@ Each step is that of semi-implicit Euler, v′ = v + pace a(q, v, u), q′ = q �
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from kinetree.model.model import Model
+from kinetree.ocp.terms import Foot
 from kinetree.spatial.value import Array
 
 
@@ -41,8 +43,12 @@ class Dynamics(Protocol):
         pace: What accelerations are multiplied by, (T,).
         forces: Number of components of all forces at contacts, nf.
         curved: Whether second derivatives are those of the robot's free dynamics.
+        feet: Feet at contacts.
+        impacts: Which steps are impacts, (T,).
     """
 
+    feet: Sequence[Foot]
+    impacts: Array
     dt: Array
     pace: Array
     forces: int
@@ -53,6 +59,9 @@ class Dynamics(Protocol):
 
     def linear(self, q: Array, v: Array, tau: Array) -> Rates:
         """Derivatives of all steps."""
+
+    def hold(self, q: Array) -> Array:
+        """Inputs that hold configurations, (N, nq), against gravity as well as they can, (N, T, nu)."""
 
     @property
     def runs(self) -> list[tuple[int, int]]:
@@ -72,8 +81,10 @@ class FreeDynamics:
     """
 
     forces, curved = 0, True
+    feet: Sequence[Foot] = ()
 
     def __init__(self, robot: Model, dt: Array, actuated: Array) -> None:
+        self.impacts = np.zeros(len(dt), dtype=bool)
         self.robot, self.dt, self.pace, self.actuated = robot, dt, dt, actuated
         self._full = bool(np.array_equal(actuated, np.arange(robot.nv)))
 
@@ -88,11 +99,16 @@ class FreeDynamics:
         a_u = a_u if self._full else np.ascontiguousarray(a_u[..., self.actuated])
         return Rates(a_q, a_v, a_u, a_q[..., :0, :], a_v[..., :0, :], a_u[..., :0, :], None)
 
+    def hold(self, q: Array) -> Array:
+        """See `Dynamics`."""
+        return np.repeat(self.robot.gravity_forces(q)[:, None, self.actuated], len(self.dt), axis=1)
+
     @property
     def runs(self) -> list[tuple[int, int]]:
         """See `Dynamics`."""
         return [(0, len(self.dt))]
 
-    def record(self, run: Any, _node: int, q: Any, v: Any, tau: Any, dt: Any) -> Any:
+    def record(self, run: Any, node: int, q: Any, v: Any, tau: Any, dt: Any) -> Any:
         """See `Dynamics`."""
+        del node
         return run.call(self.robot.step, q, v, tau, dt)

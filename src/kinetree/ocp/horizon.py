@@ -15,15 +15,25 @@ import numpy as np
 
 from kinetree.errors import InputError
 from kinetree.kernels.euler_riccati import euler_costates, euler_forward, euler_riccati
-from kinetree.kernels.node_costs import change_along, feedback, half_squares, kept_gap, quadratic_model, with_curvature
+from kinetree.kernels.node_costs import (
+    change_along,
+    feedback,
+    half_squares,
+    kept_gap,
+    matrix_product,
+    quadratic_model,
+    with_curvature,
+)
 from kinetree.model.model import Model
 from kinetree.ocp.dynamics import Dynamics, FreeDynamics
-from kinetree.ocp.terms import Part, Term, curved_blocks
+from kinetree.ocp.terms import CostTerm, Part, Scope, curved_blocks
 from kinetree.runtime.function import compiled
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence
 from kinetree.spatial.value import Array
 
+#: Parts that steps have, and the last node has not.
+_OF_STEPS = ("u", "force")
 #: Steps of central differences of gradients.
 _STEP = 1e-5
 
@@ -161,7 +171,7 @@ class Horizon:
     """
 
     def __init__(
-        self, robot: Model, dt: Array, terms: Sequence[Term], actuated: Array, dynamics: Dynamics | None = None
+        self, robot: Model, dt: Array, terms: Sequence[CostTerm], actuated: Array, dynamics: Dynamics | None = None
     ) -> None:
         self.robot, self.dt, self.terms, self.actuated = robot, dt, tuple(terms), actuated
         self.dynamics: Dynamics = FreeDynamics(robot, dt, actuated) if dynamics is None else dynamics
@@ -169,14 +179,14 @@ class Horizon:
         self.full = bool(np.array_equal(actuated, np.arange(robot.nv)))
         self.parts: list[tuple[int, Part, Array, Any, Any]] = []
         for number, term in enumerate(terms):
-            parts = term.parts(robot, self.nu)
+            parts = term.parts(Scope(robot, self.nu, self.dynamics.feet))
             size = sum(part.size for part in parts)
-            weights = _weights(term, size, dt, [part.of for part in parts] == ["u"])
+            weights = _weights(term, size, self.dynamics, parts[0].of in _OF_STEPS)
             start = 0
             for part in parts:
                 own = slice(start, start + part.size)
                 weight = np.ascontiguousarray(weights[..., own])
-                if part.of == "u":
+                if part.of in _OF_STEPS:
                     weight = np.ascontiguousarray(weight[:-1])
                 lower, upper = (
                     None if x is None else np.broadcast_to(x, (size,))[own] for x in (term.lower, term.upper)
@@ -184,7 +194,7 @@ class Horizon:
                 self.parts.append((number, part, weight, lower, upper))
                 start += part.size
         self.rows = sum(part.size for _, part, *_ in self.parts if part.of == "rows")
-        self.general = sum(part.size for _, part, *_ in self.parts if part.of == "all")
+        self.general = sum(part.size for _, part, *_ in self.parts if part.of in ("all", "force"))
         self._blocks = curved_blocks(robot)
         starts = np.cumsum([0, *(size for _, size in self._blocks)]).tolist()
         self.nb = starts[-1]
@@ -289,7 +299,7 @@ class Horizon:
         found, extra = np.zeros((len(x.q), len(self.terms))), np.zeros(len(x.q))
         padded = self._padded(x.u)
         for (number, part, weight, lower, upper), target in zip(self.parts, targets, strict=True):
-            r = part.residual(x.q, x.v, x.u if part.of == "u" else padded, target)
+            r = part.residual(x.q, x.v, self._inputs(x, padded, part), target)
             found[:, number] += self._squares(
                 weight, r if lower is None and upper is None else _outside(r, lower, upper)
             )
@@ -297,7 +307,7 @@ class Horizon:
             extra += self._squares(bound.penalty, bound.distance(x))
         return found, extra
 
-    def model(self, x: Path, targets: list[Any], bounds: Sequence[Bounds]) -> NodeModel:
+    def model(self, x: Path, linear: Linear, targets: list[Any], bounds: Sequence[Bounds]) -> NodeModel:
         """Quadratic models of all nodes, without curvature."""
         N, S = x.q.shape[:2]
         padded = self._padded(x.u)
@@ -309,28 +319,34 @@ class Horizon:
         start = {"rows": 0, "all": 0}
         for (_, part, weight, lower, upper), target in zip(self.parts, targets, strict=True):
             if part.rows is None:
-                r = part.residual(x.q, x.v, x.u if part.of == "u" else padded, target)
+                r = part.residual(x.q, x.v, self._inputs(x, padded, part), target)
                 w, s = _weighted(weight, r, lower, upper)
-                nodes = len(weight)
-                weights[part.of][:, :nodes] += w
-                slopes[part.of][:, :nodes] += s
-                continue
-            r, *by = part.rows(x.q, x.v, padded, target)
-            w, s = _weighted(weight, r, lower, upper)
-            own = slice(start[part.of], start[part.of] + part.size)
-            start[part.of] = own.stop
+                if part.of != "force":
+                    nodes = len(weight)
+                    weights[part.of][:, :nodes, part.entries] += w
+                    slopes[part.of][:, :nodes, part.entries] += s
+                    continue
+                by = self.of_forces(part.matrix, linear)
+            else:
+                r, *by = part.rows(x.q, x.v, padded, target)
+                w, s = _weighted(weight, r, lower, upper)
+            kind, nodes = "rows" if part.of == "rows" else "all", len(weight)
+            own = slice(start[kind], start[kind] + part.size)
+            start[kind] = own.stop
             if part.of == "rows":
                 rows[:, :, own], of_rows[0][:, :, own], of_rows[1][:, :, own] = by[0], w, s
             else:
                 for place, each in zip(general, by, strict=True):
                     if each is not None:
-                        place[:, :, own] = each
-                of_general[0][:, :, own], of_general[1][:, :, own] = w, s
+                        place[:, :nodes, own] = each
+                of_general[0][:, :nodes, own], of_general[1][:, :nodes, own] = w, s
         for bound in bounds:
             distance = bound.distance(x)
             nodes, places = distance.shape[1], bound.tangents
             weights[bound.of][:, :nodes, places] += bound.penalty * (distance != 0.0)
             slopes[bound.of][:, :nodes, places] += bound.penalty * distance
+        # inputs of impacts do nothing, and stay as they are
+        weights["u"][:, :-1][:, self.dynamics.impacts] += 1.0
         found = self._model(*weights.values(), *slopes.values(), rows, *of_rows, *general, *of_general)
         return NodeModel(*found)
 
@@ -357,6 +373,15 @@ class Horizon:
         bend = (ends[0] - ends[1]) / (2.0 * _STEP)
         half: Array = 0.5 * (bend + np.swapaxes(bend, -1, -2))
         return half
+
+    def _inputs(self, x: Path, padded: Array, part: Part) -> Array:
+        """What a part takes as inputs: those of steps, with zeros for the last node, or the forces at feet."""
+        return x.force if part.of == "force" else x.u if part.of == "u" else padded
+
+    def of_forces(self, A: Array, linear: Linear) -> list[Array]:
+        """Derivatives of A λ."""
+        by = linear.force_q, linear.force_v, linear.force_u
+        return [compiled(matrix_product, m=A.shape[0], n=A.shape[1], p=x.shape[-1])(A, x) for x in by]
 
     def _padded(self, u: Array) -> Array:
         return np.concatenate([u, np.zeros_like(u[:, :1])], axis=1)
@@ -457,21 +482,23 @@ def _weighted(weight: Array, r: Array, lower: Any, upper: Any) -> tuple[Array, A
     return weight * (out != 0.0), weight * out
 
 
-def _weights(term: Term, size: int, dt: Array, inputs: bool) -> Array:
+def _weights(term: CostTerm, size: int, dynamics: Dynamics, inputs: bool) -> Array:
     """Weights of all nodes, (T + 1, size)."""
-    S = len(dt) + 1
+    S = len(dynamics.dt) + 1
     given = np.asarray(term.weight, dtype=np.float64)
     if given.shape not in ((), (size,), (S, size)):
         raise InputError(
             f"weight of term {term.name!r} has shape {given.shape}; it is a number, ({size},) or ({S}, {size})"
         )
     weights = np.array(np.broadcast_to(given, (S, size)))
-    weights[:-1] *= dt[:, None]
-    if term.last is not None:
-        last = np.asarray(term.last, dtype=np.float64)
-        if last.shape not in ((), (size,)):
-            raise InputError(f"last of term {term.name!r} has shape {last.shape}; it is a number or ({size},)")
-        weights[-1] = last
+    weights[:-1] *= dynamics.dt[:, None]
+    for name, where in (("last", np.arange(S) == S - 1), ("impact", np.append(dynamics.impacts, False))):
+        given = getattr(term, name)
+        if given is not None:
+            given = np.asarray(given, dtype=np.float64)
+            if given.shape not in ((), (size,)):
+                raise InputError(f"{name} of term {term.name!r} has shape {given.shape}; it is a number or ({size},)")
+            weights[where] = given
     if inputs:
         weights[-1] = 0.0
     if not np.isfinite(weights).all() or (weights < 0.0).any():

@@ -19,11 +19,12 @@ class Plan:
     """A motion and the feedback about it. Leading axes are those of the states and targets that were given.
 
     Attributes:
-        time: Time of each node, (T + 1,) [s].
+        time: Time of each node, (T + 1,) [s]; impacts take none.
         q: Configurations, (…, T + 1, nq).
         v: Velocities, (…, T + 1, nv).
         u: Inputs of the actuated joints, (…, T, nu).
         tau: Joint forces, zero without a motor, (…, T, nv).
+        forces: Forces at feet, by frame, (…, T, 3), or wrenches, (…, T, 6), in world axes; impulses at impacts.
         gains: Feedback K of each step, (…, T, nu, 2 nv): u + K (x ⊖ x̄), tangents of q before v.
         cost: The cost, (…).
         costs: The same by term.
@@ -43,6 +44,7 @@ class Plan:
     v: Array
     u: Array
     tau: Array
+    forces: dict[str, Array]
     gains: Array
     cost: Array
     costs: dict[str, Array]
@@ -66,11 +68,14 @@ class Plan:
             return x.reshape((*batch, *x.shape[1:]))
 
         path, gains = solution.path, solution.gains
+        feet = horizon.dynamics.feet
         names = [term.name for term in horizon.terms]
         table = solution.table.reshape((len(solution.table), *batch))
         return cls(
-            time=np.concatenate([[0.0], np.cumsum(horizon.dt)]), q=shaped(path.q), v=shaped(path.v), u=shaped(path.u),
-            tau=shaped(horizon.tau(path.u)), gains=shaped(-np.concatenate([gains.Kq, gains.Kv], axis=-1)),
+            time=np.concatenate([[0.0], np.cumsum(horizon.dynamics.dt)]),
+            q=shaped(path.q), v=shaped(path.v), u=shaped(path.u), tau=shaped(horizon.tau(path.u)),
+            forces={foot.frame: shaped(path.force[..., foot.part]) for foot in feet},
+            gains=shaped(-np.concatenate([gains.Kq, gains.Kv], axis=-1)),
             cost=shaped(solution.costs.sum(axis=-1)), gap=shaped(solution.gap), violation=shaped(solution.violation),
             costs={name: shaped(solution.costs[:, i]) for i, name in enumerate(names)},
             multipliers={bound.name: shaped(bound.multipliers) for bound in solution.bounds},
@@ -148,6 +153,7 @@ class Plan:
         }
         return replace(
             self, q=later(self.q, -2), v=later(self.v, -2), u=later(self.u, -2), tau=later(self.tau, -2),
+            forces={name: later(force, -2) for name, force in self.forces.items()},
             gains=later(self.gains, -3), multipliers={name: later(y, -2) for name, y in self.multipliers.items()},
             bounds=bounds,
         )  # fmt: skip

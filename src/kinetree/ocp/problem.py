@@ -12,10 +12,11 @@ import numpy as np
 
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.model import Model
+from kinetree.ocp.contacts import Contacts, Phases
 from kinetree.ocp.horizon import Bounds, Horizon, Path
 from kinetree.ocp.plan import Plan
 from kinetree.ocp.solver import Options, Solver, first_penalty
-from kinetree.ocp.terms import Part, Term, curved_blocks, differences
+from kinetree.ocp.terms import CostTerm, Part, curved_blocks, differences
 from kinetree.runtime import arguments
 from kinetree.spatial.value import Array
 
@@ -50,6 +51,7 @@ class Problem:
         nodes: Number of steps T; there are T + 1 states and T inputs.
         terms: Terms of the cost.
         limits: Limits that hold at all nodes; none by default.
+        contacts: Feet, and the steps at which they are held; none by default.
         actuated: Names of the joints with motors; by default all but floating ones.
 
     Raises:
@@ -62,9 +64,10 @@ class Problem:
         robot: Model,
         dt: Any,
         nodes: int,
-        terms: Sequence[Term],
+        terms: Sequence[CostTerm],
         *,
         limits: Limits | None = None,
+        contacts: Contacts | None = None,
         actuated: Sequence[str] | None = None,
     ) -> None:
         if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 1:
@@ -74,7 +77,7 @@ class Problem:
             raise InputError(f"dt={dt!r} is neither a positive time step [s] nor one for each of the {nodes} steps")
         terms = tuple(terms)
         for term in terms:
-            if not isinstance(term, Term):
+            if not isinstance(term, CostTerm):
                 raise InputError(f"{term!r} is no term; use ocp.state, ocp.pose, … or ocp.Term(function, size)")
         names = [term.name for term in terms]
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -88,7 +91,8 @@ class Problem:
             numbers = robot.joint_indices(actuated)[1].tolist()
         self.actuated = np.array(numbers, dtype=np.intp)
         self.terms, self.limits = terms, limits
-        self.horizon = Horizon(robot, self.dt, terms, self.actuated)
+        dynamics = None if contacts is None else Phases(robot, self.dt, self.actuated, contacts)
+        self.horizon = Horizon(robot, self.dt, terms, self.actuated, dynamics)
         self._bounds = [] if limits is None else self._limited(limits)
 
     def __repr__(self) -> str:
@@ -209,11 +213,12 @@ class Problem:
         robot, h, T, N = self.robot, self.horizon, self.nodes, len(q)
         kept: dict[str, Bounds] = {}
         if start is None:
-            hold = robot.gravity_forces(q)[:, self.actuated]
+            with np.errstate(all="ignore"):
+                hold = h.dynamics.hold(q)
             for bound in self._bounds:
                 if bound.of == "u":
-                    hold[:, bound.entries] = np.clip(hold[:, bound.entries], bound.lower, bound.upper)
-            path = Path(*(np.repeat(x[:, None], n, axis=1) for x, n in ((q, T + 1), (v, T + 1), (hold, T))))
+                    hold[..., bound.entries] = np.clip(hold[..., bound.entries], bound.lower, bound.upper)
+            path = Path(np.repeat(q[:, None], T + 1, axis=1), np.repeat(v[:, None], T + 1, axis=1), hold)
         else:
             if isinstance(start, Plan):
                 if start.q.shape[-2:] != (T + 1, robot.nq) or start.u.shape[-1] != h.nu:
@@ -241,7 +246,7 @@ class Problem:
         if not self._bounds:
             return path, []
         with np.errstate(all="ignore"):
-            model = h.model(path, aims, ())
+            model = h.model(path, h.linear(path), aims, ())
         diagonals = {name: getattr(model, name * 2).diagonal(axis1=-2, axis2=-1) for name in ("q", "v", "u")}
         found = []
         for bound in self._bounds:
@@ -268,19 +273,36 @@ class Problem:
         found: dict[str, float] = {}
         for (number, part, *_), aim in zip(h.parts, h.targets(dict(targets or {}), (1,)), strict=True):
             name, error = self.terms[number].name, 0.0
-            if part.rows is not None:
+            if part.of == "force":
+                by = h.of_forces(part.matrix, h.linear(Path(x[0], x[1], x[2][:, :-1])))
+                wanted = differences(self.robot, partial(_force, h, part, aim), x[0], x[1], x[2])
+                error = _error(by, wanted)
+            elif part.rows is not None:
                 _, *by = part.rows(x[0], x[1], x[2], aim)
                 wanted = differences(self.robot, partial(_residual, part, aim), x[0], x[1], x[2])
-                exact = [0.0 if each is None else each for each in (*by, None, None)[:3]]
-                largest = max(1.0, *(float(np.abs(each).max(initial=0.0)) for each in wanted))
-                away = (float(np.abs(a - b).max(initial=0.0)) for a, b in zip(exact, wanted, strict=True))
-                error = max(away) / largest
+                error = _error((*by, None, None)[:3], wanted)
             found[name] = max(found.get(name, 0.0), error)
         return found
 
 
 def _residual(part: Part, aim: Any, q: Array, v: Array, u: Array) -> Array:
     return part.residual(q, v, u, aim)
+
+
+def _force(h: Horizon, part: Part, aim: Any, q: Array, v: Array, u: Array) -> Array:
+    """Residuals of forces at all steps of nodes, (…, T + 1, …)."""
+    flat = [x.reshape(-1, *x.shape[-2:]) for x in (q, v, u)]
+    path, _ = h.reached(Path(flat[0], flat[1], flat[2][:, :-1]))
+    found: Array = part.residual(path.q, path.v, path.force, aim)
+    shaped: Array = found.reshape(*q.shape[:-2], *found.shape[-2:])
+    return shaped
+
+
+def _error(exact: Sequence[Any], wanted: Sequence[Array]) -> float:
+    """The largest error of derivatives, None for zero, relative to the largest of them."""
+    largest = max(1.0, *(float(np.abs(each).max(initial=0.0)) for each in wanted))
+    away = (np.abs((0.0 if a is None else a) - b).max(initial=0.0) for a, b in zip(exact, wanted, strict=True))
+    return float(max(away)) / largest
 
 
 def _printed(iteration: int, row: Array, reason: Array) -> None:

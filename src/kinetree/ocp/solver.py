@@ -165,7 +165,7 @@ class Solver:
         if not every:
             at, targets, bounds = at.of(on), self._targets(on), [bound.some(on) for bound in bounds]
         linear = h.linear(at.path)
-        model = h.model(at.path, targets, bounds)
+        model = h.model(at.path, linear, targets, bounds)
         exact = self.curved & (self.stalled[on] & (self.count[on] > 0) | (self.count[on] > _EARLY))
         full = model
         if exact.any():

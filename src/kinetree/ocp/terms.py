@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.errors import DifferencesWarning, InputError
-from kinetree.kernels.node_costs import pose_residual, pose_rows
+from kinetree.kernels.node_costs import pose_residual, pose_rows, product
 from kinetree.model.model import Model
 from kinetree.runtime.function import compiled
 from kinetree.spatial.value import Array
@@ -23,24 +23,67 @@ from kinetree.spatial.value import Array
 _STEP = 6e-6
 
 
+class Foot(NamedTuple):
+    """A foot: its frame, what is held of it, at which steps, (T,), and where its forces are among all."""
+
+    frame: str
+    rows: str
+    held: Array
+    part: slice
+
+
+class Scope(NamedTuple):
+    """What terms are made for: a robot, the number of its inputs, and its feet."""
+
+    robot: Model
+    nu: int
+    feet: Sequence[Foot] = ()
+
+
 class Part(NamedTuple):
     """Some rows of a term, for a robot.
 
     Attributes:
-        of: What residuals are: entries of the tangents of "q", "v" or "u"; "rows" that depend on q; or on "all".
+        of: What residuals are: entries of the tangents of "q", "v" or "u"; "rows" that depend on q; rows of the "force"
+            at feet; or on "all".
         size: Number of rows.
-        residual: From q, v, u and the target to r, (…, T + 1, size).
+        residual: From q, v, u and the target to r, (…, T + 1, size); of forces, from the force in the place of u.
         rows: The same, and derivatives: by q, or by q, v and u, where None is zero.
+        entries: The tangents that entries are of; all by default.
+        matrix: Of forces, A in r = A λ − target, (size, nf).
     """
 
     of: str
     size: int
     residual: Callable[[Array, Array, Array, Any], Array]
     rows: Callable[[Array, Array, Array, Any], tuple[Any, ...]] | None = None
+    entries: slice = slice(None)
+    matrix: Array = np.zeros((0, 0))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CostTerm:
+    """What all terms have: a weight, perhaps an interval within which residuals cost nothing, and a name."""
+
+    weight: Any = 1.0
+    last: Any = None
+    impact: Any = None
+    lower: Any = None
+    upper: Any = None
+    nodes: Sequence[int] | None = None
+    name: str = "term"
+
+    def parts(self, scope: Scope) -> list[Part]:
+        """What it consists of."""
+        raise NotImplementedError
+
+    def target(self, robot: Model, given: Any) -> Any:
+        """What its parts take as a target."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
+class Term(CostTerm):
     """A cost ½ Σ w r² of your own residual.
 
     Args:
@@ -51,6 +94,7 @@ class Term:
         size: Number of rows of the residual.
         weight: Weights at the nodes before the last, per second: a number, (size,) or (T + 1, size).
         last: Weight at the last node: a number or (size,); by default `weight`.
+        impact: Weight at impacts, which take no time: a number or (size,); zero by default.
         lower: Residuals within [lower, upper] cost nothing; numbers or (size,).
         upper: See `lower`.
         nodes: The nodes where it is in force, such as [0, 50, -1]; all by default.
@@ -59,17 +103,10 @@ class Term:
 
     fun: Callable[..., Any]
     size: int
-    weight: Any = 1.0
-    last: Any = None
-    lower: Any = None
-    upper: Any = None
-    nodes: Sequence[int] | None = None
-    name: str = "term"
 
-    def parts(self, robot: Model, nu: int) -> list[Part]:
+    def parts(self, scope: Scope) -> list[Part]:
         """What it consists of."""
-        del nu
-        return [Part("all", self.size, self._residual, lambda *x: self._rows(robot, *x))]
+        return [Part("all", self.size, self._residual, lambda *x: self._rows(scope.robot, *x))]
 
     def target(self, robot: Model, given: Any) -> Any:
         """What its parts take as a target."""
@@ -122,31 +159,31 @@ def differences(robot: Model, residual: Callable[..., Array], q: Array, v: Array
     return tuple(found)
 
 
-@dataclass(frozen=True, eq=False)
-class BuiltIn(Term):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BuiltIn(CostTerm):
     """A term whose parts are made for a robot, and which may have a target."""
 
-    make: Callable[[Model, int], list[Part]] | None = None
+    make: Callable[[Scope], list[Part]]
     #: From a robot and what the user gave, or None, to an array whose last axes are those of one node.
-    aim: Callable[[Model, Any], Array] | None = None
+    aim: Callable[[Model, Any], Array | None]
     #: The number of axes of a target at one node.
     axes: int = 1
     #: The target unless `solve` is given one.
     default: Any = None
 
-    def parts(self, robot: Model, nu: int) -> list[Part]:
+    def parts(self, scope: Scope) -> list[Part]:
         """What it consists of."""
-        return [] if self.make is None else self.make(robot, nu)
+        return self.make(scope)
 
     def target(self, robot: Model, given: Any) -> Any:
         """What its parts take as a target."""
-        given = self.default if given is None else given
-        return None if self.aim is None else self.aim(robot, given)
+        return self.aim(robot, self.default if given is None else given)
 
 
 def state(
-    q: Any = None, v: Any = None, *, weight: Any = 1.0, last: Any = None, nodes: Any = None, name: str = "state"
-) -> Term:
+    q: Any = None, v: Any = None, *, weight: Any = 1.0, last: Any = None, impact: Any = None, lower: Any = None,
+    upper: Any = None, nodes: Any = None, name: str = "state",
+) -> CostTerm:  # fmt: skip
     """Distance from a reference state: difference(q_ref, q) and v − v_ref, 2 nv rows.
 
     Args:
@@ -154,6 +191,9 @@ def state(
         v: Reference velocities, (nv,) or (…, T + 1, nv); zero by default.
         weight: See `Term`; rows of configuration, then of velocity.
         last: See `Term`.
+        impact: See `Term`.
+        lower: See `Term`: with a reference of zeros, bounds on the state as a penalty.
+        upper: See `lower`.
         nodes: See `Term`.
         name: See `Term`.
     """
@@ -175,23 +215,49 @@ def state(
         both: Array = np.concatenate([np.broadcast_to(x, (*lead, x.shape[-1])) for x in (given, rate)], axis=-1)
         return both
 
-    def make(robot: Model, _nu: int) -> list[Part]:
-        nq, plain = robot.nq, is_plain(robot)
+    def make(scope: Scope) -> list[Part]:
+        robot, nq, found, start = scope.robot, scope.robot.nq, [], 0
+        # numbers are entries of the tangent, and joints that are not numbers have rows
+        for first, size in [*curved_blocks(robot), (robot.nv, 0)]:
+            if first > start:
+                found.append(_entries(robot, slice(start, first)))
+            if size:
+                found.append(_block(robot, slice(first, first + size)))
+            start = first + size
+        return [*found, Part("v", robot.nv, lambda _q, v, _u, target: v - target[..., nq:])]
 
-        def away(q: Array, _v: Any, _u: Any, target: Array) -> Array:
-            return robot.difference(np.ascontiguousarray(target[..., :nq]), q)
-
-        def rows(q: Array, _v: Any, _u: Any, target: Array) -> tuple[Array, Array]:
-            reference = np.ascontiguousarray(target[..., :nq])
-            return robot.difference(reference, q), robot.ddifference(reference, q)[1]
-
-        first = Part("q", robot.nv, away) if plain else Part("rows", robot.nv, away, rows)
-        return [first, Part("v", robot.nv, lambda _q, v, _u, target: v - target[..., nq:])]
-
-    return BuiltIn(_unused, 0, weight, last, nodes=nodes, name=name, make=make, aim=aim, default=q)
+    return BuiltIn(
+        weight=weight, last=last, impact=impact, lower=lower, upper=upper, nodes=nodes, name=name, make=make, aim=aim,
+        default=q,
+    )  # fmt: skip
 
 
-def control(u: Any = 0.0, *, weight: Any = 1.0, nodes: Any = None, name: str = "control") -> Term:
+def _entries(robot: Model, own: slice) -> Part:
+    """The distance of joints whose coordinates are numbers."""
+    nq, plain = robot.nq, is_plain(robot)
+
+    def away(q: Array, _v: Any, _u: Any, target: Array) -> Array:
+        found = robot.difference(np.ascontiguousarray(target[..., :nq]), q)
+        return found if plain else found[..., own]
+
+    return Part("q", own.stop - own.start, away, entries=own)
+
+
+def _block(robot: Model, own: slice) -> Part:
+    """The distance of a joint whose coordinates are not numbers."""
+    nq = robot.nq
+
+    def away(q: Array, _v: Any, _u: Any, target: Array) -> Array:
+        return robot.difference(np.ascontiguousarray(target[..., :nq]), q)[..., own]
+
+    def rows(q: Array, _v: Any, _u: Any, target: Array) -> tuple[Array, Array]:
+        reference = np.ascontiguousarray(target[..., :nq])
+        return robot.difference(reference, q)[..., own], robot.ddifference(reference, q)[1][..., own, :]
+
+    return Part("rows", own.stop - own.start, away, rows)
+
+
+def control(u: Any = 0.0, *, weight: Any = 1.0, nodes: Any = None, name: str = "control") -> CostTerm:
     """Distance of the inputs from reference ones, nu rows; not at the last node, which has none.
 
     Args:
@@ -201,18 +267,25 @@ def control(u: Any = 0.0, *, weight: Any = 1.0, nodes: Any = None, name: str = "
         name: See `Term`.
     """
 
-    def make(_robot: Model, nu: int) -> list[Part]:
-        return [Part("u", nu, lambda _q, _v, u, target: u - target)]
+    def make(scope: Scope) -> list[Part]:
+        return [Part("u", scope.nu, lambda _q, _v, u, target: u - target)]
 
     def aim(_robot: Model, given: Any) -> Array:
         return np.asarray(given, dtype=np.float64)
 
-    return BuiltIn(_unused, 0, weight, nodes=nodes, name=name, make=make, aim=aim, default=u)
+    return BuiltIn(weight=weight, nodes=nodes, name=name, make=make, aim=aim, default=u)
 
 
 def pose(
-    frame: str, target: Any = None, *, weight: Any = 1.0, last: Any = None, nodes: Any = None, name: str = ""
-) -> Term:
+    frame: str,
+    target: Any = None,
+    *,
+    weight: Any = 1.0,
+    last: Any = None,
+    impact: Any = None,
+    nodes: Any = None,
+    name: str = "",
+) -> CostTerm:
     """Distance of a frame from a pose: the twist log(target⁻¹ pose) in the frame's axes, angular part first, 6 rows.
 
     Args:
@@ -220,15 +293,23 @@ def pose(
         target: (4, 4) or (…, T + 1, 4, 4); `targets` of `solve` replace it.
         weight: See `Term`.
         last: See `Term`.
+        impact: See `Term`.
         nodes: See `Term`.
         name: See `Term`; the frame's by default.
     """
-    return _of_pose(frame, slice(0, 6), target, weight, last, nodes, name)
+    return _of_pose(frame, slice(0, 6), target, weight, last, impact, nodes, name)
 
 
 def orientation(
-    frame: str, target: Any = None, *, weight: Any = 1.0, last: Any = None, nodes: Any = None, name: str = ""
-) -> Term:
+    frame: str,
+    target: Any = None,
+    *,
+    weight: Any = 1.0,
+    last: Any = None,
+    impact: Any = None,
+    nodes: Any = None,
+    name: str = "",
+) -> CostTerm:
     """Distance of a frame from the orientation of a pose: the rotation vector in the frame's axes, 3 rows.
 
     Args:
@@ -236,16 +317,20 @@ def orientation(
         target: (4, 4) or (…, T + 1, 4, 4), of which the rotation counts; `targets` of `solve` replace it.
         weight: See `Term`.
         last: See `Term`.
+        impact: See `Term`.
         nodes: See `Term`.
         name: See `Term`; the frame's by default.
     """
-    return _of_pose(frame, slice(0, 3), target, weight, last, nodes, name)
+    return _of_pose(frame, slice(0, 3), target, weight, last, impact, nodes, name)
 
 
-def _of_pose(frame: str, chosen: slice, target: Any, weight: Any, last: Any, nodes: Any, name: str) -> Term:
+def _of_pose(
+    frame: str, chosen: slice, target: Any, weight: Any, last: Any, impact: Any, nodes: Any, name: str
+) -> CostTerm:
     name, size = name or frame, chosen.stop
 
-    def make(robot: Model, _nu: int) -> list[Part]:
+    def make(scope: Scope) -> list[Part]:
+        robot = scope.robot
         residual, with_rows = compiled(pose_residual), compiled(pose_rows, nv=robot.nv)
 
         def away(q: Array, _v: Any, _u: Any, target: Array) -> Array:
@@ -260,12 +345,21 @@ def _of_pose(frame: str, chosen: slice, target: Any, weight: Any, last: Any, nod
     def aim(_robot: Model, given: Any) -> Array:
         return _shaped(name, given, (4, 4), "a pose")
 
-    return BuiltIn(_unused, 0, weight, last, nodes=nodes, name=name, make=make, aim=aim, axes=2, default=target)
+    return BuiltIn(
+        weight=weight, last=last, impact=impact, nodes=nodes, name=name, make=make, aim=aim, axes=2, default=target
+    )
 
 
 def position(
-    frame: str, target: Any = None, *, weight: Any = 1.0, last: Any = None, nodes: Any = None, name: str = ""
-) -> Term:
+    frame: str,
+    target: Any = None,
+    *,
+    weight: Any = 1.0,
+    last: Any = None,
+    impact: Any = None,
+    nodes: Any = None,
+    name: str = "",
+) -> CostTerm:
     """Distance of a frame's origin from a point, in the world's axes, 3 rows.
 
     Args:
@@ -273,12 +367,15 @@ def position(
         target: (3,) or (…, T + 1, 3) [m]; `targets` of `solve` replace it.
         weight: See `Term`.
         last: See `Term`.
+        impact: See `Term`.
         nodes: See `Term`.
         name: See `Term`; the frame's by default.
     """
     name = name or frame
 
-    def make(robot: Model, _nu: int) -> list[Part]:
+    def make(scope: Scope) -> list[Part]:
+        robot = scope.robot
+
         def away(q: Array, _v: Any, _u: Any, target: Array) -> Array:
             return robot.pose(q, frame)[..., :3, 3] - target
 
@@ -290,13 +387,13 @@ def position(
     def aim(_robot: Model, given: Any) -> Array:
         return _shaped(name, given, (3,), "a point")
 
-    return BuiltIn(_unused, 0, weight, last, nodes=nodes, name=name, make=make, aim=aim, default=target)
+    return BuiltIn(weight=weight, last=last, impact=impact, nodes=nodes, name=name, make=make, aim=aim, default=target)
 
 
 def velocity(
-    frame: str, target: Any = None, *, reference: Any = "local", weight: Any = 1.0, last: Any = None, nodes: Any = None,
-    name: str = "",
-) -> Term:  # fmt: skip
+    frame: str, target: Any = None, *, reference: Any = "local", weight: Any = 1.0, last: Any = None,
+    impact: Any = None, nodes: Any = None, name: str = "",
+) -> CostTerm:  # fmt: skip
     """Distance of a frame's twist from a given one, angular part first, 6 rows.
 
     Args:
@@ -305,12 +402,15 @@ def velocity(
         reference: As for `robot.velocity`.
         weight: See `Term`.
         last: See `Term`.
+        impact: See `Term`.
         nodes: See `Term`.
         name: See `Term`; "velocity of …" by default.
     """
     name = name or f"velocity of {frame}"
 
-    def make(robot: Model, _nu: int) -> list[Part]:
+    def make(scope: Scope) -> list[Part]:
+        robot = scope.robot
+
         def away(q: Array, v: Array, _u: Any, target: Array) -> Array:
             found: Array = robot.velocity(q, v, frame, reference) - target
             return found
@@ -324,23 +424,32 @@ def velocity(
     def aim(_robot: Model, given: Any) -> Array:
         return _shaped(name, np.zeros(6) if given is None else given, (6,), "a twist")
 
-    return BuiltIn(_unused, 0, weight, last, nodes=nodes, name=name, make=make, aim=aim, default=target)
+    return BuiltIn(weight=weight, last=last, impact=impact, nodes=nodes, name=name, make=make, aim=aim, default=target)
 
 
 def center_of_mass(
-    target: Any = None, *, weight: Any = 1.0, last: Any = None, nodes: Any = None, name: str = "center_of_mass"
-) -> Term:
+    target: Any = None,
+    *,
+    weight: Any = 1.0,
+    last: Any = None,
+    impact: Any = None,
+    nodes: Any = None,
+    name: str = "center_of_mass",
+) -> CostTerm:
     """Distance of the centre of mass from a point, in the world's axes, 3 rows.
 
     Args:
         target: (3,) or (…, T + 1, 3) [m]; `targets` of `solve` replace it.
         weight: See `Term`.
         last: See `Term`.
+        impact: See `Term`.
         nodes: See `Term`.
         name: See `Term`.
     """
 
-    def make(robot: Model, _nu: int) -> list[Part]:
+    def make(scope: Scope) -> list[Part]:
+        robot = scope.robot
+
         def away(q: Array, _v: Any, _u: Any, target: Array) -> Array:
             found: Array = robot.center_of_mass(q) - target
             return found
@@ -353,7 +462,49 @@ def center_of_mass(
     def aim(_robot: Model, given: Any) -> Array:
         return _shaped(name, given, (3,), "a point")
 
-    return BuiltIn(_unused, 0, weight, last, nodes=nodes, name=name, make=make, aim=aim, default=target)
+    return BuiltIn(weight=weight, last=last, impact=impact, nodes=nodes, name=name, make=make, aim=aim, default=target)
+
+
+def momentum(
+    target: Any = None, *, weight: Any = 1.0, last: Any = None, impact: Any = None, nodes: Any = None,
+    name: str = "momentum",
+) -> CostTerm:  # fmt: skip
+    """Distance of the momentum about the centre of mass from a given one, angular part first, in world axes, 6 rows.
+
+    In flight, angular momentum is conserved by physics, but not by steps of semi-implicit Euler: a weight there rewards
+    what the integrator does wrong.
+
+    Args:
+        target: (6,) or (…, T + 1, 6) [kg m²/s, kg m/s]; zero by default. `targets` of `solve` replace it.
+        weight: See `Term`.
+        last: See `Term`.
+        impact: See `Term`.
+        nodes: See `Term`.
+        name: See `Term`.
+    """
+
+    def make(scope: Scope) -> list[Part]:
+        robot = scope.robot
+        along = compiled(product, m=6, n=robot.nv)
+
+        def away(q: Array, v: Array, _u: Any, target: Array) -> Array:
+            found: Array = along(robot.centroidal_momentum_matrix(q), v) - target
+            return found
+
+        def rows(q: Array, v: Array, _u: Any, target: Array) -> tuple[Any, ...]:
+            by_v = robot.centroidal_momentum_matrix(q)
+            wide = np.repeat(q[..., None, :], robot.nv, axis=-2)
+            units = np.broadcast_to(np.eye(robot.nv), (*q.shape[:-1], robot.nv, robot.nv))
+            turned = robot.centroidal_momentum_matrix.jvp(wide, units)
+            by_q = np.swapaxes(along(turned, v[..., None, :]), -1, -2)
+            return along(by_v, v) - target, by_q, by_v, None
+
+        return [Part("all", 6, away, rows)]
+
+    def aim(_robot: Model, given: Any) -> Array:
+        return _shaped(name, np.zeros(6) if given is None else given, (6,), "a momentum")
+
+    return BuiltIn(weight=weight, last=last, impact=impact, nodes=nodes, name=name, make=make, aim=aim, default=target)
 
 
 def is_plain(robot: Model) -> bool:
@@ -377,7 +528,3 @@ def _shaped(name: str, given: Any, shape: tuple[int, ...], what: str) -> Array:
     if array.shape[max(array.ndim - len(shape), 0) :] != shape:
         raise InputError(f"the target of {name!r} has shape {array.shape}; {what} is {shape}, or (…, T + 1, *{shape})")
     return array
-
-
-def _unused(*_: Any) -> Any:
-    raise NotImplementedError

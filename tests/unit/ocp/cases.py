@@ -37,11 +37,31 @@ def reach(robot: kt.Model, frame: str, steps: int = 40, **options: Any) -> ocp.P
     return ocp.Problem(robot, 0.02, steps, terms, **options)
 
 
-def gradient(plan: ocp.Plan, cost: Any) -> Array:
+def walker(base: str = "floating") -> kt.Model:
+    """A trunk on two legs of three joints, with whole feet."""
+    builder = kt.Builder("walker")
+    builder.add_body("trunk", joint=base, mass=4.0, com=(0.01, 0.0, 0.1), inertia=np.diag([0.05, 0.04, 0.03]))
+    for side, y in (("left", 0.1), ("right", -0.1)):
+        limb = {"mass": 0.6, "com": (0.0, 0.01, -0.1), "inertia": np.diag([0.004, 0.005, 0.001])}
+        hip, knee = (np.eye(3), (0.0, y, 0.0)), (np.eye(3), (0.0, 0.0, -0.25))
+        builder.add_body(f"{side}_hip", parent="trunk", axis=(1, 0, 0), placement=hip, **limb)
+        builder.add_body(f"{side}_thigh", parent=f"{side}_hip", axis=(0, 1, 0), **limb)
+        builder.add_body(f"{side}_shank", parent=f"{side}_thigh", axis=(0, 1, 0), placement=knee, **limb)
+        builder.add_frame(f"{side}_foot", body=f"{side}_shank", placement=(np.eye(3), (0.02, 0.0, -0.25)))
+    return builder.build()
+
+
+def free_step(problem: Any, t: int, q: Array, v: Array, tau: Array) -> tuple[Array, Array]:
+    """A step of the free robot."""
+    after, rate = problem.robot.step(q, v, tau, problem.dt[t])
+    return after, rate
+
+
+def gradient(plan: ocp.Plan, cost: Any, step: Any = free_step) -> Array:
     """Derivatives of a cost of (q, v, u) with respect to all inputs, by differences of roll-outs, (T, nu)."""
-    problem, step = plan.horizon, 1e-5
+    problem, small = plan.horizon, 1e-5
     T, nu = plan.u.shape
-    change = step * np.eye(T * nu).reshape(T * nu, T, nu)
+    change = small * np.eye(T * nu).reshape(T * nu, T, nu)
     ends = []
     for u in (plan.u + change, plan.u - change):
         q, v = (np.broadcast_to(x, (T * nu, *x.shape)) for x in (plan.q[0], plan.v[0]))
@@ -49,11 +69,11 @@ def gradient(plan: ocp.Plan, cost: Any) -> Array:
         for t in range(T):
             tau = np.zeros((T * nu, problem.robot.nv))
             tau[:, problem.actuated] = u[:, t]
-            q, v = problem.robot.step(q, v, tau, problem.dt[t])
+            q, v = step(problem, t, q, v, tau)
             qs.append(q)
             vs.append(v)
         ends.append(cost(np.stack(qs, axis=1), np.stack(vs, axis=1), u))
-    found: Array = ((ends[0] - ends[1]) / (2.0 * step)).reshape(T, nu)
+    found: Array = ((ends[0] - ends[1]) / (2.0 * small)).reshape(T, nu)
     return found
 
 

@@ -11,18 +11,19 @@ import kinetree as kt
 from kinetree import ocp
 from kinetree.errors import DifferencesWarning, InputError, UnknownNameError
 from kinetree.ocp.horizon import Path
+from kinetree.ocp.terms import CostTerm
 from tests.tolerance import assert_close, bound
 from tests.unit.ocp.cases import reach, swing_up
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def every_term(robot: kt.Model, frame: str, target: Array) -> list[ocp.Term]:
+def every_term(robot: kt.Model, frame: str, target: Array) -> list[CostTerm]:
     return [
         ocp.state(weight=0.3, last=2.0), ocp.control(weight=0.2), ocp.pose(frame, target),
         ocp.orientation(frame, target, name="turn"), ocp.position(frame, target[:3, 3], name="point"),
         ocp.velocity(frame, np.arange(6.0)), ocp.center_of_mass(np.ones(3)),
-        ocp.velocity(frame, reference="world", name="twist", nodes=[1, -1]),
+        ocp.velocity(frame, reference="world", name="twist", nodes=[1, -1]), ocp.momentum(np.ones(6)),
     ]  # fmt: skip
 
 
@@ -58,7 +59,7 @@ def test_gradients_of_the_cost(make: Any, frame: str | None) -> None:
     x = Path(*(np.tile(each, (2, n, 1)) for each, n in ((q, 4), (v, 4), (u[problem.actuated], 3))))
     x = Path(robot.integrate(x.q, 0.1 * rng.normal(size=(2, 4, nv))), x.v + rng.normal(size=x.v.shape), x.u)
     aims = h.targets({}, (2,))
-    model, step = h.model(x, aims, ()), 1e-6
+    model, step = h.model(x, h.linear(x), aims, ()), 1e-6
     way = [rng.normal(size=(2, 4, nv)), rng.normal(size=(2, 4, nv)), rng.normal(size=x.u.shape)]
     ends = []
     for s in (step, -step):
@@ -78,12 +79,12 @@ def test_curvature_makes_the_model_a_hessian() -> None:
     aims = h.targets({"hand": target}, (1,))
     x = Path(*(np.tile(each, (1, n, 1)) + 0.1 * rng.normal(size=(1, n, nv)) for each, n in ((q, 4), (v, 4), (u, 3))))
     by_q, by_v = rng.normal(size=(2, 1, 3, nv))
-    model = h.model(x, aims, ())
+    model = h.model(x, h.linear(x), aims, ())
     model = model._replace(qq=model.qq + h.bend(x, aims))
     exact = h.curvature(x, h.linear(x), by_q, by_v, np.ones(1), model)
 
     def slopes(x: Path) -> list[Array]:
-        model = h.model(x, aims, ())
+        model = h.model(x, h.linear(x), aims, ())
         A, B = robot.discretize(x.q[:, :-1], x.v[:, :-1], x.u, problem.dt[0])
         w = np.concatenate([by_q, by_v], axis=-1)
         state, drive = np.einsum("nti,ntij->ntj", w, A), np.einsum("nti,ntij->ntj", w, B)
@@ -116,7 +117,7 @@ def test_sweeps_linearise_steps_as_discretize_does(make: Any, frame: str | None)
     problem = ocp.Problem(robot, 0.02, 1, [ocp.state(), ocp.control()])
     h, nv = problem.horizon, robot.nv
     x = Path(np.tile(q, (1, 2, 1)), np.tile(v, (1, 2, 1)), u[None, None, problem.actuated])
-    linear, model = h.linear(x), h.model(x, h.targets({}, (1,)), ())
+    linear, model = h.linear(x), h.model(x, h.linear(x), h.targets({}, (1,)), ())
     A, B = robot.discretize(q, v, h.tau(x.u)[0, 0], 0.02)
     gap = h.reached(x)[1]
     gains = h.gains(linear, gap, model, np.zeros(1))
@@ -183,7 +184,7 @@ def test_terms_of_your_own() -> None:
     with pytest.warns(DifferencesWarning, match="'term' has no derivatives"):
         costs.append(lazy.solve(rest).require().cost)
     assert_close(np.array(costs[1:]), np.full(2, costs[0]), 1e-7)
-    wide = ocp.Term(exact, 4, 1.0, lower=-10.0, upper=10.0, name="own")
+    wide = ocp.Term(exact, 4, weight=1.0, lower=-10.0, upper=10.0, name="own")
     plan = ocp.Problem(robot, 0.02, 60, [wide, ocp.control()]).solve(rest).require()
     assert plan.costs["own"] == 0.0
     assert np.abs(plan.u).max() < 1e-9
@@ -247,7 +248,7 @@ def test_roll_outs_keep_the_rest_of_gaps() -> None:
     problem, rng = reach(robot, "hand", 6), np.random.default_rng(1)
     h = problem.horizon
     x = Path(*(np.tile(each, (1, n, 1)) + 0.1 * rng.normal(size=(1, n, 7)) for each, n in ((q, 7), (v, 7), (u, 6))))
-    gap, linear, model = h.reached(x)[1], h.linear(x), h.model(x, h.targets({"hand": target}, (1,)), ())
+    gap, linear, model = h.reached(x)[1], h.linear(x), h.model(x, h.linear(x), h.targets({"hand": target}, (1,)), ())
     gains = h.gains(linear, gap, model, np.ones(1))
     left = h.reached(h.rolled(x, gap, gains, np.full(1, 0.3)))[1]
     assert_close(left.q, 0.7 * gap.q, bound(60, 1e3))

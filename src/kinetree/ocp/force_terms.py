@@ -1,0 +1,132 @@
+"""Terms of the forces at feet, and cones of friction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import UnknownNameError
+from kinetree.kernels.node_costs import product
+from kinetree.model.model import Model
+from kinetree.ocp.terms import BuiltIn, CostTerm, Foot, Part, Scope
+from kinetree.runtime import arguments
+from kinetree.runtime.function import compiled
+from kinetree.spatial.rotation import alignment
+from kinetree.spatial.value import Array
+
+
+def force(
+    frame: str, target: Any = None, *, weight: Any = 1.0, impact: Any = None, lower: Any = None, upper: Any = None,
+    nodes: Any = None, name: str = "",
+) -> CostTerm:  # fmt: skip
+    """Distance of the force at a foot from a given one, in world axes: 3 rows, or 6 of a whole foot, moment first.
+
+    It is zero where the foot is not held, and the impulse at impacts.
+
+    Args:
+        frame: The foot's frame.
+        target: (3,), (6,) or (…, T, 3) [N, N m]; zero by default. `targets` of `solve` replace it.
+        weight: See `Term`.
+        impact: See `Term`.
+        lower: See `Term`.
+        upper: See `Term`.
+        nodes: See `Term`.
+        name: See `Term`; "force at …" by default.
+    """
+    name = name or f"force at {frame}"
+
+    def make(scope: Scope) -> list[Part]:
+        foot = _foot(scope, frame, name)
+        return [_of_force(scope, foot, np.eye(foot.part.stop - foot.part.start))]
+
+    def aim(_robot: Model, given: Any) -> Array:
+        return np.zeros(1) if given is None else np.asarray(given, dtype=np.float64)
+
+    return BuiltIn(
+        weight=weight, impact=impact, lower=lower, upper=upper, nodes=nodes, name=name, make=make, aim=aim,
+        default=target,
+    )  # fmt: skip
+
+
+def friction(
+    frame: str, coefficient: float, *, sole: tuple[float, float] | None = None, inner: bool = True,
+    normal: Any = (0.0, 0.0, 1.0), weight: Any = 1.0, nodes: Any = None, name: str = "",
+) -> CostTerm:  # fmt: skip
+    """A penalty on forces outside of a cone of friction, where the foot is held: A λ above zero, with A of `cone`.
+
+    Args:
+        frame: The foot's frame.
+        coefficient: Coefficient of friction.
+        sole: See `cone`.
+        inner: See `cone`.
+        normal: See `cone`.
+        weight: See `Term`.
+        nodes: See `Term`.
+        name: See `Term`; "friction at …" by default.
+    """
+    name = name or f"friction at {frame}"
+
+    def make(scope: Scope) -> list[Part]:
+        foot = _foot(scope, frame, name)
+        return [_of_force(scope, foot, cone(foot.rows, coefficient, sole, inner=inner, normal=normal))]
+
+    return BuiltIn(weight=weight, upper=0.0, nodes=nodes, name=name, make=make, aim=lambda *_: np.zeros(1))
+
+
+def _foot(scope: Scope, frame: str, name: str) -> Foot:
+    names = tuple(foot.frame for foot in scope.feet)
+    if frame not in names:
+        raise UnknownNameError(f"foot (needed for term {name!r}; contacts= of the problem has the feet)", frame, names)
+    return scope.feet[names.index(frame)]
+
+
+def _of_force(scope: Scope, foot: Foot, rows: Array) -> Part:
+    """Rows of the forces of one foot."""
+    A = np.zeros((len(rows), scope.feet[-1].part.stop))
+    A[:, foot.part] = rows
+    times = compiled(product, m=A.shape[0], n=A.shape[1])
+
+    def away(_q: Any, _v: Any, force: Array, target: Array) -> Array:
+        found: Array = times(A, force) - target
+        return found
+
+    return Part("force", len(A), away, matrix=A)
+
+
+def cone(
+    rows: str, friction: float, sole: tuple[float, float] | None = None, *, inner: bool = True, normal: Any = (0, 0, 1)
+) -> Array:
+    """A cone of friction as inequalities A λ ≤ 0 of a foot's force, or its wrench, moment first, in the world's axes.
+
+    Args:
+        rows: "position" for a point, with 5 inequalities; "all" for a whole foot, with 17 if it has a sole.
+        friction: Coefficient μ.
+        sole: Half length X and half width Y of the foot [m], along the world's x and y on level ground: the centre of
+            pressure stays inside, and the moment about the normal is one that friction can take [C15].
+        inner: Whether the pyramid is inside of the round cone, with μ/√2, or around it.
+        normal: The surface's normal in the world.
+
+    Returns:
+        A, (m, 3 or 6).
+
+    [C15] S. Caron, Q.-C. Pham, Y. Nakamura, "Stability of surface contacts for humanoid robots", ICRA 2015, eq. 8–12.
+    """
+    mu = arguments.number("friction", friction, above=0.0)
+    mu = mu / np.sqrt(2.0) if inner else mu
+    R = alignment(np.asarray(normal, dtype=np.float64) / np.linalg.norm(normal))
+    of_force = np.array([[1, 0, -mu], [-1, 0, -mu], [0, 1, -mu], [0, -1, -mu], [0, 0, -1.0]])
+    if rows == "position":
+        turned: Array = of_force @ R.T
+        return turned
+    found = [np.hstack([np.zeros((5, 3)), of_force])]
+    if sole is not None:
+        X, Y = (arguments.number("sole", x, above=0.0) for x in sole)
+        #        τx τy τz fx fy fz: |τx| ≤ Y fz, |τy| ≤ X fz
+        found.append(np.array([[s, 0, 0, 0, 0, -Y] for s in (1, -1)] + [[0, s, 0, 0, 0, -X] for s in (1, -1)]))
+        signs = [(a, b) for a in (1, -1) for b in (1, -1)]
+        # τz ≤ μ(X+Y)fz − |Y fx + μ τx| − |X fy + μ τy| and τz ≥ −μ(X+Y)fz + |Y fx − μ τx| + |X fy − μ τy|
+        found.append(np.array([[a * mu, b * mu, 1, a * Y, b * X, -mu * (X + Y)] for a, b in signs]))
+        found.append(np.array([[-a * mu, -b * mu, -1, a * Y, b * X, -mu * (X + Y)] for a, b in signs]))
+    A = np.vstack(found)
+    return np.hstack([A[:, :3] @ R.T, A[:, 3:] @ R.T])
