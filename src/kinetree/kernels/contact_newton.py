@@ -62,7 +62,7 @@ import numpy as np
 
 from kinetree.kernels.branchless import above, larger, less, magnitude, smaller, where
 from kinetree.kernels.contact_problem import IMMOBILE, ROUNDING, in_cone, row_values
-from kinetree.kernels.language import Workspace, kernel
+from kinetree.kernels.language import IndexBlock, Workspace, kernel
 from kinetree.language.tree import Indexed
 from kinetree.spatial.scalar import select, sqrt
 
@@ -355,9 +355,9 @@ def _newton_step(
 def _eliminate(k: Workspace, matrix: Indexed, equations: _Equations, more: Any, b: Indexed) -> None:
     """Solve for Δλ, with the right side in b: rows along t, p and n, columns along x, y and n.
 
-    The rows of a contact are multiplied by the inverse of their block, so that rows below need no factors of their own,
-    and are read and written once for all three. There are no exchanges: along t, p, n pivots are good, and false ones
-    are replaced.
+    Row by row, so that all but pivots stay in fast memory, three at a time. They are multiplied by the inverse of their
+    block, so that rows below need no factors of their own. There are no exchanges: along t, p, n pivots are good, and
+    false ones are replaced.
     """
     of_impulse, of_velocity, of_normal, along, across = equations
     J = k.array("r", "r")
@@ -369,14 +369,11 @@ def _eliminate(k: Workspace, matrix: Indexed, equations: _Equations, more: Any, 
             J[x, j] = xx * matrix[x, j] + xy * matrix[y, j]
             J[y, j] = yx * matrix[x, j] + yy * matrix[y, j]
             J[n, j] = of_n * matrix[n, j]
-    for row in k.joints:
-        for j in k.r:
-            J[row, j] = of_velocity[row] * matrix[row, j]
-
-    for contact in k.contacts:
-        x, y, n = contact
-        tx, ty, own = along[x][()], across[x][()], [[J[i, j][()] for j in contact] for i in contact]
-        turned = [[tx * vx + ty * vy, tx * vy - ty * vx, vn] for vx, vy, vn in own]
+        for pivots in k.contacts.before(contact):
+            _subtract(k, J, b, contact, pivots)
+        turned = [
+            [tx * vx + ty * vy, tx * vy - ty * vx, vn] for vx, vy, vn in (_entries(J, i, contact) for i in contact)
+        ]
         for number, row in enumerate(contact):
             turned[number][number] += of_impulse[row][()] + of_velocity[row][()] * more
         turned[0][2] += of_normal[x][()]
@@ -388,26 +385,48 @@ def _eliminate(k: Workspace, matrix: Indexed, equations: _Equations, more: Any, 
         ]
         for j in k.r.after(contact):
             J[x, j], J[y, j], J[n, j] = _times(inverse, (J[x, j], J[y, j], J[n, j]))
-        J[x, y] = J[x, n] = J[y, n] = 0.0
         b[x], b[y], b[n] = _times(inverse, row_values(b, contact))
-        for i in k.r.after(contact):
-            first, second, third = J[i, x], J[i, y], J[i, n]
-            for j in k.r.after(contact):
-                J[i, j] = J[i, j] - first * J[x, j] - second * J[y, j] - third * J[n, j]
-            b[i] = b[i] - first * b[x] - second * b[y] - third * b[n]
     for p in k.joints:
+        row = IndexBlock([p])
+        for j in k.r:
+            J[p, j] = of_velocity[p] * matrix[p, j]
+        for pivots in k.contacts:
+            _subtract(k, J, b, row, pivots)
+        for other in k.joints.before(p):
+            _subtract(k, J, b, row, IndexBlock([other]))
         share = _over(J[p, p][()] + (of_impulse[p][()] + of_velocity[p][()] * more))
         for j in k.r.after(p):
             J[p, j] = share * J[p, j]
         b[p] = share * b[p]
-        for i in k.r.after(p):
-            factor = J[i, p]
-            for j in k.r.after(p):
-                J[i, j] = J[i, j] - factor * J[p, j]
-            b[i] = b[i] - factor * b[p]
-    for j in reversed(k.r):
-        for i in k.r.before(j):
-            b[i] = b[i] - J[i, j] * b[j]
+    for p in reversed(k.joints):
+        for i in k.r.before(p):
+            b[i] = b[i] - J[i, p] * b[p]
+    for contact in reversed(k.contacts):
+        (x, y, n), (bx, by, bn) = contact, row_values(b, contact)
+        for i in k.r.before(contact):
+            b[i] = b[i] - J[i, x] * bx - J[i, y] * by - J[i, n] * bn
+
+
+def _subtract(k: Workspace, J: Indexed, b: Indexed, rows: IndexBlock, pivots: IndexBlock) -> None:
+    """Eliminate the columns of pivots, whose own block is the identity, from rows below."""
+    factors = [_entries(J, row, pivots) for row in rows]
+    for j in k.r.after(pivots):
+        known = [J[pivot, j] for pivot in pivots]
+        for row, each in zip(rows, factors, strict=True):
+            J[row, j] = _less(J[row, j], each, known)
+    for row, each in zip(rows, factors, strict=True):
+        b[row] = _less(b[row][()], each, row_values(b, pivots))
+
+
+def _entries(matrix: Indexed, row: Any, columns: IndexBlock) -> list[Any]:
+    return [matrix[row, j][()] for j in columns]
+
+
+def _less(value: Any, factors: list[Any], of: list[Any]) -> Any:
+    """What is left of a value, product by product."""
+    for a, b in zip(factors, of, strict=True):
+        value = value - a * b
+    return value
 
 
 def _over(pivot: Any) -> Any:

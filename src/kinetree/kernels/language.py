@@ -16,7 +16,7 @@
                                 k.n.blocks(4, since=i) begins with the block of i
     range(3)                    a loop of Python: its rounds are written out
     k.array("m", "n")           memory, which is set before it is read; k.zeros starts at zero, k.copy as an argument
-    k.name                      the groups of indices of a list, which is given when the kernel is compiled
+    k.name                      the groups of indices of a list, given when the kernel is compiled; k.name.before(group)
     j + t                       an index of a list, and as many further on as a loop inside has come
     k.scalar(0.0)               one number, read and set as s[...]
     k.sum(… for j in k.n)       a sum, first term first
@@ -49,6 +49,7 @@ from kinetree.language.tree import Indexed, Tree
 
 #: Lengths that blocks may have.
 BLOCKS = (2, 3, 4, 6, 8)
+_PREVIOUS = "previous"
 
 Dimension("one", lambda _: 1)
 
@@ -92,6 +93,9 @@ class IndexBlock(tuple[Any, ...]):
 
     #: The index before them; the first one of the first block. Blocks of tasks have none.
     previous: Any = None
+    #: The entry that they are, and its list.
+    handle: Any = None
+    of: Any = None
 
 
 class _BlockLoops:
@@ -132,9 +136,6 @@ class _BlockLoops:
         return [(block,) for block in range(self._count(setup))]
 
 
-_PREVIOUS = "previous"
-
-
 class _Loops:
     """The loops over a dimension."""
 
@@ -153,10 +154,14 @@ class _List:
         numbers: dict[str, Number] = {d: partial(self._start, place) for place, d in enumerate(over)}
         self.entity = Entity(name, lambda setup: len(self._starts(setup)), numbers)
         groups = [
-            Group(f"of {dimension}", self.entity, {dimension: dimension}, _constant(length), _only(length))
+            Group(f"of {dimension}", self.entity, {dimension: dimension}, _always(length), _always([length]))
             for dimension, length in over.items()
         ]
         self.all: Table[Any] = Table(*groups, rows=self._rows, name=name)
+        self.backwards: Table[Any] = Table(*groups, of=self.all, backwards=True, name=f"{name} reversed")
+        self.before: Table[Any] = Table(
+            *groups, of=self.all, over=self.entity, part=lambda _, row: range(row), name=f"{name} before"
+        )
         self.through: dict[int, Table[GroupRole]] = {}
         if list(over.values()) == [1]:
             (dimension,) = over
@@ -178,12 +183,8 @@ class _List:
         return lambda setup, row: range(blocks.of(setup, self._start(0, setup, row)) + 1)
 
 
-def _constant(length: int) -> Callable[..., int]:
-    return lambda *_: length
-
-
-def _only(length: int) -> Callable[..., list[Any]]:
-    return lambda _: [length]
+def _always(value: Any) -> Callable[..., Any]:
+    return lambda *_: value
 
 
 #: Dimensions of trees that kernels may run over.
@@ -250,9 +251,6 @@ class _SubRange:
 
 class Size(_SubRange):
     """A size of a running kernel, or rows or columns of a running recursion."""
-
-    def __init__(self, tree: Tree, dimension: str) -> None:
-        super().__init__(tree, dimension)
 
     def vector(self) -> Indexed:
         """Memory for a number of each index, to be set before it is read."""
@@ -372,6 +370,36 @@ class Scalar:
 _ONE = _One()
 
 
+class _Entries:
+    """The entries of a list."""
+
+    def __init__(self, tree: Tree, of: _List) -> None:
+        self._tree, self._of = tree, of
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._visit(self._of.all)
+
+    def __reversed__(self) -> Iterator[Any]:
+        return self._visit(self._of.backwards)
+
+    def before(self, entry: Any) -> Iterator[Any]:
+        """All before one of them."""
+        first = entry[0] if type(entry) is tuple else entry
+        if getattr(first, "of", None) is not self._of:
+            refuse("the entries of a list before one of them; take that from a loop over the same list")
+        return self._visit(self._of.before, first.handle)
+
+    def _visit(self, loop: Table[Any], over: Any = None) -> Iterator[Any]:
+        for found in self._tree.visit(loop, over, None):
+            groups = found if isinstance(found, tuple) else (found,)
+            if self._of.through:
+                yield _Listed(groups[0].rows[0].at, groups[0].handle, self._of)
+                continue
+            blocks = tuple(IndexBlock(_OuterIndex(row.at) for row in group.rows) for group in groups)
+            blocks[0].handle, blocks[0].of = groups[0].handle, self._of
+            yield blocks if len(blocks) > 1 else blocks[0]
+
+
 class Workspace:
     """What a text sees: sizes by name, and memory."""
 
@@ -379,16 +407,7 @@ class Workspace:
         self._tree, self._sizes, self._lists = tree, sizes, lists
 
     def __getattr__(self, name: str) -> Any:
-        return self._listed(self._lists[name]) if name in self._lists else self.size(name)
-
-    def _listed(self, found: _List) -> Iterator[Any]:
-        for groups in found.all(self._tree):
-            if found.through:
-                yield _Listed(groups.rows[0].at, groups.handle, found)
-            else:
-                several = groups if isinstance(groups, tuple) else (groups,)
-                blocks = tuple(IndexBlock(_OuterIndex(row.at) for row in group.rows) for group in several)
-                yield blocks if len(blocks) > 1 else blocks[0]
+        return _Entries(self._tree, self._lists[name]) if name in self._lists else self.size(name)
 
     def size(self, name: str) -> Size:
         """A size, by name."""

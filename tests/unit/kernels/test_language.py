@@ -299,6 +299,54 @@ def test_lists_that_are_given_when_a_kernel_is_compiled() -> None:
     np.testing.assert_array_equal(other(x), [6.0, 3.0, 0.0, 0.0])
 
 
+@kt.kernel(
+    x=("r",), earlier=("r",), later=("r",), outputs=("earlier", "later"), sparse=("earlier", "later"),
+    lists={"members": {"r": 2}, "single": {"r": 1}},
+)  # fmt: skip
+def sums_of_entries(k: Any, x: Any, earlier: Any, later: Any) -> None:
+    """For each entry, the sum of those before it, and a sum of those after it that halves with each."""
+    half = k.scalar(0.0)
+    for one in k.members:
+        for other in k.members.before(one):
+            for i, j in zip(one, other, strict=True):
+                earlier[i] = earlier[i] + x[j]
+    for i in k.single:
+        for j in k.single.before(i):
+            earlier[i] = earlier[i] + x[j]
+    for i, j in reversed(k.members):
+        later[i] = half[...]
+        half[...] = 0.5 * (half[...] + x[i] + x[j])
+    for i in reversed(k.single):
+        later[i] = half[...]
+        half[...] = 0.5 * (half[...] + x[i])
+
+
+def test_entries_before_one_and_in_reverse() -> None:
+    """In the order of the list, whatever their indices are."""
+    f = kt.compiled(sums_of_entries, r=9, members=[(4,), (0,), (2,)], single=[(7,), (6,), (8,)])
+    x = np.arange(1.0, 10.0)
+    earlier = [5, 6, 5 + 1, 6 + 2, 0, 0, 8, 0, 8 + 7]
+    later = [3.5, 0, 0, 0, 0.5 * (3.5 + 3), 0, 0, 0, 0]
+    half = 0.5 * (0.5 * (3.5 + 3) + 11)
+    later[8], later[6], later[7] = half, 0.5 * (half + 9), 0.5 * (0.5 * (half + 9) + 7)
+    for run in (f, f.engine("reference")):
+        for found, expected in zip(run(x), (earlier, later), strict=True):
+            np.testing.assert_array_equal(found, expected)
+    for found, expected in zip(f(np.tile(x, (5, 1))), (earlier, later), strict=True):
+        np.testing.assert_array_equal(found, np.tile(expected, (5, 1)))
+
+
+def test_entries_before_what_is_not_one() -> None:
+    def wrong(k: Any, x: Any, y: Any) -> None:
+        for one in k.some:
+            for _ in k.others.before(one):
+                y[...] = x[0]
+
+    text = kt.kernel(x=(2,), y=(), outputs=("y",), lists={"some": {"n": 1}, "others": {"n": 1}}, rounds=("n",))(wrong)
+    with pytest.raises(kt.errors.ContractError, match="take that from a loop over the same list"):
+        kt.compiled(text, n=2, some=[(0,)], others=[(1,)])(np.zeros(2))
+
+
 def test_kernels_may_be_declared_again() -> None:
     """As in a notebook: with another list of the same name, and from several threads at once."""
 
