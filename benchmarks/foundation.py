@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import kinetree as kt
 from benchmarks import (
     c_export,
+    constrained,
     contests,
     control,
     coupled,
@@ -80,6 +81,7 @@ def main() -> None:
     jobs["functions by size"] = lambda: sizes.functions_table(options.seconds)
     jobs["linearize"] = lambda: linearized.matrices(options.seconds)
     jobs["directions"] = lambda: linearized.directions(options.seconds)
+    jobs["under constraints"] = lambda: constrained.table(options.seconds)
     jobs["kernels"] = lambda: kernels.sweeps(options.seconds)
     jobs["manifold"] = lambda: manifold.functions(options.seconds)
     jobs["steps"] = lambda: manifold.steps(options.seconds)

@@ -64,6 +64,88 @@ def test_differences(name: str, method: str, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", CASES)
+def test_directions_and_gradients(name: str, method: str) -> None:
+    """Along a direction, and transposed, a step has the derivatives of its matrices; also those of wrenches."""
+    robot, rows = CASES[name]()
+    rng, n = np.random.default_rng(4), robot.nv
+    at = robot.random_configuration(rng)
+    v, tau = rng.normal(size=(2, 3, n))
+    q = robot.integrate(at, 1e-3 * rng.normal(size=(3, n)))
+    soft = {"damping": rng.uniform(0.0, 0.1, n), "stiffness": rng.uniform(0.0, 5.0, n)}
+    sim = kt.simulation.Simulator(robot, constraints=rows, at=at, dt=5e-3, method=method, **soft)
+    frame = robot.frames[-1]
+    push, more = {frame: rng.normal(size=6)}, {frame: rng.normal(size=(3, 6))}
+    dq, dv, dtau, q_weights, v_weights = rng.normal(size=(5, 3, n))
+    A, B, _ = sim.discretize(q, v, tau, f_ext=push)
+    moved = (A @ np.concatenate([dq, dv], axis=-1)[..., None] + B @ dtau[..., None])[..., 0]
+    change = np.concatenate(sim.step.jvp(q, v, tau, dq, dv, dtau, f_ext=push), axis=-1)
+    assert_close(change, moved, 1e-9)
+    gradients, weights = sim.step.vjp(q, v, tau, q_weights, v_weights, f_ext=push), (q_weights, v_weights)
+    w = np.concatenate(weights, axis=-1)[..., None]
+    by_state = np.concatenate([gradients.q, gradients.v], axis=-1)
+    assert_close(by_state, (np.swapaxes(A, -1, -2) @ w)[..., 0], 1e-9)
+    assert_close(gradients.tau, (np.swapaxes(B, -1, -2) @ w)[..., 0], 1e-9)
+    assert gradients.certain.all()
+
+    ends = [sim.step(q, v, tau, f_ext={frame: push[frame] + s * more[frame]})[:2] for s in (1e-3, -1e-3)]
+    turned = robot.difference(ends[1][0], ends[0][0]) / 2e-3, (ends[0][1] - ends[1][1]) / 2e-3
+    found = sim.step.jvp(q, v, tau, 0 * dq, 0 * dv, f_ext=push, df_ext=more)
+    for one, expected in zip(found, turned, strict=True):
+        assert_close(one, expected, 1e-6)
+    forward = sum((one * w).sum(axis=-1) for one, w in zip(found, weights, strict=True))
+    back = (gradients.f_ext[frame] * more[frame]).sum(axis=-1)
+    assert_close(back, forward, 1e-9, peak(gradients.f_ext[frame]) * peak(more[frame]))
+    alone = sim.step.vjp(q[1], v[1], tau[1], q_weights[1], v_weights[1], f_ext=push)
+    assert np.array_equal(alone.q, gradients.q[1])
+    assert np.array_equal(alone.f_ext[frame], gradients.f_ext[frame][1])
+
+
+def test_rollouts() -> None:
+    """Gradients of a motion are those of its steps, with the same bits for all checkpoints."""
+    robot, rows = CASES["legged"]()
+    rng, n, steps = np.random.default_rng(4), robot.nv, 7
+    at = robot.random_configuration(rng)
+    sim = kt.simulation.Simulator(robot, constraints=rows, at=at, dt=2e-3)
+    v = sim.constraints.project_velocity(at, rng.normal(size=(2, n)))
+    tau, q_weights, v_weights = rng.normal(size=(2, steps, n)), *rng.normal(size=(2, 2, steps + 1, n))
+    found = sim.rollout.vjp(at, v, tau, q_weights, v_weights)
+    for other in (1, 3, 7):
+        again = sim.rollout.vjp(at, v, tau, q_weights, v_weights, checkpoint=other)
+        assert all(np.array_equal(x, y) for x, y in zip(found[:3], again[:3], strict=True))
+    path, bar = sim.rollout(at, v, tau), (q_weights[:, -1], v_weights[:, -1])
+    for i in reversed(range(steps)):
+        one = sim.step.vjp(path.q[:, i], path.v[:, i], tau[:, i], *bar)
+        assert np.array_equal(one.tau, found.tau[:, i])
+        bar = one.q + q_weights[:, i], one.v + v_weights[:, i]
+    assert np.array_equal(bar[0], found.q)
+    assert found.certain.all()
+
+
+def test_populations() -> None:
+    """Steps of robots that differ in masses, and their derivatives, are those of each robot."""
+    robot, rows = CASES["legged"]()
+    rng, n = np.random.default_rng(4), robot.nv
+    at, (v, tau, w, u) = robot.random_configuration(rng), rng.normal(size=(4, 3, n))
+    theta = robot.inertial_parameters * rng.uniform(0.8, 1.2, (3, len(robot.bodies), 1))
+    options: dict[str, Any] = {"constraints": rows, "at": at, "dt": 2e-3, "damping": np.full(n, 0.1)}
+    several = kt.simulation.Simulator(robot.population(theta), **options)
+    path = several.rollout(at, v, tau, steps=3)
+    A, B, _ = several.discretize(at, v, tau)
+    gradients, change = several.step.vjp(at, v, tau, w, u), several.step.jvp(at, v, tau, w, u, w)
+    for i in range(3):
+        one = kt.simulation.Simulator(robot.with_inertial_parameters(theta[i]), **options)
+        alone = one.rollout(at, v[i], tau[i], steps=3)
+        expected = one.discretize(at, v[i], tau[i])
+        own = one.step.vjp(at, v[i], tau[i], w[i], u[i])
+        pairs = [(path.q[i], alone.q), (path.v[i], alone.v), (A[i], expected.A), (B[i], expected.B)]
+        pairs += [(x[i], y) for x, y in zip(gradients[:3], own[:3], strict=True)]
+        pairs += [(x[i], y) for x, y in zip(change, one.step.jvp(at, v[i], tau[i], w[i], u[i], w[i]), strict=True)]
+        for found, wanted in pairs:
+            assert_close(found, wanted, 1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_steps_stay_on_the_constraints(method: str) -> None:
     """From states on the constraints, changes of velocities after the step satisfy the changed rows."""
     robot = model("humanoid24")
@@ -105,8 +187,7 @@ def test_refusals() -> None:
     )
     refused("steps with constraints have no derivatives yet", both.discretize, q, v, error=UnsupportedError)
     alone = kt.simulation.Simulator(robot, constraints=["left_foot"], at=q)
-    push = {"left_hand": np.ones(6)}
-    refused("no derivatives with f_ext yet", alone.discretize, q, v, f_ext=push, error=UnsupportedError)
+    refused("q_weights has shape", alone.step.vjp, q, v, v, np.zeros(3), v)
     link = {"axis": (0, 1, 0), "mass": 1.0, "com": (0.1, 0.0, 0.2), "inertia": 0.1 * np.eye(3)}
     borne = (
         kt.Builder("borne").add_body("a", **link, gravity_compensation=0.5).add_body("b", parent="a", **link).build()

@@ -495,8 +495,9 @@ def test_populations_refuse() -> None:
     refused("gravity has NaN or infinite entries", robot.population, gravity=[0.0, 0.0, np.nan])
     refused("rk4", robot.population().step, np.zeros(2), np.zeros(2), np.zeros(2), 1e-3, "rk4", error=UnknownNameError)
     box = kt.zoo.box((0.1, 0.1, 0.1), 1.0)
-    with pytest.raises(InputError, match="a population cannot be simulated with constraints, or on shapes measured by"):
-        simulation.Simulator(box.population(), constraints=["box"], at=box.neutral())
+    both = {"constraints": ["box"], "at": box.neutral(), "contacts": [simulation.Points("box", np.zeros(3))]}
+    with pytest.raises(InputError, match="cannot be simulated with contacts under constraints, or on shapes measured"):
+        simulation.Simulator(box.population(), **both)
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3, 4, 5])

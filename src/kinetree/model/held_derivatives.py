@@ -118,7 +118,7 @@ class ConstrainedGradients(NamedTuple):
     dwanted: Array
 
 
-class _State(NamedTuple):
+class Solved(NamedTuple):
     """What the derivatives share."""
 
     q: Any
@@ -193,16 +193,22 @@ class DerivativeText:
         directions = [more.pop(0) for _ in names]
         gains = more.pop(0) if self._stabilized else None
         pushed = more.pop(0) if self._pushed else None
+        of, spread = self.state(run, near, q, v, tau, wanted, gains, pushed)
+        found: Sequence[Any] = getattr(self, self._name)(run, near, of, *directions)
+        return *found, spread
+
+    def state(
+        self, run: Any, near: bool, q: Any, v: Any, tau: Any, wanted: Any, gains: Any, pushed: Any
+    ) -> tuple[Solved, Any]:
+        """Accelerations and forces with what derivatives need besides, and `spread`."""
         if pushed is None:
             free = run(self._held.of_masses(self._robot.forward_dynamics), q, v, tau)
         else:
             free = run(self._held.of_masses(forward_dynamics, self._pushed), q, v, tau, pushed)
         a, force, spread = self._held.solve(run, q, v, free, near, wanted, gains)
-        of = _State(q, v, tau, gains, pushed, a, force)
-        found: Sequence[Any] = getattr(self, f"_{self._name}")(run, near, of, *directions)
-        return *found, spread
+        return Solved(q, v, tau, gains, pushed, a, force), spread
 
-    def _changes(self, run: Any, of: _State, along: _State | None = None) -> _Changes:
+    def _changes(self, run: Any, of: Solved, along: Solved | None = None) -> _Changes:
         """Changes of all rows, or how they change along changes of the state."""
         held, n = self._held, self._robot.nv
         parts: list[RowChanges] = []
@@ -269,13 +275,14 @@ class DerivativeText:
         values, vectors, roots, edge, rank, _ = run(singular.decomposition(c), A, own, *held._weights, held.redundant)
         return response, run(compiled(regularized_inverse, n=c), values, vectors, roots, edge, 0.0), rank
 
-    def _solved(self, run: Any, near: bool, of: _State, r: Any, s: Any) -> tuple[Any, Any]:
+    def _solved(self, run: Any, near: bool, of: Solved, r: Any, s: Any) -> tuple[Any, Any]:
         """x and y of M x − Jᵀy = r, J x = s."""
         free = run(self._held.of_masses(self._robot.mass_matrix_solve), of.q, r)
         x, y, _ = self._held.solve(run, of.q, None, free, near, s)
         return x, y
 
-    def _linearize(self, run: Any, near: bool, of: _State) -> Sequence[Any]:
+    def linearize(self, run: Any, near: bool, of: Solved) -> Sequence[Any]:
+        """Matrices; see `Constraints.linearize`."""
         n, change = self._robot.nv, self._changes(run, of)
         corrected = run.prepared(self._over(constrained_linearization, **self._moving))
         derivatives, given = self._dynamics(forward_dynamics_derivatives), (of.q, of.v, change.tau, *change.wrenches)
@@ -289,13 +296,14 @@ class DerivativeText:
         found = run.concluding(0, corrected, *given)
         return *found, inertia, of.a, of.force, rank
 
-    def _jvp(self, run: Any, near: bool, of: _State, dq: Any, dv: Any, dtau: Any, db: Any) -> Sequence[Any]:
+    def jvp(self, run: Any, near: bool, of: Solved, dq: Any, dv: Any, dtau: Any, db: Any) -> Sequence[Any]:
+        """δa and δλ, (2)."""
         change, still = self._changes(run, of), np.zeros(self._robot.nv)
         pushed = run(self._dynamics(inverse_dynamics_jvp), of.q, of.v, of.a, dq, dv, still, *change.wrenches)
         return self._along(run, near, of, change, pushed, dq, dv, dtau, db)
 
     def _along(
-        self, run: Any, near: bool, of: _State, change: _Changes, pushed: Any, dq: Any, dv: Any, dtau: Any, db: Any
+        self, run: Any, near: bool, of: Solved, change: _Changes, pushed: Any, dq: Any, dv: Any, dtau: Any, db: Any
     ) -> tuple[Any, Any]:
         """δa and δλ of (2), given the change of inverse dynamics along δq and δv."""
         n, over = self._robot.nv, self._over
@@ -305,7 +313,8 @@ class DerivativeText:
         x, y = self._solved(run, near, of, r, s)
         return x, y if change.turned is None else run(over(with_product), change.turned, dq, y, -1.0)
 
-    def _vjp(self, run: Any, near: bool, of: _State, weights: Any, force_weights: Any) -> Sequence[Any]:
+    def vjp(self, run: Any, near: bool, of: Solved, weights: Any, force_weights: Any) -> Sequence[Any]:
+        """Gradients with respect to q, v, τ and b, (3)."""
         c, change = self._held.rows, self._changes(run, of)
         x, z = self._solved(run, near, of, weights, run(compiled(negative, n=c), force_weights))  # (3)
         by_q, by_v, _ = run(self._dynamics(inverse_dynamics_vjp), of.q, of.v, of.a, x, *change.wrenches)
@@ -322,9 +331,10 @@ class DerivativeText:
             by_q = run(self._over(with_transposed_product), change.turned, y, by_q, -1.0)
         return by_q
 
-    def _hvp(
-        self, run: Any, near: bool, of: _State, weights: Any, y: Any, dq: Any, dv: Any, dtau: Any, db: Any
+    def hvp(
+        self, run: Any, near: bool, of: Solved, weights: Any, y: Any, dq: Any, dv: Any, dtau: Any, db: Any
     ) -> Sequence[Any]:
+        """Changes of these gradients along a direction, (4)."""
         n, c, over, still = self._robot.nv, self._held.rows, self._over, np.zeros(self._robot.nv)
         jvp, change = self._dynamics(inverse_dynamics_jvp), self._changes(run, of)
         pushed = run(jvp, of.q, of.v, of.a, dq, dv, still, *change.wrenches)
@@ -350,7 +360,8 @@ class DerivativeText:
         by_q = self._turning(run, change._replace(turned=None), dx, y, by_q)
         return by_q, by_v, dx, run(compiled(negative, n=c), dz)
 
-    def _parameters(self, run: Any, near: bool, of: _State) -> Sequence[Any]:
+    def parameters(self, run: Any, near: bool, of: Solved) -> Sequence[Any]:
+        """Derivatives with respect to inertial parameters."""
         robot = self._robot
         J, _ = self._held._motion(run, of.q, None)
         Minv = run(self._held.of_masses(robot.mass_matrix_inverse), of.q)

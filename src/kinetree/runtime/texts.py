@@ -122,14 +122,15 @@ class Recording:
         (result,) = call.run(None, *inputs, *constants)
         return result
 
-    def taken(self, x: MemorySpan, numbers: Any) -> MemorySpan:
+    def taken(self, x: Any, numbers: Any) -> MemorySpan:
         """See the module's docstring."""
         numbers = np.ravel(numbers)
+        source: MemorySpan = x if isinstance(x, MemorySpan) else self._sequence.constant(x)
         if len(numbers) and (np.diff(numbers) == 1).all():
-            return x.part(int(numbers[0]), len(numbers))
+            return source.part(int(numbers[0]), len(numbers))
         place = self._sequence.space(len(numbers))
         for at, start, size in _runs(numbers):
-            self._sequence.copy(x.part(start, size), place.part(at, size))
+            self._sequence.copy(source.part(start, size), place.part(at, size))
         return place
 
     def placed(self, x: MemorySpan, numbers: Any, shape: tuple[int, ...]) -> MemorySpan:

@@ -4,41 +4,58 @@
     q′        q₁ ⊕ x with x = −J̄ φ at q₁
     v′        N v₁ at q′
 
-Both projections are constrained accelerations at rest and without gravity: M x − Jᵀy = 0, J x = −φ is that with kp = 1,
-and M (v′ − v₁) − Jᵀy = 0, J v′ = 0 that under the joint forces M v₁. So they have the same derivatives, and
+Both projections are constrained accelerations of the robot at rest, under joint forces that bear its weight and its
+springs: M x − Jᵀy = 0, J x = −φ is that with kp = 1, and M (v′ − v₁) − Jᵀy = 0, J v′ = 0 that under M v₁ as well. So
 
-    ∂x/∂q of the first,     δv′ = (∂a/∂q + ∂a/∂τ ∂(M v₁)/∂q) δq′ + ∂a/∂τ M δv₁ of the second                  (1)
+    x = a(q₁, 0, b(q₁))        v′ = a(q′, 0, b(q′) + M(q′) v₁)        b + M v the inverse dynamics at rest      (1)
 
-Springs inside of nodes act at rest, too; they are joint forces that are added to both.
+and a step is a sequence of accelerations, inverse dynamics and moves. `_step` has this sequence once. What it runs on
+decides what comes out: `_Forward` carries changes along, `_Reverse` keeps what it needs to go back, and `_Matrices`
+carries matrices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from kinetree.algorithms.derivatives.inverse_dynamics_derivatives import inverse_dynamics_derivatives
+from kinetree.algorithms.derivatives.jvp import inverse_dynamics_jvp
+from kinetree.algorithms.derivatives.vjp import inverse_dynamics_vjp
+from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
 from kinetree.algorithms.dynamics.time_step import advance
+from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS
 from kinetree.algorithms.kinematics.manifold import integrate
 from kinetree.concurrency import ForkSafeLock
-from kinetree.kernels.chained_products import chained, projected_changes, row_scaled, shifted
+from kinetree.errors import InputError, UnsupportedError
+from kinetree.kernels.chained_products import chained, row_scaled, scaled_total, shifted
+from kinetree.kernels.constrained_solution import with_product, with_transposed_product
 from kinetree.kernels.products import total
+from kinetree.kernels.solve import count_doubt
+from kinetree.language.mechanism import Site
 from kinetree.model.constraints import Constraints
-from kinetree.model.results import Discretized
+from kinetree.model.held_derivatives import DerivativeText
+from kinetree.model.integrators import IMPULSIVE
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import compiled
+from kinetree.runtime.kernels import bind
 from kinetree.runtime.operands import Operand
-from kinetree.runtime.texts import recorded
 from kinetree.simulation.plant import Plant
+from kinetree.spatial.value import Array
 
-_ONE = "one"
-#: Changes with respect to q, v and τ at the start: matrices, `_ONE`, or None for zero.
-Blocks = tuple[Any, Any, Any]
+#: Inputs besides q, v, τ, and results besides `doubts`, of each function.
+_SIGNATURES = {
+    "matrices": ("", "q_q q_v q_tau v_q v_v v_tau"),
+    "jvp": ("along_q along_v along_tau", "after_q after_v"),
+    "vjp": ("q_weights v_weights", "by_q by_v by_tau"),
+}
 
 
 class HeldStepDerivatives:
-    """A and B of steps of a plant under constraints, by one of the methods that support impulses.
+    """Derivatives of steps of a plant under constraints, by one of the methods that support impulses.
 
     Args:
         plant: The robot, with its dampers and springs.
@@ -47,125 +64,407 @@ class HeldStepDerivatives:
     """
 
     def __init__(self, plant: Plant, held: Constraints, project: bool) -> None:
-        self._plant, self._held, self._project = plant, held, project
-        light = plant.robot.with_gravity((0.0, 0.0, 0.0))
-        self._light, self._at_rest = light, Constraints(light, held.constraints, held._at)
+        if plant.method not in IMPULSIVE:
+            raise InputError(
+                f"derivatives of steps need one of the methods {', '.join(IMPULSIVE)}; got {plant.method!r}"
+            )
+        if plant.lift is not None:
+            raise UnsupportedError(
+                "steps with constraints have no derivatives with gravity compensation yet; leave it out"
+            )
+        self.plant, self.held, self._project = plant, held, project
         self._lock = ForkSafeLock()
-        self._made: dict[bool, Compiled] = {}
+        self._made: dict[tuple[str, tuple[Site, ...], bool], Compiled] = {}
 
-    def __call__(self, q: Any, v: Any, tau: Any) -> Discretized:
+    def matrices(self, q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None) -> tuple[Array, Array]:
         """A, (…, 2 nv, 2 nv), and B, (…, 2 nv, nv)."""
-        blocks = self._held._resolved(self._function, None, q, v, tau)
+        blocks, n = self._found("matrices", f_ext, q, v, tau), self.plant.robot.nv
         by_q, by_v = (np.concatenate(blocks[i : i + 3], axis=-1) for i in (0, 3))
-        whole, n = np.concatenate([by_q, by_v], axis=-2), self._plant.robot.nv
-        return Discretized(whole[..., : 2 * n], whole[..., 2 * n :])
+        whole = np.concatenate([by_q, by_v], axis=-2)
+        return whole[..., : 2 * n], whole[..., 2 * n :]
 
-    def _function(self, _: None, near: bool) -> Compiled:
-        nq, n = self._plant.robot.nq, self._plant.robot.nv
-        inputs = [Operand("q", (nq,)), Operand("v", (n,)), Operand("tau", (n,))]
-        names = [f"{of}_{by}" for of in ("q", "v") for by in ("q", "v", "tau")]
-        outputs = [*(Operand(name, (n, n)) for name in names), Operand("doubts", ())]
-        with self._lock:
-            if near not in self._made:
-                self._made[near] = recorded("discretize", inputs, outputs, lambda run, *x: self._text(run, near, *x))
-            return self._made[near]
+    def jvp(
+        self, q: Any, v: Any, tau: Any, dq: Any, dv: Any, dtau: Any, f_ext: Mapping[str, Any] | None,
+        df_ext: Mapping[str, Any] | None,
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """Changes of q and v after the step."""
+        if df_ext:
+            f_ext = {**{frame: np.zeros(6) for frame in df_ext}, **(f_ext or {})}
+        sites, _ = self._wrenches(f_ext)
+        frames = [(df_ext or {}).get(frame, np.zeros(6)) for frame in (f_ext or {})]
+        along = np.stack(np.broadcast_arrays(*frames), axis=-2) if sites else None
+        after_q, after_v = self._found("jvp", f_ext, q, v, tau, dq, dv, dtau, *([along] if sites else []))
+        return after_q, after_v
 
-    def _text(self, run: Any, near: bool, q: Any, v: Any, tau: Any) -> Sequence[Any]:
-        chain, plant, dt = _Chain(run, self._plant.robot), self._plant, self._plant.dt
-        doubts: list[Any] = [0.0]
+    def vjp(
+        self, q: Any, v: Any, tau: Any, q_weights: Any, v_weights: Any, f_ext: Mapping[str, Any] | None
+    ) -> tuple[Array, Array, Array, dict[str, Array]]:
+        """Gradients with respect to q, v, τ and wrenches, by frame."""
+        *found, wrenches = self._found("vjp", f_ext, q, v, tau, q_weights, v_weights, padded=True)
+        by_q, by_v, by_tau = found
+        return by_q, by_v, by_tau, {frame: wrenches[..., i, :] for i, frame in enumerate(f_ext or {})}
 
-        def own(algorithm: Any, *inputs: Any) -> Any:
-            return run(plant.recursion(algorithm), *inputs)
+    def rollout_vjp(
+        self, path: Callable[..., Any], q: Array, v: Array, taus: Array, q_weights: Array, v_weights: Array, length: int
+    ) -> tuple[Array, Array, Array]:
+        """Gradients of a motion in reverse mode, for states along one axis; `path` rolls out.
 
-        def linearized(held: Constraints, q: Any, v: Any, push: Any, *gains: Any) -> tuple[Any, Any, Any, Any]:
-            function = held._derivative(("linearize", (), bool(gains)), near)
-            dq, dv, dtau, *_, a, _, _, doubt = run(function, q, v, push, held.nothing, *gains)
-            doubts[0] = run(compiled(total, n=1), doubts[0], doubt)
-            return dq, dv, dtau, a
+        Args:
+            path: The simulator's rollout.
+            q: Initial configurations, (k, nq).
+            v: Initial velocities, (k, nv).
+            taus: Joint forces, (k, T, nv).
+            q_weights: Weights of tangents of q, (k, T + 1, nv).
+            v_weights: Weights of v, (k, T + 1, nv).
+            length: Steps between states that are kept.
+        """
+        starts, kept = range(0, taus.shape[1], length), [(q, v)]
+        for start in starts[:-1]:
+            part = path(*kept[-1], taus[:, start : start + length])
+            kept.append((part.q[:, -1].copy(), part.v[:, -1].copy()))
+        q_bar, v_bar, by_tau = q_weights[:, -1], v_weights[:, -1], np.zeros(taus.shape)
+        for start, state in zip(reversed(starts), reversed(kept), strict=True):
+            part = taus[:, start : start + length]
+            motion = path(*state, part)
+            for i in reversed(range(part.shape[1])):
+                at_q, at_v, tau = (np.ascontiguousarray(x[:, i]) for x in (motion.q, motion.v, part))
+                q_bar, v_bar, by_tau[:, start + i], _ = self.vjp(at_q, at_v, tau, q_bar, v_bar, None)
+                q_bar, v_bar = q_bar + q_weights[:, start + i], v_bar + v_weights[:, start + i]
+        return q_bar, v_bar, by_tau
 
-        push, d_push = plant.pushed(own, q, v, tau), self._pushed(run, q)
+    # Functions
 
-        def accelerated(q: Any, d_q: Blocks, v: Any, d_v: Blocks) -> tuple[Any, Blocks]:
-            by_q, by_v, by_push, a = linearized(self._held, q, v, push)
-            return a, chain.sum((1.0, by_q, d_q), (1.0, by_v, d_v), (1.0, by_push, d_push))
-
-        def advanced(v: Any, d_v: Blocks, a: Any, d_a: Blocks, seconds: float) -> tuple[Any, Blocks]:
-            return own(advance, v, a, seconds), chain.sum((1.0, _ONE, d_v), (seconds, _ONE, d_a))
-
-        def moved(q: Any, d_q: Blocks, v: Any, d_v: Blocks, seconds: float) -> tuple[Any, Blocks]:
-            by_q, by_v = run(plant.robot.dintegrate, q, v, seconds)
-            return own(integrate, q, v, seconds), chain.sum((1.0, by_q, d_q), (1.0, by_v, d_v))
-
-        start_q: Blocks = (_ONE, None, None)
-        start_v: Blocks = (None, _ONE, None)
-        if plant.method == "semi_implicit_euler":
-            there, rest = (q, start_q), dt
-            a = accelerated(*there, v, start_v)
-        else:
-            there, rest = moved(q, start_q, v, start_v, 0.5 * dt), 0.5 * dt
-            predicted = advanced(v, start_v, *accelerated(*there, v, start_v), 0.5 * dt)
-            a = accelerated(*there, *predicted)
-        after_v = advanced(v, start_v, *a, dt)
-        after_q = moved(*there, *after_v, rest)
-        if self._project:
-            return [*self._projected(run, chain, linearized, after_q, after_v), doubts[0]]
-        return [*chain.matrices(after_q[1], after_v[1]), doubts[0]]
-
-    def _projected(self, run: Any, chain: _Chain, linearized: Any, after_q: Any, after_v: Any) -> Sequence[Any]:
-        """The results, (1)."""
-        (q, d_q), (v, d_v) = after_q, after_v
-        light, still = self._light, np.zeros(self._light.nv)
-        soft = light.mechanism.first_general is not None
-        stiff = np.tile([1.0, 0.0], (self._at_rest.rows, 1))
-        projected = run.prepared(compiled(projected_changes, n=light.nv))
-        push = run(light.bias_forces, q, still) if soft else still
-        x_q, _, by_push, x = linearized(self._at_rest, q, still, push, stiff)
-        if soft:
-            spring, _, _ = run(light.inverse_dynamics_derivatives, q, still, still)
-            x_q = run(compiled(chained, n=light.nv), x_q, by_push, spring, 1.0)
-        start, end = run.feeding(projected, ("start", "end"), light.dintegrate, q, x, 1.0)
-        q = run(self._plant.recursion(integrate), q, x, 1.0)
-        push = run(light.inverse_dynamics, q, still, v)  # M v₁
-        by_q, _, by_push, _ = linearized(self._at_rest, q, still, push)
-        inertial = light.inverse_dynamics_derivatives, q, still, v
-        momentum, _, M = run.feeding(projected, ("momentum_q", None, "M"), *inertial)
-        changes = chain.matrices(d_q, d_v)
-        found: Sequence[Any] = run.concluding(0, projected, start, end, x_q, by_q, by_push, momentum, M, *changes)
+    def _wrenches(self, f_ext: Mapping[str, Any] | None) -> tuple[tuple[Site, ...], tuple[Array, ...]]:
+        found: tuple[tuple[Site, ...], tuple[Array, ...]]
+        found = self.plant.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
         return found
 
-    def _pushed(self, run: Any, q: Any) -> Blocks:
-        """Changes of joint forces with dampers and springs."""
-        plant, n = self._plant, self._plant.robot.nv
-        slow = -(plant.damping + plant.dt * plant.stiffness)
-        by_v = np.diag(slow) if slow.any() else None
-        if not plant.stiffness.any():
-            return None, by_v, _ONE
-        _, turned = run(plant.robot.ddifference, plant.rest, q)
-        return run(compiled(row_scaled, n=n), np.zeros((n, n)), -plant.stiffness, turned), by_v, _ONE
+    def _found(self, name: str, f_ext: Mapping[str, Any] | None, *given: Any, padded: bool = False) -> list[Array]:
+        """Results; `padded` with a gradient of wrenches, none if there are none."""
+        sites, wrenches = self._wrenches(f_ext)
+        found = self.held._resolved(self._function, (name, sites), *given, *wrenches)
+        return [*found, np.zeros((0, 6))] if padded and not sites else found
+
+    def _function(self, key: tuple[str, tuple[Site, ...]], near: bool) -> Compiled:
+        (name, sites), held = key, self.held
+        known = self._made.get((name, sites, near))
+        if known is not None:
+            return known
+        nq, n = self.plant.robot.nq, self.plant.robot.nv
+        shapes = {
+            "q": (nq,),
+            "doubts": (),
+            **dict.fromkeys(("along_wrenches", "wrenches", "by_wrenches"), (len(sites), 6)),
+        }
+        given, results = (one.split() for one in _SIGNATURES[name])
+        if name == "matrices":
+            shapes |= dict.fromkeys(results, (n, n))
+        if sites:
+            given += ["along_wrenches", "wrenches"] if name == "jvp" else ["wrenches"]
+            results += ["by_wrenches"] if name == "vjp" else []
+        inputs, outputs = (
+            [Operand(x, shapes.get(x, (n,))) for x in names]
+            for names in (["q", "v", "tau", *given], [*results, "doubts"])
+        )
+        kind = {"matrices": _Matrices, "jvp": _Forward, "vjp": _Reverse}[name]
+
+        def text(run: Any, q: Any, v: Any, tau: Any, *more: Any) -> Sequence[Any]:
+            rest = list(more)
+            pushed = rest.pop() if sites else None
+            do: Any = kind(run, self.plant, held, near, sites, pushed)
+            found: Sequence[Any] = do.results(partial(self._step, do), (q, v, tau), rest)
+            return [*found, do.doubts]
+
+        with self._lock:
+            made = held._recorded(inputs, outputs, text)
+            return self._made.setdefault((name, sites, near), made)
+
+    def _step(self, do: Any, q: Any, v: Any, tau: Any) -> tuple[Any, Any]:
+        """A step."""
+        dt, half = self.plant.dt, 0.5 * self.plant.dt
+        push = do.pushed(q, v, tau)
+        if self.plant.method == "semi_implicit_euler":
+            there, rest = q, dt
+            a = do.accelerated(there, v, push)
+        else:
+            there, rest = do.moved(q, v, half), half
+            a = do.accelerated(there, do.advanced(v, do.accelerated(there, v, push), half), push)
+        v = do.advanced(v, a, dt)
+        q = do.moved(there, v, rest)
+        if not self._project:
+            return q, v
+        q = do.moved(q, do.accelerated(q, None, do.borne(q), stiff=True), 1.0)
+        return q, do.accelerated(q, None, do.borne(q, v))  # (1)
 
 
-class _Chain:
-    """Sums of products of matrices and changes; zeros and ones cost nothing."""
+class _Variable:
+    """A value with its change along the direction, its matrices, or the gradient with respect to it."""
 
-    def __init__(self, run: Any, robot: Any) -> None:
-        self._run, self._n = run, robot.nv
+    def __init__(self, value: Any, change: Any = None) -> None:
+        self.value, self.change = value, change
 
-    def matrix(self, block: Any) -> Any:
-        """A block as a matrix."""
+
+class _Calculus:
+    """What a step runs on: values. Derivatives are those of its kinds."""
+
+    def __init__(
+        self, run: Any, plant: Plant, held: Constraints, near: bool, sites: tuple[Site, ...], wrenches: Any
+    ) -> None:
+        self.run, self.plant, self.held, self.near = run, plant, held, near
+        self.n, self.still, self.doubts = plant.robot.nv, np.zeros(plant.robot.nv), 0.0
+        self.sites, self.wrenches = sites, wrenches
+        self.gains = np.tile([1.0, 0.0], (held.rows, 1))
+
+    def own(self, algorithm: Any, *inputs: Any) -> Any:
+        """A recursion that knows no masses."""
+        return self.run(self.plant.recursion(algorithm), *inputs)
+
+    def inertial(self, algorithm: Any, *inputs: Any) -> Any:
+        """A recursion of the dynamics."""
+        return self.run(self.held.of_masses(algorithm), *inputs)
+
+    def doubt(self, spread: Any) -> None:
+        """Count a doubtful solution."""
+        if not self.near:
+            self.doubts = self.run(compiled(count_doubt), spread, self.doubts)
+
+    def state(self, q: Any, v: Any, push: Any, stiff: bool) -> tuple[DerivativeText, Any]:
+        """Accelerations of the robot, or at rest, where v is None; with what derivatives need."""
+        at_rest = v is None
+        text = DerivativeText(self.held, "step", () if at_rest else self.sites, stiff)
+        pushed = None if at_rest else self.wrenches
+        of, spread = text.state(
+            self.run, self.near, q.value, self.still if at_rest else v.value, push.value, None,
+            self.gains if stiff else None, pushed,
+        )  # fmt: skip
+        self.doubt(spread)
+        return text, of
+
+    def force(self, q: Any, v: Any, tau: Any) -> Any:
+        """Joint forces with those of dampers and springs."""
+        return self.plant.pushed(self.own, q.value, v.value, tau.value)
+
+    @property
+    def slow(self) -> Array:
+        """Changes of joint forces per change of velocities, (nv,)."""
+        found: Array = -(self.plant.damping + self.plant.dt * self.plant.stiffness)
+        return found
+
+    def times(self, A: Any, x: Any, y: Any, scale: float = 1.0, rows: int | None = None) -> Any:
+        """y + scale A x."""
+        return self.run(compiled(with_product, c=self.n if rows is None else rows, n=self.n), A, x, y, scale)
+
+    def transposed(self, A: Any, x: Any, y: Any, rows: int | None = None) -> Any:
+        """y + Aᵀx."""
+        return self.run(compiled(with_transposed_product, c=self.n if rows is None else rows, n=self.n), A, x, y, 1.0)
+
+    def added(self, x: Any, y: Any, scale: Any = 1.0) -> Any:
+        """x + scale y, entry by entry."""
+        if np.ndim(scale) == 0:
+            return self.own(advance, x, y, float(scale))
+        return self.run(compiled(scaled_total, n=self.n), x, y, scale)
+
+    def turned(self, q: Any) -> Any:
+        """Changes of the springs' lengths per change of q."""
+        return self.run(self.plant.robot.ddifference, self.plant.rest, q.value)[1]
+
+    def frames(self, q: Any) -> Any:
+        """Jacobians of the frames with wrenches, (6 m, nv)."""
+        return self.run(bind(JACOBIANS["local"], self.plant.robot.mechanism, self.sites, "step"), q.value)
+
+
+class _Forward(_Calculus):
+    """Carries changes along a direction."""
+
+    def results(self, step: Callable[..., Any], state: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
+        """Changes after the step."""
+        self._along = given[3] if self.sites else None
+        q, v = step(*(_Variable(x, dx) for x, dx in zip(state, given, strict=False)))
+        return [q.change, v.change]
+
+    def pushed(self, q: Any, v: Any, tau: Any) -> _Variable:
+        """Joint forces with those of dampers and springs."""
+        plant, change = self.plant, tau.change
+        if self.slow.any():
+            change = self.added(change, v.change, self.slow)
+        if plant.stiffness.any():
+            change = self.added(change, self.times(self.turned(q), q.change, self.still), -plant.stiffness)
+        return _Variable(self.force(q, v, tau), change)
+
+    def moved(self, q: Any, v: Any, seconds: float) -> _Variable:
+        """q ⊕ v seconds."""
+        by_q, by_v = self.run(self.plant.robot.dintegrate, q.value, v.value, seconds)
+        change = self.times(by_v, v.change, self.times(by_q, q.change, self.still))
+        return _Variable(self.own(integrate, q.value, v.value, seconds), change)
+
+    def advanced(self, v: Any, a: Any, seconds: float) -> _Variable:
+        """v + a seconds."""
+        return _Variable(*(self.own(advance, *pair, seconds) for pair in ((v.value, a.value), (v.change, a.change))))
+
+    def borne(self, q: Any, v: Any = None) -> _Variable:
+        """Joint forces that bear weight and springs at rest, and M v."""
+        speed, faster = (self.still, self.still) if v is None else (v.value, v.change)
+        change = self.inertial(inverse_dynamics_jvp, q.value, self.still, speed, q.change, self.still, faster)
+        return _Variable(self.inertial(inverse_dynamics, q.value, self.still, speed), change)
+
+    def accelerated(self, q: Any, v: Any, push: Any, stiff: bool = False) -> _Variable:
+        """Accelerations under constraints."""
+        text, of = self.state(q, v, push, stiff)
+        dv, dpush = self.still if v is None else v.change, push.change
+        if v is not None and self.sites:
+            dpush = self.transposed(self.frames(q), self._along, dpush, 6 * len(self.sites))
+        a, _ = text.jvp(self.run, self.near, of, q.change, dv, dpush, self.held.nothing)
+        return _Variable(of.a, a)
+
+
+class _Reverse(_Calculus):
+    """Keeps how to go back from each result to what it was made of."""
+
+    def results(self, step: Callable[..., Any], state: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
+        """Gradients before the step."""
+        self._back: list[Callable[[], None]] = []
+        self._wrench = np.zeros((len(self.sites), 6)) if self.sites else None
+        start = [_Variable(x) for x in state]
+        for end, weights in zip(step(*start), given, strict=True):
+            self._add(end, weights)
+        for back in reversed(self._back):
+            back()
+        found = [self.still if x.change is None else x.change for x in start]
+        return [*found, self._wrench] if self.sites else found
+
+    def _add(self, x: _Variable | None, gradient: Any) -> None:
+        if x is not None:
+            x.change = gradient if x.change is None else self.run(compiled(total, n=self.n), x.change, gradient)
+
+    def pushed(self, q: Any, v: Any, tau: Any) -> _Variable:
+        """See `_Forward`."""
+        push, plant = _Variable(self.force(q, v, tau)), self.plant
+
+        def back() -> None:
+            self._add(tau, push.change)
+            if self.slow.any():
+                self._add(v, self.added(self.still, push.change, self.slow))
+            if plant.stiffness.any():
+                pulled = self.added(self.still, push.change, -plant.stiffness)
+                self._add(q, self.transposed(self.turned(q), pulled, self.still))
+
+        self._back.append(back)
+        return push
+
+    def moved(self, q: Any, v: Any, seconds: float) -> _Variable:
+        """See `_Forward`."""
+        end = _Variable(self.own(integrate, q.value, v.value, seconds))
+
+        def back() -> None:
+            by_q, by_v = self.run(self.plant.robot.dintegrate, q.value, v.value, seconds)
+            self._add(q, self.transposed(by_q, end.change, self.still))
+            self._add(v, self.transposed(by_v, end.change, self.still))
+
+        self._back.append(back)
+        return end
+
+    def advanced(self, v: Any, a: Any, seconds: float) -> _Variable:
+        """See `_Forward`."""
+        end = _Variable(self.own(advance, v.value, a.value, seconds))
+
+        def back() -> None:
+            self._add(v, end.change)
+            self._add(a, self.added(self.still, end.change, seconds))
+
+        self._back.append(back)
+        return end
+
+    def borne(self, q: Any, v: Any = None) -> _Variable:
+        """See `_Forward`."""
+        speed = self.still if v is None else v.value
+        push = _Variable(self.inertial(inverse_dynamics, q.value, self.still, speed))
+
+        def back() -> None:
+            by_q, _, by_v = self.inertial(inverse_dynamics_vjp, q.value, self.still, speed, push.change)
+            self._add(q, by_q)
+            self._add(v, by_v)
+
+        self._back.append(back)
+        return push
+
+    def accelerated(self, q: Any, v: Any, push: Any, stiff: bool = False) -> _Variable:
+        """See `_Forward`."""
+        text, of = self.state(q, v, push, stiff)
+        a = _Variable(of.a)
+
+        def back() -> None:
+            by_q, by_v, by_push, _ = text.vjp(self.run, self.near, of, a.change, self.held.nothing)
+            for x, gradient in ((q, by_q), (v, by_v), (push, by_push)):
+                self._add(x, gradient)
+            if v is not None and self.sites:
+                self._wrench = self.times(self.frames(q), by_push, self._wrench, rows=6 * len(self.sites))
+
+        self._back.append(back)
+        return a
+
+
+_ONE = "one"
+#: Changes with respect to q, v and τ at the start: matrices, `_ONE`, or None for zero.
+Blocks = tuple[Any, Any, Any]
+
+
+class _Matrices(_Calculus):
+    """Carries derivatives with respect to the start; zeros and ones cost nothing."""
+
+    def results(self, step: Callable[..., Any], state: Sequence[Any], _: Sequence[Any]) -> Sequence[Any]:
+        """All blocks after the step."""
+        start: tuple[Blocks, ...] = ((_ONE, None, None), (None, _ONE, None), (None, None, _ONE))
+        ends = step(*(_Variable(x, blocks) for x, blocks in zip(state, start, strict=True)))
+        return [self._matrix(block) for end in ends for block in end.change]
+
+    def pushed(self, q: Any, v: Any, tau: Any) -> _Variable:
+        """See `_Forward`."""
+        by_v = np.diag(self.slow) if self.slow.any() else None
+        stiff = self.plant.stiffness
+        given = np.zeros((self.n, self.n)), -stiff
+        by_q = self.run(compiled(row_scaled, n=self.n), *given, self.turned(q)) if stiff.any() else None
+        return _Variable(self.force(q, v, tau), (by_q, by_v, _ONE))
+
+    def moved(self, q: Any, v: Any, seconds: float) -> _Variable:
+        """See `_Forward`."""
+        by_q, by_v = self.run(self.plant.robot.dintegrate, q.value, v.value, seconds)
+        change = self._sum((1.0, by_q, q), (1.0, by_v, v))
+        return _Variable(self.own(integrate, q.value, v.value, seconds), change)
+
+    def advanced(self, v: Any, a: Any, seconds: float) -> _Variable:
+        """See `_Forward`."""
+        change = self._sum((1.0, _ONE, v), (seconds, _ONE, a))
+        return _Variable(self.own(advance, v.value, a.value, seconds), change)
+
+    def borne(self, q: Any, v: Any = None) -> _Variable:
+        """See `_Forward`."""
+        speed = self.still if v is None else v.value
+        by_q, _, M = self.inertial(inverse_dynamics_derivatives, q.value, self.still, speed)
+        terms = [(1.0, by_q, q), *([] if v is None else [(1.0, M, v)])]
+        return _Variable(self.inertial(inverse_dynamics, q.value, self.still, speed), self._sum(*terms))
+
+    def accelerated(self, q: Any, v: Any, push: Any, stiff: bool = False) -> _Variable:
+        """See `_Forward`."""
+        at_rest, run = v is None, self.run
+        function = self.held._derivative(("linearize", () if at_rest else self.sites, stiff), self.near)
+        more = [self.gains] * stiff + ([] if at_rest or not self.sites else [self.wrenches])
+        given = q.value, self.still if at_rest else v.value, push.value, self.held.nothing, *more
+        by_q, by_v, by_push, *_, a, _, _, doubt = run(function, *given)
+        self.doubts = run(compiled(total, n=1), self.doubts, doubt)
+        terms = [(1.0, by_q, q), (1.0, by_push, push), *([] if at_rest else [(1.0, by_v, v)])]
+        return _Variable(a, self._sum(*terms))
+
+    def _matrix(self, block: Any) -> Any:
         if block is None:
-            return np.zeros((self._n, self._n))
-        return np.eye(self._n) if isinstance(block, str) else block
+            return np.zeros((self.n, self.n))
+        return np.eye(self.n) if isinstance(block, str) else block
 
-    def matrices(self, *changes: Blocks) -> list[Any]:
-        """All blocks as matrices."""
-        return [self.matrix(block) for blocks in changes for block in blocks]
-
-    def sum(self, *terms: tuple[float, Any, Blocks]) -> Blocks:
+    def _sum(self, *terms: tuple[float, Any, _Variable]) -> Blocks:
         """Σ s A X, for each block of X."""
-        found = [self._sum([(s, A, X[i]) for s, A, X in terms if X[i] is not None]) for i in range(3)]
+        found = [self._block([(s, A, x.change[i]) for s, A, x in terms if x.change[i] is not None]) for i in range(3)]
         return found[0], found[1], found[2]
 
-    def _sum(self, terms: list[tuple[float, Any, Any]]) -> Any:
+    def _block(self, terms: list[tuple[float, Any, Any]]) -> Any:
         if not terms:
             return None
         result: Any = None
@@ -175,8 +474,11 @@ class _Chain:
                 if result is None and scale == 1.0:
                     result = factor
                     continue
-                start = self.matrix(result)
-                result = self._run(compiled(shifted, n=self._n), start, self.matrix(factor), scale)
+                given = self._matrix(result), self._matrix(factor), scale
+                result = self.run(compiled(shifted, n=self.n), *given)
             else:
-                result = self._run(compiled(chained, n=self._n), self.matrix(result), A, X, scale)
+                result = self.run(compiled(chained, n=self.n), self._matrix(result), A, X, scale)
         return result
+
+
+_KINDS: dict[str, Any] = {"matrices": _Matrices, "jvp": _Forward, "vjp": _Reverse}

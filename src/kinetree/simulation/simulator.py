@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.compiler.formats import require_double
-from kinetree.errors import ConvergenceWarning, InputError, UnknownNameError, UnsupportedError
+from kinetree.errors import ConvergenceWarning, InputError, UnknownNameError
 from kinetree.model.constraints import Constraints
 from kinetree.model.held_rows import AnyConstraint
 from kinetree.model.integrators import IMPULSIVE, METHODS
@@ -118,7 +118,7 @@ class Simulator:
             array.flags.writeable = False
         springs = damping, stiffness, rest, bool(gravity_compensation)
         self._plant = plant = Plant(robot, self.dt, method, *springs, self._population)
-        self.constraints = Constraints(plant.robot, given, at) if given else None
+        self.constraints = Constraints(plant.robot, given, at, plant.population) if given else None
         if self.constraints is not None and not self.constraints.holds:
             raise InputError("constraints hold poses: say at which configuration, with at=q")
         dry = gains("friction", own_or_given(robot, "friction", friction), robot.nv)
@@ -138,11 +138,12 @@ class Simulator:
         if points:
             self._contacts = Contacts(plant.robot, points, shapes, held, self.dt, joints, solver, varied)
         self._steps = Steps(plant, self._contacts, self.constraints, project)
-        self._held: HeldStepDerivatives | None = None
         #: The step of a robot that nothing touches, after the first one.
         self._free: Any = None
-        if varied and (given or not self._steps.is_compiled):
-            raise InputError("a population cannot be simulated with constraints, or on shapes measured by Python code")
+        if varied and not self._steps.is_compiled:
+            raise InputError(
+                "a population cannot be simulated with contacts under constraints, or on shapes measured by Python code"
+            )
 
     def __repr__(self) -> str:
         held = f", {self.constraints.rows} constrained rows" if self.constraints else ""
@@ -198,22 +199,21 @@ class Simulator:
 
         Raises:
             InputError: A method other than "midpoint" and "semi_implicit_euler", or a shape without slopes.
-            UnsupportedError: Constraints together with contacts, friction, stops or external wrenches; a population;
+            UnsupportedError: Constraints together with contacts, friction or stops; a population without constraints;
                 gravity compensation.
         """
-        if self.constraints is None or self._contacts is not None:
-            return step_functions.discretize(self, q, v, tau, f_ext)
-        if self.method not in IMPULSIVE:
-            raise InputError(f"discretize needs one of the methods {', '.join(IMPULSIVE)}; got {self.method!r}")
-        for what, given in (("f_ext", f_ext), ("gravity compensation", self._plant.lift)):
-            if given:
-                raise UnsupportedError(
-                    f"discretize: steps with constraints have no derivatives with {what} yet; leave it out"
-                )
         if self._held is None:
-            self._held = HeldStepDerivatives(self._plant, self.constraints, self._options["project"])
-        A, B = self._held(*self._state("discretize", q, v, self._zero if tau is None else tau))
+            return step_functions.discretize(self, q, v, tau, f_ext)
+        given = self._state("discretize", q, v, self._zero if tau is None else tau)
+        A, B = self._held.matrices(*given, f_ext)
         return StepDiscretized(A, B, step_functions.no_modes(A.shape[:-2], self.robot.nv))
+
+    @functools.cached_property
+    def _held(self) -> HeldStepDerivatives | None:
+        """Derivatives of steps with constraints and no contacts."""
+        if self.constraints is None or self._contacts is not None:
+            return None
+        return HeldStepDerivatives(self._plant, self.constraints, self._options["project"])
 
     def _stepped(self, q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None = None) -> tuple[Any, Any, StepInfo]:
         """A step, without a word on its convergence."""

@@ -78,6 +78,12 @@ def _along(function: str, name: str, value: Any, size: int, batch: tuple[int, ..
     return np.broadcast_to(given, (*batch, size)).reshape(math.prod(batch), size)
 
 
+def held_gradients(q: Array, v: Array, tau: Array, f_ext: dict[str, Array]) -> StepGradients:
+    """Of steps with constraints and no contacts, which have no modes."""
+    batch = q.shape[:-1]
+    return StepGradients(q, v, tau, np.zeros((*batch, 0)), np.zeros((*batch, 0)), f_ext, np.ones(batch, dtype=bool))
+
+
 class StepFunction(partial[tuple[Any, Any, StepInfo]]):
     """`Simulator.step`, with derivatives."""
 
@@ -100,6 +106,10 @@ class StepFunction(partial[tuple[Any, Any, StepInfo]]):
             df_ext: Changes of these.
         """
         sim: Any = self.args[0]
+        if sim._held is not None:
+            state = *sim._state("step.jvp", q, v, sim._zero if tau is None else tau), dq, dv
+            found: tuple[Array, Array] = sim._held.jvp(*state, sim._zero if dtau is None else dtau, f_ext, df_ext)
+            return found
         at, batch = _about(sim, "step.jvp", q, v, tau, f_ext)
         nv, shapes = sim.robot.nv, len(at.ground)
         sizes = {
@@ -129,6 +139,9 @@ class StepFunction(partial[tuple[Any, Any, StepInfo]]):
             f_ext: External wrenches on frames, as for `step`.
         """
         sim: Any = self.args[0]
+        if sim._held is not None:
+            state = sim._state("step.vjp", q, v, sim._zero if tau is None else tau)
+            return held_gradients(*sim._held.vjp(*state, q_weights, v_weights, f_ext))
         at, batch = _about(sim, "step.vjp", q, v, tau, f_ext)
         nv, modes = sim.robot.nv, at.modes
         weigh = (
@@ -160,7 +173,8 @@ class RolloutFunction(partial[Rollout]):
             checkpoint: Steps between states that are kept; about √T by default.
         """
         sim: Any = self.args[0]
-        require(sim)
+        if sim._held is None:
+            require(sim)
         nv = sim.robot.nv
         taus = np.asarray(arguments.numbers("rollout.vjp", "tau", tau), dtype=np.float64)
         if taus.ndim < 2 or taus.shape[-1] != nv:
@@ -175,6 +189,11 @@ class RolloutFunction(partial[Rollout]):
         if isinstance(length, bool) or not isinstance(length, (int, np.integer)) or length < 1:
             raise InputError(f"rollout.vjp: checkpoint={checkpoint!r} is not a positive integer")
         q, v = (np.broadcast_to(x, (*batch, x.shape[-1])).reshape(-1, x.shape[-1]) for x in (q, v))
+        if sim._held is not None:
+            each = (np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (taus, many, more))
+            gradients = sim._held.rollout_vjp(self, q, v, *each, int(length))
+            by_q, by_v, by_tau = (x.reshape(*batch, *x.shape[1:]) for x in gradients)
+            return held_gradients(by_q, by_v, by_tau, {})
         taus, many, more = (
             np.moveaxis(np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]), 1, 0)
             for x in (taus, many, more)
