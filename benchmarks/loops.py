@@ -53,8 +53,8 @@ def add_four_bar(builder: kt.Builder, name: str, parent: str, at: Any) -> dict[s
         place = (R, p + R @ [x, 0.0, 0.0]) if carrier == parent else (_I, (x, 0.0, 0.0))
         builder.add_body(f"{name}{part}", parent=carrier, placement=place, **_rod(2.0 * length, length))
     _tie(builder, f"{name}coupler", (0.45, 0, 0), f"{name}rocker", (0.35, 0, 0))
-    builder.independent(f"{name}crank")
-    return {f"{name}crank": 0.8, f"{name}coupler": -0.23, f"{name}rocker": 1.62}
+    builder.independent(f"{name}crank_joint")
+    return {f"{name}crank_joint": 0.8, f"{name}coupler_joint": -0.23, f"{name}rocker_joint": 1.62}
 
 
 def four_bars(count: int) -> kt.Model:
@@ -81,31 +81,31 @@ def add_ankle(builder: kt.Builder, name: str, shank: str, height: float = 0.0) -
         builder.add_body(yoke, parent=crank, axis=_Y, placement=(_I, (-0.04, 0, 0)), mass=0.005, inertia=1e-6 * _I)
         builder.add_body(rod, parent=yoke, axis=_X, **_rod(0.06, 0.2, 2))
         _tie(builder, rod, (0, 0, -0.32 - h), f"{name}foot", (-0.04, s * 0.045, -0.02))
-    builder.independent(f"{name}cross", f"{name}foot")
+    builder.independent(f"{name}cross_joint", f"{name}foot_joint")
 
 
 def ankle() -> kt.Model:
     """A parallel ankle on a fixed shank."""
     builder = kt.Builder("parallel ankle")
     add_ankle(builder, "", "world")
-    return builder.build(near={"cross": 0.1, "foot": -0.05})
+    return builder.build(near={"cross_joint": 0.1, "foot_joint": -0.05})
 
 
 def stewart_pair() -> kt.Model:
     """A plate on a universal joint, held by two telescopic legs."""
-    builder, near = kt.Builder("Stewart pair"), {"post": 0.1, "plate": -0.15}
+    builder, near = kt.Builder("Stewart pair"), {"post_joint": 0.1, "plate_joint": -0.15}
     builder.add_body("post", axis=_X, placement=(_I, (0, 0, 0.5)), mass=0.1, inertia=1e-4 * _I)
     builder.add_body("plate", parent="post", axis=_Y, mass=2.0, com=(0.02, 0.01, 0.03), inertia=0.03 * _I)
     for i, (bx, by, px, py) in enumerate([(0.25, 0.1, 0.2, 0.05), (-0.05, 0.28, -0.02, 0.2)]):
         d = np.array([px - bx, py - by, 0.5])
-        near |= {f"tube{i}": np.arctan2(d[0], np.hypot(d[1], d[2])), f"yoke{i}": np.arctan2(-d[1], d[2])}
-        near[f"ram{i}"] = np.linalg.norm(d) - 0.3
+        near |= {f"tube{i}_joint": np.arctan2(d[0], np.hypot(d[1], d[2])), f"yoke{i}_joint": np.arctan2(-d[1], d[2])}
+        near[f"ram{i}_joint"] = np.linalg.norm(d) - 0.3
         builder.add_body(f"yoke{i}", axis=_X, placement=(_I, (bx, by, 0)), mass=0.02, inertia=1e-6 * _I)
         builder.add_body(f"tube{i}", parent=f"yoke{i}", axis=_Y, **_rod(0.7, 0.3, 2))
         above = _I, (0, 0, 0.3)
         builder.add_body(f"ram{i}", parent=f"tube{i}", joint="prismatic", axis=_Z, placement=above, **_rod(0.4, 0.3, 2))
         _tie(builder, f"ram{i}", (0, 0, 0), "plate", (px, py, 0))
-    return builder.independent("post", "plate").build(near=near)
+    return builder.independent("post_joint", "plate_joint").build(near=near)
 
 
 def biped(*, geared: bool = True) -> kt.Model:
@@ -119,7 +119,7 @@ def biped(*, geared: bool = True) -> kt.Model:
             builder.add_body(link, parent=parent, axis=axis, placement=(_I, at), **_rod(2.0, 0.3, 2))
             solid: dict[str, Any] = {"mass": 0.3, "inertia": np.diag([2e-4, 2e-4, 4e-4])}
             if geared:
-                builder.add_rotor(link, ratio=9.0, **solid)
+                builder.add_rotor(f"{link}_joint", ratio=9.0, **solid)
             else:
                 builder.add_body(f"{link}_rotor", parent=parent, axis=axis, placement=(_I, at), **solid)
             parent, at = link, (0.0, 0.0, -0.05)
@@ -128,9 +128,9 @@ def biped(*, geared: bool = True) -> kt.Model:
         builder.add_body(crank, parent=parent, axis=_Y, placement=(_I, (0, 0, -0.1)), **_rod(0.2, 0.05))
         builder.add_body(rod, parent=crank, axis=_Y, placement=(_I, (0.05, 0, 0)), **_rod(0.2, 0.3, 2))
         _tie(builder, rod, (0, 0, -0.3), shank, (0.05, 0, 0))
-        builder.independent(shank)
+        builder.independent(f"{shank}_joint")
         add_ankle(builder, f"{side}_", shank)
-    return builder.build(near={"l_shank": 0.1, "r_shank": 0.2})
+    return builder.build(near={"l_shank_joint": 0.1, "r_shank_joint": 0.2})
 
 
 class _Peer:

@@ -32,8 +32,8 @@ def linkage() -> kt.Model:
     builder.add_frame("end of coupler", body="coupler", placement=(np.eye(3), (COUPLER, 0.0, 0.0)))
     builder.add_frame("end of rocker", body="rocker", placement=(np.eye(3), (ROCKER, 0.0, 0.0)))
     builder.add_frame("pen", body="coupler", placement=(np.eye(3), (COUPLER / 2.0, 0.35, 0.0)))
-    builder.connect("end of coupler", "end of rocker").independent("crank")
-    return builder.build(near={"crank": 0.8, "coupler": -0.2, "rocker": 1.6})
+    builder.connect("end of coupler", "end of rocker").independent("crank_joint")
+    return builder.build(near={"crank_joint": 0.8, "coupler_joint": -0.2, "rocker_joint": 1.6})
 
 
 def simulate(robot: kt.Model, q: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

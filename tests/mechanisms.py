@@ -23,13 +23,18 @@ def recorded() -> dict[str, Any]:
     return {one["name"]: one for one in found}
 
 
+def joint_of(body: str) -> str:
+    """The name of a recorded body's joint."""
+    return f"{body}_joint"
+
+
 def positions(one: Any) -> dict[str, Any]:
-    """Coordinates of all joints, by body."""
+    """Coordinates of all joints, by name."""
     found, start = {}, 0
     for body in one["bodies"]:
         count = 7 if body["joint"] == "floating" else 1
         values = one["state"]["q"][start : start + count]
-        found[body["name"]], start = values if count > 1 else values[0], start + count
+        found[joint_of(body["name"])], start = values if count > 1 else values[0], start + count
     return found
 
 
@@ -51,12 +56,15 @@ def described(one: Any) -> kt.Builder:
     for i, constraint in enumerate(one["constraints"]):
         if constraint["type"] == "couple":
             if "terms" in constraint:
-                builder.couple(constraint["terms"], offset=constraint["offset"])
+                terms = {joint_of(name): factor for name, factor in constraint["terms"].items()}
+                builder.couple(terms, offset=constraint["offset"])
             elif len(constraint["poly"]) == 2:
                 offset, ratio = constraint["poly"]
-                builder.couple(constraint["follower"], to=constraint["leader"], ratio=ratio, offset=offset)
+                leader = joint_of(constraint["leader"])
+                builder.couple(joint_of(constraint["follower"]), to=leader, ratio=ratio, offset=offset)
             else:
-                builder.couple(constraint["follower"], to=constraint["leader"], poly=constraint["poly"])
+                leader = joint_of(constraint["leader"])
+                builder.couple(joint_of(constraint["follower"]), to=leader, poly=constraint["poly"])
             continue
         ends = f"a{i}", f"b{i}"
         for end, body, point in zip(ends, ("a", "b"), ("pa", "pb"), strict=True):
@@ -70,7 +78,8 @@ def described(one: Any) -> kt.Builder:
 def built(name: str) -> kt.Model:
     """A recorded mechanism, closed near its recorded state."""
     one = recorded()[name]
-    return described(one).independent(*one["independent"]).build(near=positions(one))
+    chosen = [joint_of(name) for name in one["independent"]]
+    return described(one).independent(*chosen).build(near=positions(one))
 
 
 def four_bar(
@@ -102,7 +111,7 @@ def four_bar(
 
 
 #: A guess near which the default four-bar closes.
-NEAR = {"crank": 0.8, "coupler": -0.2, "rocker": 1.6}
+NEAR = {"crank_joint": 0.8, "coupler_joint": -0.2, "rocker_joint": 1.6}
 
 
 @cache
@@ -120,7 +129,7 @@ def gripper() -> kt.Model:
     for name, y in (("left", 1.0), ("right", -1.0)):
         at = np.eye(3), (0.2, 0.05 * y, 0.0)
         builder.add_body(name, parent=parent, joint="prismatic", axis=(0, y, 0), placement=at, limits=limits, **solid)
-    builder.couple("right", to="left", ratio=1.0)
+    builder.couple("right_joint", to="left_joint", ratio=1.0)
     builder.add_frame("tip", body="left", placement=(np.eye(3), (0.1, 0.0, 0.0)))
     return builder.build()
 

@@ -36,7 +36,7 @@ def pulley() -> kt.Model:
     builder = kt.Builder()
     builder.add_body("a", mass=1.0, com=(0.0, 0.0, -1.0), inertia=np.eye(3))
     builder.add_body("b", parent="a", mass=1.0, com=(0.0, 0.0, -1.0), inertia=np.eye(3))
-    return builder.couple("b", to="a", ratio=2.0).build()
+    return builder.couple("b_joint", to="a_joint", ratio=2.0).build()
 
 
 @dataclass(frozen=True)

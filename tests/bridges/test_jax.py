@@ -399,7 +399,7 @@ def test_integrate_moves_the_joints_of_a_loop() -> None:
     builder.add_body("rod", parent="crank", placement=(np.eye(3), (0.3, 0.0, 0.0)), mass=0.9, inertia=inertia)
     builder.add_frame("tip", body="rod", placement=(np.eye(3), (0.9, 0.0, 0.0)))
     builder.add_frame("post", placement=(np.eye(3), (1.0, 0.5, 0.0)))
-    model = builder.distance("tip", "post", length=0.2).independent("crank").build(near={"crank": 0.8})
+    model = builder.distance("tip", "post", length=0.2).independent("crank_joint").build(near={"crank_joint": 0.8})
     q, v, h = model.neutral(), np.array([2.0]), 1e-5
     slope = jax.jacfwd(module.integrate(model), argnums=1)(q, v, 0.1)
     differences = (model.integrate(q, v + h, 0.1) - model.integrate(q, v - h, 0.1)) / (2 * h)

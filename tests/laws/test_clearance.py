@@ -29,7 +29,7 @@ def robot(name: str) -> kt.Model:
                 f"b{k}", parent=parent, joint="revolute", placement=at, axis=(0.2, 0, 1), mass=1.0, inertia=np.eye(3)
             )
             parent = f"b{k}"
-        builder.couple("b2", to="b1", ratio=-0.7)
+        builder.couple("b2_joint", to="b1_joint", ratio=-0.7)
         made = builder.build()
     elif name == "beam":
         builder.add_flexible("beam", kt.Beam(1.0, 5.0, 1.0, modes=2, axial_inertia=1e-3), joint="revolute")

@@ -191,14 +191,14 @@ def builder() -> kt.Builder:
     built.add_frame("end", body="lever", placement=(np.eye(3), (0.3, 0.0, 0.0)))
     built.hinge("tip", "pin", axis=(0, 0, 1), name="hinge")
     built.distance("end", "rocker", length=0.6, name="rod")
-    built.couple("gear", to="crank", ratio=-2.0, offset=0.1)
-    built.couple("valve", to="wheel", poly=[0.1, 0.2, 0.3])
+    built.couple("gear_joint", to="crank_joint", ratio=-2.0, offset=0.1)
+    built.couple("valve_joint", to="wheel_joint", poly=[0.1, 0.2, 0.3])
     return built
 
 
 @cache
 def pair() -> tuple[kt.Model, kt.Model]:
-    return builder().build(near={**NEAR, "lever": 0.4}), builder().build(loops="multipliers")
+    return builder().build(near={**NEAR, "lever_joint": 0.4}), builder().build(loops="multipliers")
 
 
 def states(count: int = 3) -> tuple[Any, Any, Any, Any]:
@@ -301,8 +301,8 @@ def test_couplings_of_joints_that_are_coupled_already() -> None:
 def follower() -> kt.Model:
     """A chain whose second joint follows the first, and whose third follows the second."""
     built = serial({**SOLID, "axis": np.roll((0.0, 0.0, 1.0), i)} for i in range(5))
-    built.couple("b1", to="b0", poly=[0.1, 0.5, 0.2])
-    built.couple("b2", to="b1", ratio=-2.0)
+    built.couple("b1_joint", to="b0_joint", poly=[0.1, 0.5, 0.2])
+    built.couple("b2_joint", to="b1_joint", ratio=-2.0)
     return built.build()
 
 

@@ -391,7 +391,7 @@ def test_stops_without_limits_are_told() -> None:
     solid = {"mass": 1.0, "inertia": np.eye(3), "limits": limits}
     builder.add_body("finger", **solid).add_body("tip", parent="finger", **solid)
     simulation.Simulator(builder.build(), limits=True)  # no warning
-    coupled = builder.couple("tip", to="finger", ratio=0.5).build()
+    coupled = builder.couple("tip_joint", to="finger_joint", ratio=0.5).build()
     with pytest.warns(ModelWarning, match="does not stop coupled joints of 'fingers': 'tip_joint'") as caught:
         simulation.Simulator(coupled, limits=True)
     assert caught[0].filename == __file__

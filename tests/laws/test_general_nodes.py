@@ -118,8 +118,9 @@ def _loops() -> kt.Model:
     builder.add_frame("top", body="rod", placement=(np.eye(3), (0.0, 0.0, 0.4)))
     builder.add_frame("knob", body="plate", placement=(np.eye(3), (0.1, 0.0, 0.0)))
     builder.connect("top", "knob")
-    builder.add_rotor("crank", ratio=9.0, mass=0.2, inertia=np.diag([1e-3, 2e-3, 3e-3]), axis=(0, 0, 1))
-    return builder.independent("crank", ("rod", 2), ("plate", 0), ("plate", 2)).build(near={"crank": 0.1})
+    builder.add_rotor("crank_joint", ratio=9.0, mass=0.2, inertia=np.diag([1e-3, 2e-3, 3e-3]), axis=(0, 0, 1))
+    builder.independent("crank_joint", ("rod_joint", 2), ("plate_joint", 0), ("plate_joint", 2))
+    return builder.build(near={"crank_joint": 0.1})
 
 
 def _bars() -> kt.Model:
@@ -132,7 +133,7 @@ def _bars() -> kt.Model:
     builder.add_body("rocker", parent="seat", placement=(np.eye(3), (1.0, 0.0, 0.0)), armature=0.1, **_solid(rng))
     builder.add_frame("tip", body="coupler", placement=(np.eye(3), (0.9, 0.0, 0.0)))
     builder.add_frame("pin", body="rocker", placement=(np.eye(3), (0.7, 0.0, 0.0)))
-    return builder.connect("tip", "pin").independent("crank").build(near=NEAR)
+    return builder.connect("tip", "pin").independent("crank_joint").build(near=NEAR)
 
 
 def _couplings() -> kt.Model:
@@ -144,9 +145,9 @@ def _couplings() -> kt.Model:
     builder.add_body("ball", parent="index", joint="spherical", placement=_place(rng), **_solid(rng))
     builder.add_body("near", parent="slide", axis=unit(rng), placement=_place(rng), **_solid(rng))
     builder.add_body("tool", parent="near", axis=unit(rng), placement=_place(rng), **_solid(rng))
-    builder.couple("index", to="thumb", ratio=-1.5, offset=0.1)
-    builder.couple("slide", to="thumb", function=lambda y: 0.3 * np.sin(y) + 0.1 * y * y)
-    return builder.couple("tool", to="near", poly=[0.1, 0.5, -0.3]).build()
+    builder.couple("index_joint", to="thumb_joint", ratio=-1.5, offset=0.1)
+    builder.couple("slide_joint", to="thumb_joint", function=lambda y: 0.3 * np.sin(y) + 0.1 * y * y)
+    return builder.couple("tool_joint", to="near_joint", poly=[0.1, 0.5, -0.3]).build()
 
 
 def _cam() -> kt.Model:
@@ -155,7 +156,7 @@ def _cam() -> kt.Model:
     solid = {"mass": 1.0, "com": (0.2, 0.02, 0.03), "inertia": np.diag([0.01, 0.02, 0.03])}
     builder.add_body("cam", parent="base", axis=(0.0, 1.0, 0.0), **solid)
     builder.add_body("rod", parent="cam", axis=(0.0, 0.0, 1.0), placement=(np.eye(3), (0.4, 0.0, 0.0)), **solid)
-    return builder.couple("rod", to="cam", function=lambda y: 0.3 * np.sin(y) + 0.1 * y * y).build()
+    return builder.couple("rod_joint", to="cam_joint", function=lambda y: 0.3 * np.sin(y) + 0.1 * y * y).build()
 
 
 _BUILT = (_beams, _nodes, _loops, _bars, _couplings, gripper, whip, with_a_bead, suspended, _cam)

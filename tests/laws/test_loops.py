@@ -384,7 +384,7 @@ def test_propagators_take_more_operations_than_sums() -> None:
 
 def planar() -> kt.Model:
     """A four-bar, whose loop has one row more than it needs, with a pen on its coupler."""
-    builder = four_bar().connect("tip", "pin").independent("crank")
+    builder = four_bar().connect("tip", "pin").independent("crank_joint")
     return builder.add_frame("pen", body="coupler", placement=(np.eye(3), (0.4, 0.2, 0.0))).build(near=NEAR)
 
 

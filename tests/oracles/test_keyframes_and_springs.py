@@ -106,11 +106,11 @@ def four_bar(close: str, geared: bool = True) -> kt.Builder:
         return b
     b.add_body("gear", placement=(np.eye(3), (0, 2, 0)), **BAR)
     b.add_body("cam", placement=(np.eye(3), (0, 3, 0)), **BAR)
-    b.couple("gear", to="crank", ratio=-3.0, offset=0.2)
-    return b.couple("cam", to="crank", poly=[0.1, 0.2, 0.3])
+    b.couple("gear_joint", to="crank_joint", ratio=-3.0, offset=0.2)
+    return b.couple("cam_joint", to="crank_joint", poly=[0.1, 0.2, 0.3])
 
 
-START = {"crank": 1.0, "coupler": -0.8, "rocker": 1.6}
+START = {"crank_joint": 1.0, "coupler_joint": -0.8, "rocker_joint": 1.6}
 
 
 @pytest.mark.parametrize("close", ["connect", "hinge"])
@@ -125,7 +125,7 @@ def test_loops_and_couplings_are_saved_as_soft_equalities(close: str, loops: str
         mujoco.mj_resetDataKeyframe(model, data, 0)
         mujoco.mj_forward(model, data)
         assert_close(data.efc_pos, np.zeros(len(data.efc_pos)), 1e-12)
-    again = kt.load(text, near=None if loops == "embed" else {f"{name}_joint": x for name, x in START.items()})
+    again = kt.load(text, near=None if loops == "embed" else START)
     embedded = four_bar(close).build(near=START)
     assert again.nv == embedded.nv == 1
     q, v = embedded.neutral(), np.array([0.7])
@@ -136,7 +136,9 @@ def test_loops_and_couplings_are_saved_as_soft_equalities(close: str, loops: str
 def test_what_has_no_equality_is_refused() -> None:
     rod = four_bar("connect").distance("one", "gear", length=1.0).build(loops="multipliers")
     refused("MJCF cannot describe distance .* no rods", kt.to_mjcf, rod, error=ModelError)
-    three = four_bar("connect").couple({"crank": 1.0, "gear": 1.0, "cam": 1.0}).build(loops="multipliers")
+    three = (
+        four_bar("connect").couple({"crank_joint": 1.0, "gear_joint": 1.0, "cam_joint": 1.0}).build(loops="multipliers")
+    )
     refused("MJCF cannot describe the coupling", kt.to_mjcf, three, error=ModelError)
 
 

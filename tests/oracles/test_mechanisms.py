@@ -42,7 +42,7 @@ def test_recorded_results(name: str) -> None:
     one, robot = recorded()[name], built(name)
     assert sorted(sorted(cluster.bodies) for cluster in robot.clusters) == sorted(map(sorted, one["clusters"]))
     columns, rows = arranged(one, robot)
-    q = robot.q_from_dict({f"{body}_joint": x for body, x in positions(one).items()})
+    q = robot.q_from_dict(positions(one))
     v, tau = (np.array(one["state"][name])[columns] for name in ("v", "tau"))
     expected = one["reference"]
     a = np.array(expected["a"])[columns]

@@ -268,12 +268,12 @@ class Builder:
         Unlike armature, it has all of a body's inertia: gyroscopic forces, and reaction on the motor's mount.
 
         Args:
-            joint: Name of the driven joint or of its body, which must have been added.
+            joint: Name of the driven joint, which must have been added.
             ratio: Turns of the rotor per turn of the joint; negative if it turns the other way.
             mass: [kg].
             inertia: About the rotor's centre of mass, in its own axes, (3, 3) [kg m²].
             com: Centre of mass in the rotor's link frame, (3,) [m].
-            name: Name of the rotor's body; by default that of the joint followed by "_rotor".
+            name: Name of the rotor's body; by default that of the driven body followed by "_rotor".
             placement: Pose of the rotor's link frame in the link frame of the joint's parent; by default the joint's.
             axis: Axis of the rotor in its link frame; by default the joint's.
 
@@ -283,7 +283,7 @@ class Builder:
         driven = self._parts.joint(joint, "add_rotor()")
         if driven.type.nv != 1:
             raise ModelError(f"add_rotor(): a rotor drives a joint with one coordinate; {joint!r} is {driven.kind}")
-        body = f"{joint}_rotor" if name is None else name
+        body = f"{self._parts.children[joint]}_rotor" if name is None else name
         self.add_body(
             body,
             parent=driven.parent,
@@ -294,7 +294,7 @@ class Builder:
             com=com,
             inertia=inertia,
         )
-        return self.couple(body, to=joint, ratio=ratio)
+        return self.couple(self._parts.joints[body].name, to=joint, ratio=ratio)
 
     def couple(
         self,
@@ -314,7 +314,7 @@ class Builder:
             b.couple("tip", to="base", function=lambda x: np.sin(x))
 
         A coupled joint stays among `Model.joints`, but has no coordinate in q and no velocity in v: those belong to the
-        joints that it follows. Joints are named by their own name or by that of their body, and may be added later.
+        joints that it follows. Joints may be added later.
 
         Args:
             joint: The joint that follows, or a mapping of joints to coefficients cᵢ of Σ cᵢ qᵢ = offset, of which the
@@ -336,8 +336,8 @@ class Builder:
         """Choose joints whose velocities are part of v, where couplings and loops leave a choice.
 
         Args:
-            *joints: Names of joints or of their bodies, or pairs of a name and the index of one of several velocities,
-                as ("rod", 0) for the first of a ball joint.
+            *joints: Names of joints, or pairs of a name and the index of one of several velocities, as ("rod_joint", 0)
+                for the first of a ball joint.
 
         Returns:
             The builder.

@@ -194,11 +194,10 @@ class NamedSpecs:
             raise ModelError(f"{owner}: a joint {name!r} exists already, in front of {taken!r}; rename one")
 
     def joint(self, name: str, what: str) -> JointSpec:
-        """A joint by its own name or its body's; `what` needs it."""
-        body = self.children.get(name, name)
-        if body not in self.joints:
-            raise UnknownNameError(f"joint (needed for {what})", name, (*self.children, *self.bodies))
-        return self.joints[body]
+        """A joint by name; `what` needs it."""
+        if name not in self.children:
+            raise UnknownNameError(f"joint (needed for {what})", name, tuple(self.children))
+        return self.joints[self.children[name]]
 
     def ordered(self) -> tuple[list[BodySpec], list[JointSpec]]:
         """All bodies with their joints, depth first, siblings in the order in which they were added."""

@@ -26,7 +26,7 @@ STEP = 1e-30
 
 @pytest.fixture(scope="module")
 def bar() -> kt.Model:
-    return four_bar().connect("tip", "pin").independent("crank").build(near=NEAR)
+    return four_bar().connect("tip", "pin").independent("crank_joint").build(near=NEAR)
 
 
 def suspended() -> kt.Model:
@@ -44,8 +44,8 @@ def suspended() -> kt.Model:
     builder.add_frame("top", body="rod", placement=(np.eye(3), (0.0, 0.0, 0.4)))
     builder.add_frame("knob", body="plate", placement=(np.eye(3), (0.1, 0.0, 0.0)))
     builder.connect("top", "knob")
-    builder.add_rotor("crank", ratio=9.0, mass=0.2, inertia=J, axis=(0, 0, 1))
-    return builder.independent("crank", ("rod", 2)).build(near={"crank": 0.1})
+    builder.add_rotor("crank_joint", ratio=9.0, mass=0.2, inertia=J, axis=(0, 0, 1))
+    return builder.independent("crank_joint", ("rod_joint", 2)).build(near={"crank_joint": 0.1})
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,9 @@ def test_a_branch_does_not_depend_on_other_samples() -> None:
         builder.add_frame(f"seat of {name}", body="platform", placement=(np.eye(3), (0.5 * i, 0.0, 0.0)))
         builder.connect(f"{name} end", f"seat of {name}")
     angles = np.array([0.3, 1.0, 1.8, 2.6, -0.4, -1.2, -2.2])
-    robot = builder.independent("a").build(near={"a": 1.0, "b": 1.0, "c": 1.0, "platform": -1.0})
+    robot = builder.independent("a_joint").build(
+        near={"a_joint": 1.0, "b_joint": 1.0, "c_joint": 1.0, "platform_joint": -1.0}
+    )
     q = robot.close(np.stack([angles, -angles, angles, angles], axis=-1))
     (together,) = robot.loops(q)
     assert together.residual.max() < 1e-12
@@ -143,7 +145,7 @@ def test_a_branch_does_not_depend_on_other_samples() -> None:
 
 
 def test_steps_that_no_loop_can_follow_give_nan_in_that_sample() -> None:
-    rocker = four_bar().connect("tip", "pin").independent("rocker").build(near=NEAR)
+    rocker = four_bar().connect("tip", "pin").independent("rocker_joint").build(near=NEAR)
     q = np.stack([rocker.q_from_dict({"crank_joint": 2.0})] * 2)
     moved = rocker.integrate(q, np.array([[0.01], [2.5]]))  # a rocker cannot turn that far
     assert np.isfinite(moved[0]).all()
@@ -160,7 +162,7 @@ def test_close_holds_what_it_is_told(bar: kt.Model) -> None:
     q = bar.close(guess)
     np.testing.assert_array_equal(q[:, 0], guess[:, 0])
     assert np.all(bar.loops(q)[0].residual < 1e-12)
-    q = bar.close(guess, hold=("rocker",))
+    q = bar.close(guess, hold=("rocker_joint",))
     np.testing.assert_array_equal(q[:, 2], guess[:, 2])
     # with nothing held, the change is the least to first order: normal to the loop's motion
     near = closed + 1e-5 * rng.normal(size=3)
@@ -212,9 +214,9 @@ def test_only_open_loops_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> Non
             builder.add_body(f"{side}_{name}", parent=parent, placement=(np.eye(3), (x, 0, 0)), mass=1.0, inertia=J)
         builder.add_frame(f"{side}_tip", body=f"{side}_coupler", placement=(np.eye(3), (0.4, 0.0, 0.0)))
         builder.add_frame(f"{side}_pin", body=f"{side}_rocker", placement=(np.eye(3), (-0.3, 0.0, 0.0)))
-        builder.connect(f"{side}_tip", f"{side}_pin").independent(f"{side}_crank")
+        builder.connect(f"{side}_tip", f"{side}_pin").independent(f"{side}_crank_joint")
     bent = {"crank": 0.2, "coupler": 0.5, "rocker": -0.5}
-    robot = builder.build(near={f"{side}_{name}": at for side in ("left", "right") for name, at in bent.items()})
+    robot = builder.build(near={f"{side}_{name}_joint": at for side in ("left", "right") for name, at in bent.items()})
     drawn: list[int] = []
     draw = robot._coordinates.random
     monkeypatch.setattr(
@@ -231,7 +233,7 @@ def test_only_open_loops_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_loops_that_cannot_close_name_loop_residual_and_samples(bar: kt.Model) -> None:
-    rocker = bar.with_independent("rocker")
+    rocker = bar.with_independent("rocker_joint")
     q = np.stack([bar.neutral()] * 3)
     q[1, 2] = 3.1
     with pytest.raises(
@@ -262,7 +264,7 @@ def test_singular_choices_are_reported_per_sample() -> None:
     """A slider as input at the dead centre: another choice of independent joints helps."""
     robot = built("slider_crank")
     q = np.stack([robot.q_from_dict({"crank_joint": angle}) for angle in (0.7, 0.0)])
-    by_slider = robot.with_independent("slider")
+    by_slider = robot.with_independent("slider_joint")
     assert not robot.loops(q)[0].singular.any()
     (loop,) = by_slider.loops(q)
     assert loop.singular.tolist() == [False, True]
@@ -281,8 +283,8 @@ def test_singular_choices_are_reported_per_sample() -> None:
 
 
 def test_stretched_parallelograms_lose_rank() -> None:
-    robot = four_bar(0.4, 0.8, 0.4, 0.8).connect("tip", "pin").independent("crank")
-    robot = robot.build(near={"crank": 0.3, "coupler": -0.3, "rocker": 0.3})
+    robot = four_bar(0.4, 0.8, 0.4, 0.8).connect("tip", "pin").independent("crank_joint")
+    robot = robot.build(near={"crank_joint": 0.3, "coupler_joint": -0.3, "rocker_joint": 0.3})
     (loop,) = robot.loops(np.array([[0.3, -0.3, 0.3], [0.0, 0.0, 0.0]]))
     assert loop.rank.tolist() == [2, 1]
     assert loop.singular.tolist() == [False, True]
@@ -297,23 +299,29 @@ def test_independent_joints_are_chosen_well() -> None:
     driven = four_bar(armature=0.1).connect("tip", "pin").build(near=NEAR)
     assert [joint.name for joint in driven.joints if joint.nv] == ["rocker_joint"]
     # variants keep their velocities
-    crank = four_bar().connect("tip", "pin").independent("crank").build(near=NEAR).with_armature({"rocker_joint": 0.1})
+    crank = (
+        four_bar()
+        .connect("tip", "pin")
+        .independent("crank_joint")
+        .build(near=NEAR)
+        .with_armature({"rocker_joint": 0.1})
+    )
     assert [joint.name for joint in crank.joints if joint.nv] == ["crank_joint"]
 
 
 def test_impossible_choices_are_refused(bar: kt.Model) -> None:
     with pytest.raises(ModelError, match="'crank_joint', 'rocker_joint' cannot all be independent: connect.* 1 of"):
-        bar.with_independent("crank", "rocker")
+        bar.with_independent("crank_joint", "rocker_joint")
     with pytest.raises(UnknownNameError, match="no moving joint is called 'ghost'"):
         bar.with_independent("ghost")
     with pytest.raises(InputError, match="joint 'crank_joint' has 1 velocities; there is none with index 3"):
-        bar.with_independent(("crank", 3))
+        bar.with_independent(("crank_joint", 3))
     # a joint that the loop holds cannot be independent
     stiff = four_bar()
     stiff.add_body("slide", parent="rocker", joint="prismatic", axis=(0, 0, 1), mass=0.1, inertia=J)
     stiff.add_frame("peg", body="slide", placement=(np.eye(3), (0.7, 0.0, 0.0)))
     with pytest.raises(ModelError, match="'slide_joint' cannot be chosen as independent: connect"):
-        stiff.connect("tip", "peg").independent("slide").build(near=NEAR)
+        stiff.connect("tip", "peg").independent("slide_joint").build(near=NEAR)
     with pytest.raises(ModelError, match="the loop leaves none of its joints any freedom"):
         truss()
 
@@ -325,7 +333,7 @@ def truss() -> kt.Model:
     builder.add_body("b", placement=(np.eye(3), (1.0, 0.0, 0.0)), mass=1.0, inertia=J)
     builder.add_frame("a_tip", body="a", placement=(np.eye(3), (0.7, 0.0, 0.0)))
     builder.add_frame("b_tip", body="b", placement=(np.eye(3), (0.7, 0.0, 0.0)))
-    return builder.connect("a_tip", "b_tip").build(near={"a": 0.8, "b": 2.3})
+    return builder.connect("a_tip", "b_tip").build(near={"a_joint": 0.8, "b_joint": 2.3})
 
 
 @pytest.mark.parametrize("kind", ["weld", "hinge"])
@@ -335,7 +343,7 @@ def test_loops_do_not_close_upside_down(kind: str) -> None:
     builder.add_body("a", joint="floating", mass=1.0, inertia=J)
     builder.add_body("b", parent="a", axis=(1, 0, 0), mass=1.0, inertia=J)
     getattr(builder, kind)("b", "world")
-    robot = builder.build(near={"a": [0.1, 0.2, -0.1, 0.03, 1.0, 0.02, 0.01]})
+    robot = builder.build(near={"a_joint": [0.1, 0.2, -0.1, 0.03, 1.0, 0.02, 0.01]})
     assert_close(robot.pose(robot.neutral(), "b")[:3, 2], [0.0, 0.0, 1.0], 1e-10)
     assert robot.nv == (1 if kind == "weld" else 2)
 
@@ -491,10 +499,15 @@ def test_models_with_loops_are_values(bar: kt.Model) -> None:
     again = pickle.loads(pickle.dumps(bar))
     assert again == bar
     assert hash(again) == hash(bar)
-    for variant in (again, bar.with_gravity((0, 0, 0)), bar.with_payload("tip", 1.0), bar.with_independent("rocker")):
+    for variant in (
+        again,
+        bar.with_gravity((0, 0, 0)),
+        bar.with_payload("tip", 1.0),
+        bar.with_independent("rocker_joint"),
+    ):
         np.testing.assert_array_equal(variant.neutral(), bar.neutral())
     assert bar != bar.spanning_tree
-    assert bar.with_independent("rocker").with_independent("crank") == bar
+    assert bar.with_independent("rocker_joint").with_independent("crank_joint") == bar
 
 
 def test_variants_are_what_their_definition_makes_anew(rig: kt.Model, state: Any) -> None:
@@ -563,8 +576,8 @@ def test_bad_loops_are_refused() -> None:
         four_bar().connect("tip", 3)  # type: ignore[arg-type]
     builder = four_bar()
     builder.add_body("extra", parent="rocker", joint="spherical", mass=1.0, inertia=J)
-    with pytest.raises(ModelError, match="near: joint 'extra' has shape"):
-        builder.connect("tip", "pin").build(near=NEAR | {"extra": [1.0, 2.0]})
+    with pytest.raises(ModelError, match="near: joint 'extra_joint' has shape"):
+        builder.connect("tip", "pin").build(near=NEAR | {"extra_joint": [1.0, 2.0]})
 
 
 def test_derivatives_agree_with_complex_steps(rig: kt.Model, state: Any) -> None:

@@ -33,10 +33,10 @@ def hand(*, coupled: bool) -> kt.Model:
     builder.add_body("lift", parent="palm", joint="prismatic", axis=(1, 0, 1), armature=0.1, **solid)
     builder.add_frame("nail", body="right", placement=(np.eye(3), (0.1, 0.0, 0.0)))
     if coupled:
-        builder.couple("left_tip", to="right", ratio=0.7)
-        builder.couple("right", to="left", ratio=-1.5, offset=0.1)
-        builder.couple("lift", to="left", poly=[0.02, 0.1, -0.05, 0.03])
-        builder.add_rotor("slide", ratio=40.0, mass=0.1, inertia=0.1 * J, axis=(1, 0, 0))
+        builder.couple("left_tip_joint", to="right_joint", ratio=0.7)
+        builder.couple("right_joint", to="left_joint", ratio=-1.5, offset=0.1)
+        builder.couple("lift_joint", to="left_joint", poly=[0.02, 0.1, -0.05, 0.03])
+        builder.add_rotor("slide_joint", ratio=40.0, mass=0.1, inertia=0.1 * J, axis=(1, 0, 0))
     else:
         builder.add_body("slide_rotor", parent="right", axis=(1, 0, 0), placement=at, mass=0.1, inertia=0.1 * J)
     return builder.build()
@@ -123,7 +123,7 @@ def test_functions_are_coupled_with_dual_numbers() -> None:
         builder = kt.Builder("cam")
         builder.add_body("wheel", mass=1.0, com=(0.1, 0.0, 0.0), inertia=J)
         builder.add_body("lift", joint="prismatic", axis=(0, 1, 0), mass=0.7, inertia=J, armature=0.3)
-        return builder.couple("lift", to="wheel", **how).build()
+        return builder.couple("lift_joint", to="wheel_joint", **how).build()
 
     cubic, formula = made(poly=[0.1, -0.2, 0.3, 0.4]), made(function=lambda x: 0.1 + x * (-0.2 + x * (0.3 + x * 0.4)))
     state = np.array([0.4]), np.array([1.3]), np.array([-0.7])
@@ -135,7 +135,7 @@ def test_functions_are_coupled_with_dual_numbers() -> None:
     builder = kt.Builder("wrist")
     for name in ("a", "b", "c"):
         builder.add_body(name, mass=1.0, com=(0.1, 0.0, 0.0), inertia=J)
-    robot = builder.couple("c", to=("a", "b"), function=lambda a, b: a * b).build()
+    robot = builder.couple("c_joint", to=("a_joint", "b_joint"), function=lambda a, b: a * b).build()
     q, v = np.array([0.3, 0.5]), np.array([1.0, -2.0])
     tree = kt.Builder("open")
     for name in ("a", "b", "c"):
@@ -153,10 +153,11 @@ def test_differentials_choose_their_independent_joints() -> None:
         builder.add_body("roll", parent="pitch", axis=(1, 0, 0), mass=0.8, com=(0.1, 0, 0), inertia=J)
         builder.add_body("m1", axis=(0, 1, 0), mass=0.2, inertia=J)
         builder.add_body("m2", axis=(0, 1, 0), mass=0.2, inertia=J)
-        builder.couple({"m1": 1.0, "pitch": -4.0, "roll": -4.0}).couple({"m2": 1.0, "pitch": -4.0, "roll": 4.0})
+        for motor, side in (("m1_joint", -4.0), ("m2_joint", 4.0)):
+            builder.couple({motor: 1.0, "pitch_joint": -4.0, "roll_joint": side})
         return builder.independent(*independent).build()
 
-    by_joint, by_motor = wrist(), wrist("m1", "m2")
+    by_joint, by_motor = wrist(), wrist("m1_joint", "m2_joint")
     assert [joint.name for joint in by_joint.joints if joint.nv] == ["pitch_joint", "roll_joint"]
     assert [joint.name for joint in by_motor.joints if joint.nv] == ["m1_joint", "m2_joint"]
     q = np.array([0.3, -0.5])
@@ -165,7 +166,7 @@ def test_differentials_choose_their_independent_joints() -> None:
     turns = np.array([[4.0, 4.0], [4.0, -4.0]])
     assert_close(turns.T @ by_motor.mass_matrix(moved) @ turns, by_joint.mass_matrix(q), 1e-13)
     with pytest.raises(ModelError, match="'m1_joint', 'pitch_joint', 'roll_joint' cannot all be independent: m1_joint"):
-        wrist("m1", "pitch", "roll")
+        wrist("m1_joint", "pitch_joint", "roll_joint")
 
 
 def test_nested_clusters_hang_on_each_other() -> None:
@@ -180,7 +181,7 @@ def test_nested_clusters_hang_on_each_other() -> None:
             each.add_body(f"rotor{i}", parent=parent, axis=(1, 0, 0), **solid)
             parent = f"link{i}"
     for i in range(3):
-        builder.couple(f"rotor{i}", to=f"link{i}", ratio=9.0 + i)
+        builder.couple(f"rotor{i}_joint", to=f"link{i}_joint", ratio=9.0 + i)
     robot, free = builder.build(), tree.build()
     assert robot.nv == 3
     assert len([name for name in robot.mechanism.names if name.startswith("cluster")]) == 3
@@ -270,29 +271,29 @@ def test_bad_couplings_are_refused() -> None:
             three().couple(arguments[0], **arguments[1])
     for message, builder in {
         r"couplings contradict each other: a_joint = 2·b_joint . 1 is violated by 1": three()
-        .couple("a", to="b", ratio=2.0).couple("a", to="b", ratio=2.0, offset=1.0),
+        .couple("a_joint", to="b_joint", ratio=2.0).couple("a_joint", to="b_joint", ratio=2.0, offset=1.0),
         r"couplings leave joint 'a_joint' no freedom: .* 0 \(a_joint = 2·b_joint; a_joint = 3·b_joint\)": three()
-        .couple("a", to="b", ratio=2.0).couple("a", to="b", ratio=3.0),
+        .couple("a_joint", to="b_joint", ratio=2.0).couple("a_joint", to="b_joint", ratio=3.0),
         "joint 'a_joint' follows twice": three()
-        .couple("a", to="b", poly=[0, 1, 1]).couple("a", to="c", poly=[0, 1, 1]),
+        .couple("a_joint", to="b_joint", poly=[0, 1, 1]).couple("a_joint", to="c_joint", poly=[0, 1, 1]),
         "joint 'a_joint' follows itself: a_joint → b_joint → a_joint": three()
-        .couple("a", to="b", poly=[0, 1, 1]).couple("b", to="a", poly=[0, 1, 1]),
+        .couple("a_joint", to="b_joint", poly=[0, 1, 1]).couple("b_joint", to="a_joint", poly=[0, 1, 1]),
         "'b_joint' is a spherical joint; only joints with one coordinate": three(b="spherical")
-        .couple("a", to="b", ratio=1.0),
-        "'b_joint' is a fixed joint": three(b="fixed").couple("a", to="b", ratio=1.0),
+        .couple("a_joint", to="b_joint", ratio=1.0),
+        "'b_joint' is a fixed joint": three(b="fixed").couple("a_joint", to="b_joint", ratio=1.0),
         "joint 'a_joint' is chosen as independent, but depends on others": three()
-        .couple("a", to="b", poly=[0, 1, 1]).independent("a"),
+        .couple("a_joint", to="b_joint", poly=[0, 1, 1]).independent("a_joint"),
     }.items():  # fmt: skip
         with pytest.raises(ModelError, match=message):
             builder.build()
-    with pytest.raises(UnknownNameError, match="no joint .needed for the coupling ghost = 2·a. is called 'ghost'"):
-        three().couple("ghost", to="a", ratio=2.0).build()
-    with pytest.raises(ModelError, match="a rotor drives a joint with one coordinate; 'b' is spherical"):
-        three(b="spherical").add_rotor("b", ratio=2.0, mass=1.0)
+    with pytest.raises(UnknownNameError, match="needed for the coupling ghost = 2·a_joint. is called 'ghost'"):
+        three().couple("ghost", to="a_joint", ratio=2.0).build()
+    with pytest.raises(ModelError, match="a rotor drives a joint with one coordinate; 'b_joint' is spherical"):
+        three(b="spherical").add_rotor("b_joint", ratio=2.0, mass=1.0)
     with pytest.raises(ModelError, match=r"independent\(\) takes names of joints, or pairs of a name and an index"):
         three().independent(3)  # type: ignore[arg-type]
     # said twice, a coupling is redundant
-    assert three().couple("a", to="b", ratio=2.0).couple({"b": 2.0, "a": -1.0}).build().nv == 2
+    assert three().couple("a_joint", to="b_joint", ratio=2.0).couple({"b_joint": 2.0, "a_joint": -1.0}).build().nv == 2
 
 
 def test_coupled_joints_are_refused_where_they_have_no_coordinate(robots: Any) -> None:
@@ -383,12 +384,12 @@ def closed_on_the_world(turn: Any = None) -> kt.Model:
     builder.add_frame("tip", body="rocker", placement=at).add_frame(
         "ground", placement=(np.eye(3), R @ (1.1, 0.0, 0.0))
     )
-    builder.connect("tip", "ground").independent("crank")
-    return builder.build(near={"crank": 0.8, "coupler": -0.5, "rocker": -1.5})
+    builder.connect("tip", "ground").independent("crank_joint")
+    return builder.build(near={"crank_joint": 0.8, "coupler_joint": -0.5, "rocker_joint": -1.5})
 
 
 def closed_on_the_rocker(turn: Any = None) -> kt.Model:
-    return four_bar(turn=turn).connect("tip", "pin").independent("crank").build(near=NEAR)
+    return four_bar(turn=turn).connect("tip", "pin").independent("crank_joint").build(near=NEAR)
 
 
 @pytest.mark.parametrize(
@@ -415,14 +416,14 @@ def test_tilted_linkages_on_a_moving_base() -> None:
     for i in range(2):
         R = np.linalg.qr(rng.normal(size=(3, 3)))[0]
         R = R * np.sign(np.linalg.det(R))
-        names = {name: f"{name}{i}" for name in NEAR}
+        names = {name: f"{name}{i}" for name in ("crank", "coupler", "rocker")}
         for name, carrier, x in (("crank", parent, 0.0), ("coupler", names["crank"], 0.3), ("rocker", parent, 1.0)):
             at = (R, R @ (0.1 + x, 0.0, 0.0)) if carrier == parent else (np.eye(3), (x, 0.0, 0.0))
             builder.add_body(names[name], parent=carrier, placement=at, mass=1.0, **solid)
         for end, name, length in ((f"tip{i}", "coupler", 0.9), (f"pin{i}", "rocker", 0.7)):
             builder.add_frame(end, body=names[name], placement=(np.eye(3), (length, 0.0, 0.0)))
-        builder.connect(f"tip{i}", f"pin{i}").independent(names["crank"])
-        near |= {names[name]: angle for name, angle in NEAR.items()}
+        builder.connect(f"tip{i}", f"pin{i}").independent(f"{names['crank']}_joint")
+        near |= {f"{names[name]}_joint": NEAR[f"{name}_joint"] for name in names}
         parent = names["coupler"]
     builder.add_body("tool", parent=parent, axis=(0.3, 0.4, 0.5), mass=0.5, **solid)
     robot = builder.build(near=near)
@@ -451,7 +452,7 @@ def rotors(axis: tuple[float, ...], places: Sequence[tuple[float, ...]]) -> kt.M
     for i, place in enumerate(places):
         solid = {"mass": 1.0, "com": (0.1, 0, 0), "inertia": 0.1 * np.eye(3), "placement": (np.eye(3), place)}
         builder.add_body(f"link{i}", parent=parent, axis=axis, **solid)
-        builder.add_rotor(f"link{i}", ratio=9.0, mass=0.1, inertia=1e-3 * np.eye(3))
+        builder.add_rotor(f"link{i}_joint", ratio=9.0, mass=0.1, inertia=1e-3 * np.eye(3))
         parent = f"link{i}"
     return builder.build()
 

@@ -345,7 +345,7 @@ def test_coupled_joints_in_a_row(count: int) -> None:
             last = {"mass": mass, "com": (0.1, 0.0, 0.0), "inertia": 0.1 * mass * np.eye(3)}
             builder.add_body(f"a{i}", parent=parent, axis=unit(rng), placement=(np.eye(3), (0.2, 0.0, 0.0)))
             builder.add_body(f"b{i}", parent=f"a{i}", axis=unit(rng), **last)
-            builder.couple(f"b{i}", to=f"a{i}", ratio=0.5)
+            builder.couple(f"b{i}_joint", to=f"a{i}_joint", ratio=0.5)
             parent = f"b{i}"
         assert _refused(builder.build()) == (mass == 0.0)
 

@@ -76,7 +76,7 @@ def first_rates(joints: Sequence[Joint]) -> dict[str, int]:
 def rates_of(joints: Sequence[Joint], given: Any) -> list[Rate]:
     """The rates of a joint by name, or one of them by a pair of a name and an index."""
     name, index = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
-    joint = next((joint for joint in joints if name in (joint.name, joint.child)), None)
+    joint = next((joint for joint in joints if joint.name == name), None)
     if joint is None:
         raise UnknownNameError("moving joint", name, tuple(joint.name for joint in joints))
     if index is None:
