@@ -239,7 +239,7 @@ class WholeBody(Remade):
         bounds: Limits of the robot to enforce.
         at: Configuration at which goals without targets stay. By default that of the posture.
         undriven: Names of joints without a motor. By default those of free bodies.
-        rest: Rate at which contacts come to rest, k [1/s].
+        contact_damping: Rate k at which contacts come to rest [1/s].
         force_weight: Weight w_f of the contact forces.
         fallback: "raise" raises an `InfeasibleError` if limits contradict each other; "relax" lets friction, torques
             and joint limits give way as little as possible.
@@ -261,7 +261,7 @@ class WholeBody(Remade):
         bounds: Bounds | None = None,
         at: Any = None,
         undriven: Iterable[str] | None = None,
-        rest: float = 20.0,
+        contact_damping: float = 20.0,
         force_weight: float = 1e-5,
         fallback: str = "raise",
         error: str = "sine",
@@ -292,7 +292,8 @@ class WholeBody(Remade):
         self._targets = Targets(robot, self.goals, start)
         self._soles = held.targets if held else np.zeros((0, 4, 4))
         self._limits = EnforcedLimits(robot, self.bounds, self.driven)
-        self._gains = np.concatenate([np.tile([0.0, nonnegative("rest", rest)], (self._held, 1)), self._targets.gains])
+        still = [0.0, nonnegative("contact_damping", contact_damping)]
+        self._gains = np.concatenate([np.tile(still, (self._held, 1)), self._targets.gains])
         self._roots = np.sqrt([goal.weight for goal in self.goals for _ in goal.gains])
         self._pull = np.outer(self.driven, [posture.kp, posture.kd or 0.0])
         self._force_weight = nonnegative("force_weight", force_weight)
