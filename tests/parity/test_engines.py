@@ -269,8 +269,8 @@ def sizes_of(kernel: Kernel) -> dict[str, Any]:
     elif kernel.lists_given == ("moving", "rest"):
         sizes |= {"moving": [(1,)], "rest": [(6,), (7,)]}
     elif "joints" in kernel.lists_given:  # behind two contacts
-        joint = {"contact_newton": [(6,), (8,), (7,)], "joined_problem": [(8, 0), (6, 6), (7, 1)]}[kernel.name]
-        contacts = {"contact_newton": [(0,), (3,)], "joined_problem": [(3, 0), (0, 6)]}[kernel.name]
+        alone = kernel.name == "contact_newton"
+        joint, contacts = ([(6,), (8,), (7,)], [(0,), (3,)]) if alone else ([(8, 0), (6, 6), (7, 1)], [(3, 0), (0, 6)])
         sizes |= {"r": 9, "joints": joint, "contacts": contacts} | ({"t": 9} if "t" in sizes else {})
     elif kernel.lists_given:
         sizes |= {"n": 12, "contacts": [(0, 6), (3, 0), (6, 6)]}

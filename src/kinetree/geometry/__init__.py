@@ -1,6 +1,5 @@
 """Shapes of robots and scenes, the pairs of them that may collide, and shapes around others."""
 
-from kinetree.geometry.simplify import simplified
 from kinetree.model.collision_pairs import CollisionPairs
 from kinetree.model.distances import Clearance, Distances, NearestDistances
 from kinetree.model.shapes import (
@@ -14,6 +13,7 @@ from kinetree.model.shapes import (
     SolidShape,
     Sphere,
 )
+from kinetree.model.simplify import simplified
 
 __all__ = [
     "Box",

@@ -52,9 +52,9 @@ Axes = tuple[Vector, Vector, Vector]
 
 def point_box(c: Vector, h: Vector) -> Found:
     """A point."""
-    far, out = along(minus(c, _nearest(c, h)))
+    far, out = along(minus(c, nearest_in(c, h)))
     over = [magnitude(x) - e for x, e in zip(c, h, strict=True)]
-    inside, face, _ = _largest(over, [_axis(i, sign(c[i])) for i in range(3)])
+    inside, face, _ = largest(over, [_axis(i, sign(c[i])) for i in range(3)])
     d = select(-far, 0.0, far, inside)
     n = chosen(-far, 0.0, out, face)
     return d, n, c, plus(c, -d, n)
@@ -64,7 +64,7 @@ def segment_box(c: Vector, u: Vector, h: Vector) -> Found:
     """A segment c ± u."""
     t = _parameter(c, u, h)
     pa = plus(c, t, u)
-    far, out = along(minus(pa, _nearest(pa, h)))
+    far, out = along(minus(pa, nearest_in(pa, h)))
     # three faces of the box, and its edges with the segment
     gaps = [magnitude(x) - e - magnitude(w) for x, e, w in zip(c, h, u, strict=True)]
     normals = [_axis(i, sign(c[i])) for i in range(3)]
@@ -78,11 +78,11 @@ def segment_box(c: Vector, u: Vector, h: Vector) -> Found:
         gaps.append(select(_PARALLEL * magnitude(u[i]), size, gap, _NONE))
         parts = {j: sign(offset) * nj, k: sign(offset) * nk}
         normals.append((parts.get(0, 0.0), parts.get(1, 0.0), parts.get(2, 0.0)))
-    inside, face, number = _largest(gaps, normals)
+    inside, face, number = largest(gaps, normals)
     # the deepest point: the end of the segment, all of it if level, or where it passes an edge of the box
     fall = dot(u, face)
     end = select(magnitude(fall), _PARALLEL * sqrt(dot(u, u)), t, -sign(fall))
-    crossed = _three([_is(number, 3 + i) for i in range(3)])
+    crossed = _three([is_number(number, 3 + i) for i in range(3)])
     middle = _three([(1.0 - m) * sign(x) * e for m, x, e in zip(crossed, face, h, strict=True)])
     edge = _three([m * e for m, e in zip(crossed, h, strict=True)])
     passing, _, _ = nearest_parameters(segment(c, u), segment(middle, edge))
@@ -102,18 +102,18 @@ def box_box(c: Vector, R: Axes, ha: Vector, hb: Vector) -> Found:
         for sj, sk in product((-1.0, 1.0), repeat=2):
             middle = plus(plus(c, sj * ha[j], R[j]), sk * ha[k], R[k])
             p = plus(middle, _parameter(middle, edge, hb), edge)
-            best, pa, pb = _nearer(best, pa, pb, p, _nearest(p, hb))
+            best, pa, pb = _nearer(best, pa, pb, p, nearest_in(p, hb))
     for sx, sy, sz in product((-1.0, 1.0), repeat=3):
         corner = sx * hb[0], sy * hb[1], sz * hb[2]
         own = minus(corner, c)
-        inner = _nearest((dot(R[0], own), dot(R[1], own), dot(R[2], own)), ha)
+        inner = nearest_in((dot(R[0], own), dot(R[1], own), dot(R[2], own)), ha)
         p = plus(plus(plus(c, inner[0], R[0]), inner[1], R[1]), inner[2], R[2])
         best, pa, pb = _nearer(best, pa, pb, p, corner)
     far, out = along(minus(pa, pb))
     inside, face, number = _separation(c, R, ha, hb)
     d = select(-inside, 0.0, far, inside)
     n = chosen(-far, -CLOSE, chosen(-inside, 0.0, out, face), face)
-    pa = chosen(-inside, 0.0, pa, _deepest(c, R, ha, hb, inside, face, number))
+    pa = chosen(-inside, 0.0, pa, deepest(c, R, ha, hb, inside, face, number))
     return d, n, pa, plus(pa, -d, n)
 
 
@@ -126,7 +126,7 @@ def _axis(i: int, s: Any) -> Vector:
     return _three([s if j == i else 0.0 for j in range(3)])
 
 
-def _nearest(p: Vector, h: Vector) -> Vector:
+def nearest_in(p: Vector, h: Vector) -> Vector:
     """The point of a box nearest to another one."""
     return clip(p[0], h[0]), clip(p[1], h[1]), clip(p[2], h[2])
 
@@ -138,7 +138,7 @@ def _nearer(best: Any, pa: Vector, pb: Vector, p: Vector, q: Vector) -> tuple[An
     return select(square, best, square, best), chosen(square, best, p, pa), chosen(square, best, q, pb)
 
 
-def _largest(gaps: Sequence[Any], normals: Sequence[Vector]) -> tuple[Any, Vector, Any]:
+def largest(gaps: Sequence[Any], normals: Sequence[Vector]) -> tuple[Any, Vector, Any]:
     """The largest gap, the first of several, with its normal and its number."""
     best, n, number = gaps[0], normals[0], 0.0
     for i, (gap, normal) in enumerate(zip(gaps[1:], normals[1:], strict=True), 1):
@@ -147,7 +147,7 @@ def _largest(gaps: Sequence[Any], normals: Sequence[Vector]) -> tuple[Any, Vecto
     return best, n, number
 
 
-def _is(number: Any, i: int) -> Any:
+def is_number(number: Any, i: int) -> Any:
     """1 where a number is i, else 0."""
     return select(magnitude(number - i), 0.5, 1.0, 0.0)
 
@@ -155,7 +155,7 @@ def _is(number: Any, i: int) -> Any:
 def _slope(c: Vector, u: Vector, h: Vector, t: Any) -> Any:
     """Half the derivative of the squared distance of c + t u from a box."""
     p = plus(c, t, u)
-    return dot(u, minus(p, _nearest(p, h)))
+    return dot(u, minus(p, nearest_in(p, h)))
 
 
 def _parameter(c: Vector, u: Vector, h: Vector) -> Any:
@@ -179,6 +179,16 @@ def _parameter(c: Vector, u: Vector, h: Vector) -> Any:
 
 def _separation(c: Vector, R: Axes, ha: Vector, hb: Vector) -> tuple[Any, Vector, Any]:
     """The largest gap along fifteen axes, the normal towards a, and its number: faces of b, of a, pairs of edges."""
+    (gaps, normals), (more, others) = along_faces(c, R, ha, hb), along_edges(c, R, ha, hb)
+    return largest([*gaps, *more], [*normals, *others])
+
+
+#: Gaps along some axes, and normals towards a.
+Gaps = tuple[list[Any], list[Vector]]
+
+
+def along_faces(c: Vector, R: Axes, ha: Vector, hb: Vector) -> Gaps:
+    """Gaps along the normals of the faces of b, then of a."""
     gaps: list[Any] = []
     normals: list[Vector] = []
     for i in range(3):
@@ -190,6 +200,13 @@ def _separation(c: Vector, R: Axes, ha: Vector, hb: Vector) -> tuple[Any, Vector
         reach = magnitude(R[i][0]) * hb[0] + magnitude(R[i][1]) * hb[1] + magnitude(R[i][2]) * hb[2]
         gaps.append(magnitude(offset) - ha[i] - reach)
         normals.append(times(sign(offset), R[i]))
+    return gaps, normals
+
+
+def along_edges(c: Vector, R: Axes, ha: Vector, hb: Vector) -> Gaps:
+    """Gaps along the common perpendiculars of edges of a and b; none where they are parallel."""
+    gaps: list[Any] = []
+    normals: list[Vector] = []
     for i, j in product(range(3), repeat=2):
         w = cross(R[i], _axis(j, 1.0))
         size = sqrt(dot(w, w))
@@ -199,14 +216,14 @@ def _separation(c: Vector, R: Axes, ha: Vector, hb: Vector) -> tuple[Any, Vector
         reach_b = sum(magnitude(w[k]) * hb[k] for k in range(3))
         gaps.append(select(size, _PARALLEL, _NONE, magnitude(offset) - reach_a - reach_b))
         normals.append(times(sign(offset), w))
-    return _largest(gaps, normals)
+    return gaps, normals
 
 
-def _deepest(c: Vector, R: Axes, ha: Vector, hb: Vector, d: Any, n: Vector, number: Any) -> Vector:
+def deepest(c: Vector, R: Axes, ha: Vector, hb: Vector, d: Any, n: Vector, number: Any) -> Vector:
     """The point of a that belongs to a separating axis."""
     corner = _three([sign(x) * e for x, e in zip(n, hb, strict=True)])
-    of_a = [sum(_is(number, 6 + 3 * i + j) for j in range(3)) for i in range(3)]
-    of_b = [sum(_is(number, 6 + 3 * i + j) for i in range(3)) for j in range(3)]
+    of_a = [sum(is_number(number, 6 + 3 * i + j) for j in range(3)) for i in range(3)]
+    of_b = [sum(is_number(number, 6 + 3 * i + j) for i in range(3)) for j in range(3)]
     own, middle, edge = c, c, (0.0, 0.0, 0.0)
     for i in range(3):
         low = -sign(dot(R[i], n)) * ha[i]

@@ -56,7 +56,7 @@ def contact_problem(
     chi = [k.array("r") for _ in range(6)]
     half_way = k.array("n", "r")
     for rows in contacts(k.r):
-        basis = _basis(*row_values(normal, rows))
+        basis = normal_basis(*row_values(normal, rows))
         moving, away = row_values(velocity, rows), np.array(row_values(arm, rows))
         h = height[rows[2]][()]
         allowed = select(-h, 0.0, h, RECOVERY * h) / dt[...]
@@ -146,7 +146,7 @@ def larger(a: Any, b: Any) -> Any:
     return select(b, a, a, b)
 
 
-def _basis(x: Any, y: Any, z: Any) -> tuple[tuple[Any, Any, Any], ...]:
+def normal_basis(x: Any, y: Any, z: Any) -> tuple[tuple[Any, Any, Any], ...]:
     """Two tangents and the normal. [D17]: the only branch is the sign of z."""
     sign = select(z, 0.0, -1.0, 1.0)
     a = -1.0 / (sign + z)

@@ -90,14 +90,16 @@ class PosedShape:
     def outside(self, found: Found) -> Found:
         """A result in the world's axes."""
         d, n, pa, pb = found
-        return d, self._turned(n), self._placed(pa), self._placed(pb)
+        return d, self.turned(n), self.placed(pa), self.placed(pb)
 
-    def _turned(self, v: Vector) -> Vector:
+    def turned(self, v: Vector) -> Vector:
+        """A vector in the axes of the world."""
         x, y, z = self.axes
         return plus(plus(times(v[0], x), v[1], y), v[2], z)
 
-    def _placed(self, p: Vector) -> Vector:
-        return plus(self._turned(p), 1.0, self.c)
+    def placed(self, p: Vector) -> Vector:
+        """A point in the world."""
+        return plus(self.turned(p), 1.0, self.c)
 
 
 def _rounds(a: PosedShape, b: PosedShape) -> Found:
@@ -134,7 +136,7 @@ CLASSES: dict[str, tuple[Callable[[PosedShape, PosedShape], Found], tuple[str, .
 }
 
 
-def _field(T: Any, numbers: Any, name: str) -> Any:
+def field_of(T: Any, numbers: Any, name: str) -> Any:
     """A field of a shape from its pose, (4, 4), and its numbers, (6,)."""
     if name in "xyz":
         return T["xyz".index(name), 3]
@@ -163,12 +165,12 @@ def pair_distances(classes: tuple[str, ...], detailed: bool) -> Kernel:
         for j in k.m:
             pose, own = U[j], others[j]
             for name, line in lines.items():
-                line[j] = _field(pose, own, name)
+                line[j] = field_of(pose, own, name)
         for one in classes:
             formula, _ = CLASSES[one]
             for (i,), (j,), (p,), (last,) in getattr(k, one):
                 pose, own = T[i], numbers[i]
-                a = PosedShape(lambda name, pose=pose, own=own: _field(pose, own, name))  # type: ignore[misc]
+                a = PosedShape(lambda name, pose=pose, own=own: field_of(pose, own, name))  # type: ignore[misc]
                 for t in k.t.through(last):
                     b = PosedShape(lambda name, at=j + t: lines[name][at][()])  # type: ignore[misc]
                     if not detailed and one == "rounds":

@@ -64,6 +64,7 @@ class Code(IntEnum):
     LOOP = 6  # level
     END = 7  # level, number of rounds, position of the loop's first instruction
     JUMP = 8  # nothing: the next instruction is elsewhere
+    TEST = 9  # an integer, a number: the position of the next instruction unless the number is larger in some lane
 
 
 def sequence_text(width: int, scalar: Format = FLOAT64) -> str:
@@ -154,6 +155,16 @@ def _kernel(width: int, scalar: Format) -> str:
                     more = f.let(f"icmp slt i64 {rounds}, {f.word(words, 3)}")
                     put("i64", f.let(f"select i1 {more}, i64 {rounds}, i64 0"), indices, index)
                     target = f.let(f"select i1 {more}, i64 {f.word(words, 4)}, i64 {f.word(words, 1)}")
+                    put("i64", target, following)
+                elif code == Code.TEST:
+                    limit = f.let(f"sitofp i64 {f.word(words, 2)} to {one}")
+                    limits = f.let(f"insertelement {lanes} poison, {one} {limit}, i64 0")
+                    mask = f"<{width} x i32> zeroinitializer"
+                    limits = f.let(f"shufflevector {lanes} {limits}, {lanes} poison, {mask}")
+                    number = f.let(f"load {lanes}, ptr {place(words, 4)}, {align}")
+                    larger = f.let(f"fcmp ogt {lanes} {number}, {limits}")
+                    some = f.let(f"icmp ne i{width} {f.let(f'bitcast <{width} x i1> {larger} to i{width}')}, 0")
+                    target = f.let(f"select i1 {some}, i64 {f.word(words, 1)}, i64 {f.word(words, 3)}")
                     put("i64", target, following)
     return f.text()
 
@@ -255,6 +266,10 @@ class KernelSequence:
             raise ValueError(f"{self._name}: {source.size} elements are copied to {to.size}")
         self._do(Code.COPY, source.size, *to.words, *source.words)
 
+    def clear(self, place: MemorySpan) -> None:
+        """Set elements to zero."""
+        self._do(Code.ZERO, place.size, *place.words)
+
     def constant(self, values: Any) -> MemorySpan:
         """Numbers that are the same for all samples; not to be overwritten."""
         place = self.space(np.size(values))
@@ -324,6 +339,25 @@ class KernelSequence:
         yield index
         self._level, self._rounds = self._level - 1, self._rounds // rounds
         self._do(Code.END, index.level, rounds, start)
+
+    def cases(self, number: MemorySpan, limits: Several[int]) -> Iterator[int]:
+        """Record one of several blocks, which are given from the last to the first: the smallest that will do.
+
+        Block i is for numbers up to limits[i], which increase. All lanes run the block of the largest number, so it
+        must yield the same for a sample as the smaller one that would do.
+        """
+        ends = []
+        for i in reversed(range(len(limits))):
+            if i:
+                start = len(self._words)
+                self._do(Code.TEST, limits[i - 1], 0, *number.words)
+            yield i
+            if i:
+                self._do(Code.JUMP)
+                ends.append(len(self._words) - 1)
+                self._words[start + 3] = len(self._words)
+        for end in ends:
+            self._words[end] = len(self._words)
 
     def finish(self) -> Compiled:
         """The compiled function."""
@@ -403,7 +437,7 @@ class Call:
         results = [sequence.space(o.size) if p is None else p for p, o in zip(given, outputs, strict=True)]
         for place, operand in zip(results, outputs, strict=True):
             if operand.zeroed:
-                sequence._do(Code.ZERO, place.size, *place.words)
+                sequence.clear(place)
         sequence._call(self._function, self._area, results)
         for place, operand in zip(results, outputs, strict=True):
             if operand.symmetric:

@@ -11,6 +11,8 @@ place and join their elements:
     run.placed(x, numbers, shape)       zeros of a shape, with the elements of x in these places
     run.joined(x, y, …)                 arrays one after another along their first axis; numbers become arrays of one
     run.of_rows(f, x, A, (m, n))        f(x, row) of each row of a matrix of shape (m, n)
+    run.cases(x, limits, texts, sizes)  the results of the text for numbers x up to the smallest limit that will do, one
+                                        of several; those of the same sizes that are shorter end with zeros
     run.sharing(f, inputs, users)       f's first result is the first input of some others: these as functions of their
                                         other inputs, all in one memory; and f's other results
 
@@ -122,6 +124,19 @@ class Recording:
         (result,) = call.run(None, *inputs, *constants)
         return result
 
+    def cases(self, x: MemorySpan, limits: Sequence[int], texts: Sequence[Text], sizes: Sequence[int]) -> list[Any]:
+        """See the module's docstring."""
+        places = [self._sequence.space(size) for size in sizes]
+        for i in self._sequence.cases(x, limits):
+            for value, place in zip(texts[i](), places, strict=True):
+                size = _size(value)
+                if size:
+                    part = value if isinstance(value, MemorySpan) else self._sequence.constant(value)
+                    self._sequence.copy(part, place.part(0, size))
+                if size < place.size:
+                    self._sequence.clear(place.part(size, place.size - size))
+        return places
+
     def taken(self, x: Any, numbers: Any) -> MemorySpan:
         """See the module's docstring."""
         numbers = np.ravel(numbers)
@@ -201,6 +216,17 @@ class Execution:
         """See the module's docstring."""
         first, *found = self(function, *inputs)
         return [partial(self, user, first) for user in users], found
+
+    def cases(self, x: Samples, limits: Sequence[int], texts: Sequence[Text], sizes: Sequence[int]) -> list[Samples]:
+        """See the module's docstring."""
+        largest = np.fmax.reduce(np.ravel(x.array), initial=0.0)
+        number = next((i for i, limit in enumerate(limits) if largest <= limit), len(limits) - 1)
+        found = []
+        for value, size in zip(texts[number](), sizes, strict=True):
+            flat = self.array(value).reshape(*self._batch, -1)
+            missing = [*[(0, 0)] * len(self._batch), (0, size - flat.shape[-1])]
+            found.append(Samples(np.pad(flat, missing)))
+        return found
 
     def taken(self, x: Samples, numbers: Any) -> Samples:
         """See the module's docstring."""

@@ -5,7 +5,15 @@ from kinetree.simulation.contacts import Points
 from kinetree.simulation.shapes import Block, Capsule, HeightField, Plane, Shape, Sphere
 from kinetree.simulation.simulator import Simulator
 from kinetree.simulation.step_derivatives import EDGE, FREE, OPEN, SLIDING, SLIPPING, STICKING, STOPPED, STUCK
-from kinetree.simulation.step_results import Film, Modes, Rollout, StepDiscretized, StepGradients, StepInfo
+from kinetree.simulation.step_results import (
+    Film,
+    FoundContacts,
+    Modes,
+    Rollout,
+    StepDiscretized,
+    StepGradients,
+    StepInfo,
+)
 
 __all__ = [
     "EDGE",
@@ -20,6 +28,7 @@ __all__ = [
     "Block",
     "Capsule",
     "Film",
+    "FoundContacts",
     "HeightField",
     "Modes",
     "Plane",

@@ -62,7 +62,8 @@ from kinetree.spatial.value import Array
 from kinetree.tasks.task_types import Task
 from kinetree.tasks.tasks import Tasks
 
-_WORLD_AXES = "local_world_aligned"
+#: The reference of velocities in world axes, at the frames themselves.
+WORLD_AXES = "local_world_aligned"
 
 
 class Solver(NamedTuple):
@@ -183,7 +184,7 @@ class DenseBodies:
 
     def twists(self, q: Any, v: Any) -> Any:
         """Velocities of the bodies in world axes, (m, 6)."""
-        return self._run(self._recursion(VELOCITIES[_WORLD_AXES], False), q, v)
+        return self._run(self._recursion(VELOCITIES[WORLD_AXES], False), q, v)
 
     def after(self, _: Any, v: Any, wrench: Any) -> Any:
         """Joint velocities after impulses on the bodies, (6 m,), at the configuration of the last `at`."""
@@ -232,10 +233,10 @@ class Contacts:
         self._robot, self.ground, self._dt = robot, tuple(ground) or (Plane(),), dt
         self._tasks = [Task(one.frame, "position", tuple(p.tolist())) for one in points for p in one.positions]
         self.frames = frames = list(dict.fromkeys(one.frame for one in points))
-        self._bodies = robot.tasks([Task(frame) for frame in frames], reference=_WORLD_AXES)
+        self._bodies = robot.tasks([Task(frame) for frame in frames], reference=WORLD_AXES)
         self._held: Tasks | None = None
         if constraints:
-            self._held = robot.tasks([Task(frame) for frame in frames], reference=_WORLD_AXES, contacts=constraints)
+            self._held = robot.tasks([Task(frame) for frame in frames], reference=WORLD_AXES, contacts=constraints)
         body_of = [frames.index(one.frame) for one in points for _ in one.positions]
         self.body_of, self.positions = np.array(body_of), np.concatenate([one.positions for one in points])
         self._count, self.joints, self._varied = len(body_of), joints, varied
@@ -305,7 +306,7 @@ class Contacts:
 
     @cached_property
     def _of_points(self) -> Any:
-        return self._robot.tasks(self._tasks, reference=_WORLD_AXES).core.recursions
+        return self._robot.tasks(self._tasks, reference=WORLD_AXES).core.recursions
 
     def on_points(self, rows: Array) -> Array:
         """The sum over all shapes of values of the rows, (…, k, 3)."""
@@ -316,11 +317,12 @@ class Contacts:
         return total
 
     def _bound(self, algorithm: Algorithm, sites: tuple[Any, ...], dynamic: bool) -> Compiled:
-        return _bound(with_constants(algorithm) if dynamic and self._varied else algorithm, self._robot, sites)
+        return bound_to(with_constants(algorithm) if dynamic and self._varied else algorithm, self._robot, sites)
 
 
 @lru_cache(maxsize=64)
-def _bound(algorithm: Algorithm, robot: Model, sites: tuple[Any, ...]) -> Compiled:
+def bound_to(algorithm: Algorithm, robot: Model, sites: tuple[Any, ...]) -> Compiled:
+    """A recursion of a robot."""
     return bind(algorithm, robot.mechanism, sites, "step")
 
 
@@ -390,12 +392,12 @@ class JointRows:
         """M⁻¹, v, the velocities between which joints stay within their stops, and the largest friction."""
         inverse = with_constants(mass_matrix_inverse) if self._varied else mass_matrix_inverse
         limits = self.origin, self.lower, self.upper, self._dt
-        bounds = run(_bound(joint_bounds, self._robot, ()), q, *limits)
-        return run(_bound(inverse, self._robot, ()), q), v, *bounds, self._dry
+        bounds = run(bound_to(joint_bounds, self._robot, ()), q, *limits)
+        return run(bound_to(inverse, self._robot, ()), q), v, *bounds, self._dry
 
     def allowed(self, q: Array) -> tuple[Array, Array, Array]:
         """For each of the columns, the velocities between which it stays within its stops, and its largest friction."""
-        bounds = _bound(joint_bounds, self._robot, ())(q, self.origin, self.lower, self.upper, self._dt)
+        bounds = bound_to(joint_bounds, self._robot, ())(q, self.origin, self.lower, self.upper, self._dt)
         slowest, fastest = (x[..., self.columns] for x in bounds)
         return slowest, fastest, self._dry[self.columns]
 

@@ -19,16 +19,19 @@ from typing import Any
 import numpy as np
 
 from kinetree.compiler.formats import require_double
-from kinetree.errors import ConvergenceWarning, InputError, UnknownNameError
+from kinetree.errors import ConvergenceWarning, InputError, UnknownNameError, UnsupportedError
+from kinetree.model.collision_pairs import CollisionPairs
 from kinetree.model.constraints import Constraints
 from kinetree.model.held_rows import AnyConstraint
 from kinetree.model.integrators import IMPULSIVE, METHODS
 from kinetree.model.model import Model
 from kinetree.model.population import Population
+from kinetree.model.shapes import Scene
 from kinetree.runtime import arguments, buffers
 from kinetree.runtime.bound import standard_arithmetic
 from kinetree.simulation import step_functions
 from kinetree.simulation.contacts import Contacts, JointRows, Points, Solver
+from kinetree.simulation.discovery import DiscoveredContacts
 from kinetree.simulation.held_step_derivatives import HeldStepDerivatives
 from kinetree.simulation.plant import Plant, gains, own_or_given, run
 from kinetree.simulation.shapes import Shape
@@ -59,7 +62,10 @@ class Simulator:
         friction: True for the dry friction of the robot's joints, or numbers, (nv,) [N m or N].
         limits: Whether joints stop at their position limits, without bouncing. Coupled joints have no stops of their
             own.
-        contacts: `Points` of the robot that may touch the ground.
+        contacts: `Points` of the robot that may touch the ground; or "discover" for contacts between all shapes of the
+            robot and the scene; or `robot.collision_pairs(…)`, for those between some.
+        scene: Shapes around the robot, for contacts that are discovered; by default those that the robot's file has in
+            its world, else a floor.
         ground: One or several of `Plane`, `Block`, `Sphere`, `Capsule`; a floor by default.
         rounds: Number of rounds of the contact solver, at most; it stops when all is solved.
         compliance: Relative compliance of contacts while they are solved, which makes forces on faces even: 1e-4 by
@@ -91,7 +97,8 @@ class Simulator:
         gravity_compensation: bool = False,
         friction: Any = False,
         limits: bool = False,
-        contacts: Iterable[Points] = (),
+        contacts: Iterable[Points] | CollisionPairs | str = (),
+        scene: Scene | None = None,
         ground: Shape | Iterable[Shape] = (),
         rounds: int | None = None,
         compliance: float | None = None,
@@ -101,12 +108,17 @@ class Simulator:
         if method not in METHODS:
             raise UnknownNameError("method", method, tuple(METHODS))
         dt = arguments.number("dt", dt, what="a positive time step [s]", above=0.0)
-        given, points = tuple(constraints), tuple(contacts)
+        if isinstance(contacts, str) and contacts != "discover":
+            raise UnknownNameError("contacts", contacts, ("discover",))
+        pairs = contacts if isinstance(contacts, CollisionPairs) else None
+        discovered = isinstance(contacts, (str, CollisionPairs))
+        given, points = tuple(constraints), () if isinstance(contacts, (str, CollisionPairs)) else tuple(contacts)
         shapes = (ground,) if isinstance(ground, Shape) else tuple(ground)
         self._options = {
             "constraints": given, "at": at, "dt": dt, "method": method, "damping": damping, "stiffness": stiffness,
             "rest": rest, "gravity_compensation": gravity_compensation,
-            "friction": friction, "limits": limits, "contacts": points, "ground": shapes,
+            "friction": friction, "limits": limits, "contacts": contacts if discovered else points,
+            "scene": scene, "ground": shapes,
             "rounds": rounds, "compliance": compliance, "centrings": centrings, "project": project,
         }  # fmt: skip
         self._population = robot if isinstance(robot, Population) else None
@@ -114,7 +126,7 @@ class Simulator:
         require_double(robot.mechanism, "Simulator")
         self.robot, self.dt, self.method = robot, dt, method
         self._zero, self._nothing = np.zeros(robot.nv), _nothing((robot.nv,))
-        for array in self._nothing:  # shared by the results of all single steps
+        for array in self._nothing[:-1]:  # shared by the results of all single steps
             array.flags.writeable = False
         springs = damping, stiffness, rest, bool(gravity_compensation)
         self._plant = plant = Plant(robot, self.dt, method, *springs, self._population)
@@ -123,18 +135,27 @@ class Simulator:
             raise InputError("constraints hold poses: say at which configuration, with at=q")
         dry = gains("friction", own_or_given(robot, "friction", friction), robot.nv)
         rows = bool(dry.any() or limits)
-        for what, wanted in (("contacts", points), ("dry friction and joint stops", rows)):
+        for what, wanted in (("contacts", points or discovered), ("dry friction and joint stops", rows)):
             if wanted and method not in IMPULSIVE:
                 raise InputError(f"{what} need one of the methods {', '.join(IMPULSIVE)}; got {method!r}")
         if shapes and not points:
             raise InputError("there is ground, but no contacts=[simulation.Points(…)] that may touch it")
+        if scene is not None and not discovered:
+            raise InputError('a scene is for contacts that are discovered: contacts="discover"')
+        if discovered and given:
+            raise UnsupportedError("contacts cannot be discovered together with constraints yet; leave one out")
         if rows and given:
             raise InputError("dry friction and joint stops cannot be combined with constraints")
         solver = _solver(rounds, compliance, centrings)
         held = self.constraints.tasks.tasks if self.constraints and points else ()
         varied = self._population is not None
         joints = JointRows(plant.robot, self.dt, dry, limits, solver, varied) if rows else None
-        self._contacts: Contacts | JointRows | None = joints
+        self._contacts: Contacts | DiscoveredContacts | JointRows | None = joints
+        self._discovered: DiscoveredContacts | None = None
+        if discovered:
+            self._contacts = self._discovered = DiscoveredContacts(
+                plant.robot, scene, pairs, self.dt, joints, solver, varied
+            )
         if points:
             self._contacts = Contacts(plant.robot, points, shapes, held, self.dt, joints, solver, varied)
         self._steps = Steps(plant, self._contacts, self.constraints, project)
@@ -293,6 +314,13 @@ class Simulator:
                     contact_forces=contacts.on_points(named["forces"]) / self.dt,
                     penetration=np.maximum(-named["heights"].min(axis=-1), 0.0),
                 )
+            if self._discovered is not None:
+                touching = self._discovered.told(named["found"], named["forces"], self.dt)
+                info = info._replace(
+                    contacts=touching,
+                    contact_forces=touching.force,
+                    penetration=np.maximum(-touching.gap.min(axis=-1, initial=0.0), 0.0),
+                )
             if "joint_impulses" in contacts.shapes:
                 info = info._replace(joint_forces=named["joint_impulses"] / self.dt)
         return info
@@ -425,10 +453,17 @@ class Simulator:
         return film
 
 
-def _nothing(shape: tuple[int, ...]) -> tuple[Array, Array, Array, Array, Array]:
+def _nothing(shape: tuple[int, ...]) -> tuple[Any, ...]:
     """Forces and residuals without contacts, friction and stops, for accelerations of a shape: see `StepInfo`."""
     *batch, _ = shape
-    return np.zeros((*batch, 0, 3)), np.zeros(batch), np.zeros(batch), np.zeros(shape), np.zeros(batch, dtype=bool)
+    return (
+        np.zeros((*batch, 0, 3)),
+        np.zeros(batch),
+        np.zeros(batch),
+        np.zeros(shape),
+        np.zeros(batch, dtype=bool),
+        None,
+    )
 
 
 def _solver(rounds: Any, compliance: Any, centrings: Any) -> Solver:

@@ -31,6 +31,7 @@ def require(sim: Any) -> None:
         raise InputError(f"derivatives of steps need one of the methods {', '.join(IMPULSIVE)}; got {sim.method!r}")
     without = {
         "constraints": sim.constraints, "populations": sim._population, "gravity compensation": sim._plant.lift,
+        "contacts that are discovered": sim._discovered,
     }  # fmt: skip
     for what, one in without.items():
         if one is not None:

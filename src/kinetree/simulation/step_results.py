@@ -10,6 +10,27 @@ from kinetree.spatial.value import Array
 CONVERGED = 1e-4
 
 
+class FoundContacts(NamedTuple):
+    """Contacts that a step has found, c at most in each sample; places that are not used have the pair −1.
+
+    Attributes:
+        names: Names of the shapes of all pairs that may touch.
+        pair: Number of the pair, (…, c).
+        point: Half-way between both bodies, or of the one that touches the world, (…, c, 3) [m].
+        normal: From the second shape of the pair to the first, (…, c, 3).
+        gap: Distance along the normal, negative where shapes overlap, (…, c) [m].
+        force: Mean force on the first shape over the step, in world axes, (…, c, 3) [N]; the second one takes its
+            opposite.
+    """
+
+    names: tuple[tuple[str, str], ...]
+    pair: Array
+    point: Array
+    normal: Array
+    gap: Array
+    force: Array
+
+
 class StepInfo(NamedTuple):
     """Forces and accelerations of one step.
 
@@ -21,6 +42,7 @@ class StepInfo(NamedTuple):
         penetration: Depth of the deepest point, (…) [m].
         joint_forces: Mean forces of dry friction and stops of joints, (…, nv).
         jammed: Whether no forces can satisfy all contacts, as of a body that is too large for its slot, (…).
+        contacts: Contacts that were discovered, with `contacts="discover"`.
     """
 
     acceleration: Array
@@ -30,6 +52,7 @@ class StepInfo(NamedTuple):
     penetration: Array
     joint_forces: Array
     jammed: Array
+    contacts: FoundContacts | None = None
 
     @property
     def converged(self) -> Array:
@@ -99,6 +122,7 @@ class Impulses(NamedTuple):
     velocity: Any  # joint velocities after the step, (…, nv)
     forces: Any = None  # impulses in world axes, for all n pairs of a shape and a point, (…, 3 n)
     heights: Any = None  # signed distances before the step, at the normal row, (…, 3 n)
+    found: Any = None  # contacts that were discovered, see `kinetree.kernels.contact_discovery`, (…, c, 12)
     report: Any = None  # residual of the law with compliance, residual, whether contacts jam, (…, 3)
     joint_impulses: Any = None  # of dry friction and stops, (…, nv)
 

@@ -33,6 +33,7 @@ from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence
 from kinetree.runtime.texts import Recording, executed
 from kinetree.simulation.contacts import Contacts, JointRows
+from kinetree.simulation.discovery import DiscoveredContacts
 from kinetree.simulation.plant import Plant
 from kinetree.simulation.step_results import Impulses
 from kinetree.spatial.value import Array
@@ -63,7 +64,7 @@ class Steps:
     def __init__(
         self,
         plant: Plant,
-        contacts: Contacts | JointRows | None,
+        contacts: Contacts | DiscoveredContacts | JointRows | None,
         constraints: Constraints | None,
         project: bool,
     ) -> None:

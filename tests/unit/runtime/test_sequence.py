@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from kinetree.algorithms.dynamics.time_step import advance, semi_implicit_euler
 from kinetree.algorithms.kinematics.manifold import integrate
 from kinetree.compiler.llvm import machine_code
 from kinetree.kernels.products import opposing_force, total
+from kinetree.runtime.function import compiled
 from kinetree.runtime.kernels import bind
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence
@@ -191,3 +193,28 @@ def test_texts_run_functions_on_rows_and_share_memory(shape: tuple[int, ...]) ->
 def halves(_k: Any, x: Any, half: Any, quarter: Any) -> None:
     """Two results."""
     half[...], quarter[...] = 0.5 * x[...], 0.25 * x[...]
+
+
+def test_cases_are_chosen_by_the_largest_number_of_all_lanes() -> None:
+    """Texts that tell which of them ran; results that are shorter end with zeros."""
+    both = compiled(total, n=2)
+
+    def text(run: Any, x: Any, number: Any) -> list[Any]:
+        one, two = (partial(lambda i: [run(both, x, np.full(2, float(i)))], i) for i in (1, 2))
+        found = run.cases(number, [0, 3, 9], [lambda: [np.zeros(0)], one, two], [3])
+        return [run.joined(found[0], number)]
+
+    inputs, outputs = [Operand("x", (2,)), Operand("number", ())], [Operand("y", (4,))]
+    for function in (recorded("cases", inputs, outputs, text), executed(inputs, text, "native")):
+
+        def call(x: Any, number: Any, function: Any = function) -> Array:
+            found = function(x, number)
+            return found[0] if isinstance(found, tuple) else found
+
+        x = np.array([10.0, 20.0])
+        for number, expected in ((0.0, [0, 0]), (1.0, [11, 21]), (3.0, [11, 21]), (4.0, [12, 22]), (99.0, [12, 22])):
+            np.testing.assert_array_equal(call(x, number), [*expected, 0.0, number])
+        batch = call(np.tile(x, (3, 1)), np.array([0.0, 1.0, 4.0]))
+        np.testing.assert_array_equal(batch[:, :3], [[12, 22, 0]] * 3)
+        lanes = call(np.tile(x, (3, 1)), np.array([np.nan, 0.0, 2.0]))
+        np.testing.assert_array_equal(lanes[1:, :3], [[11, 21, 0]] * 2)

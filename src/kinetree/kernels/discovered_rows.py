@@ -1,0 +1,83 @@
+"""The problem of discovered contacts, and of dry friction and stops of joints, for `contact_newton`. Cost O(r n²).
+
+Which bodies touch depends on the sample, so rows are those of joints. A degree of freedom c with the screw S_c moves a
+body if the body's node is in the subtree of c's own, whose nodes are consecutive: first ≤ node < end. So at a point x
+
+    J_c = ((first ≤ a < end) − (first ≤ b < end)) (S_c linear + S_c angular × x)                    (1)
+
+along two tangents and the normal are the rows of a contact between bodies a and b, and
+
+    G = J M⁻¹Jᵀ         g = J v, normal rows + (h > 0 ? h : β h)/dt                                  (2)
+
+Rows of joints are those of the identity.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.kernels.branchless import less
+from kinetree.kernels.contact_discovery import CONTACT
+from kinetree.kernels.contact_problem import RECOVERY, normal_basis
+from kinetree.kernels.language import Workspace, kernel
+from kinetree.kernels.products import add_product, mirror
+from kinetree.language.tree import Indexed
+
+
+@kernel(
+    contact=("s", CONTACT), screws=("n", 6), subtree=("n", 2), Minv=("n", "n"), v=("n",), dt=(), slowest=("n",),
+    fastest=("n",), dry=("n",), G=("r", "r"), free=("r",), bounds=("r", 3), axes=("r", 3), response=("n", "r"),
+    outputs=("G", "free", "bounds", "axes", "response"), sparse=("G", "free", "axes", "response"),
+    lists={"contacts": {"r": 3, "s": 1}, "joints": {"r": 1, "n": 1}},
+)  # fmt: skip
+def discovered_rows(
+    k: Workspace, contact: Indexed, screws: Indexed, subtree: Indexed, Minv: Indexed, v: Indexed, dt: Indexed,
+    slowest: Indexed, fastest: Indexed, dry: Indexed, G: Indexed, free: Indexed, bounds: Indexed, axes: Indexed,
+    response: Indexed,
+) -> None:  # fmt: skip
+    """G, g and bounds of `contact_newton`, the axes of contacts, and M⁻¹Jᵀ.
+
+    `contact` are contacts of `contact_discovery`; `slowest`, `fastest` and `dry` as of `joined_problem`.
+    """
+    J, transposed = k.array("r", "n"), k.array("n", "r")
+    for rows, (s,) in k.contacts:
+        given = contact[s]
+        x, (a, b) = given[:3], given[8:10]
+        directions = normal_basis(*given[3:6])
+        h = given[6]
+        allowed = less(-h, 0.0, h, RECOVERY * h) / dt[...]
+        for row, axis, extra in zip(rows, directions, (0.0, 0.0, allowed), strict=True):
+            axes[row], bounds[row], free[row] = np.array(axis), np.array([given[7], 0.0, 0.0]), extra
+        for c in k.n:
+            (first, end), S = subtree[c], screws[c]
+            moves = _within(a, first, end) - _within(b, first, end)
+            u = [moves * (S[3 + i] + S[j] * x[l] - S[l] * x[j]) for i, j, l in ((0, 1, 2), (1, 2, 0), (2, 0, 1))]
+            for row, (p, q, r) in zip(rows, directions, strict=True):
+                J[row, c] = p * u[0] + q * u[1] + r * u[2]
+    for (row,), (own,) in k.joints:
+        for c in k.n:
+            J[row, c] = 0.0
+        J[row, own] = 1.0
+        bounds[row], free[row] = np.array([dry[own][()], slowest[own][()], fastest[own][()]]), 0.0
+
+    for c in k.n:
+        for row in k.r:
+            transposed[c, row] = J[row, c]
+            free[row] = free[row] + J[row, c] * v[c]
+    add_product(response, (k.n, k.n, k.r), Minv, transposed)
+    add_product(G, (k.r, k.n, k.r), J, response, symmetric=True)
+    mirror(k.r, G)
+
+
+def _within(node: Any, first: Any, end: Any) -> Any:
+    """1 where first ≤ node < end, else 0."""
+    return less(node, first - 0.5, 0.0, less(node, end - 0.5, 1.0, 0.0))
+
+
+@kernel(report=(3,), count=(), most=(), told=(3,), outputs=("told",))
+def complete(_k: Workspace, report: Indexed, count: Indexed, most: Indexed, told: Indexed) -> None:
+    """The report of contacts: no residual is small enough if some were left out."""
+    left_out = less(most[...] + 0.5, count[...], np.inf, 0.0)
+    told[...] = report[...] + np.array([left_out, left_out, 0.0])

@@ -1,0 +1,170 @@
+"""Contacts that are discovered: between all shapes of a robot, and with those around it.
+
+In each step, `kinetree.kernels.contact_discovery` finds what can be touched before its end, c contacts at most, and
+`kinetree.kernels.discovered_rows` states the problem that `kinetree.simulation.contacts` describes in their rows. It is
+solved in one of several sizes, the smallest in which all contacts of a sample have a place; rows that are left have no
+mobility, take no impulse and add nothing, so a sample's bits do not depend on the size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_inverse
+from kinetree.algorithms.kinematics.frame_kinematics import VELOCITIES, joint_screws, poses
+from kinetree.errors import UnsupportedError
+from kinetree.kernels.contact_discovery import CONTACT, contact_discovery
+from kinetree.kernels.contact_problem import contact_forces, velocities_after
+from kinetree.kernels.discovered_rows import complete, discovered_rows
+from kinetree.language.algorithm import with_constants
+from kinetree.model.collision_pairs import CollisionPairs
+from kinetree.model.model import Model
+from kinetree.model.shapes import Scene
+from kinetree.runtime.function import compiled
+from kinetree.simulation.contacts import WORLD_AXES, JointRows, Solver, bound_to
+from kinetree.simulation.step_results import FoundContacts, Impulses
+from kinetree.simulation.touching_pairs import Arrangement, given_pairs, touching_pairs
+from kinetree.spatial.value import Array
+
+#: Gaps up to which contacts are part of the problem, however slow [m].
+MARGIN = 1e-3
+#: Numbers of contacts for which the problem is compiled; a sample has at most the last.
+_COUNTS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+
+
+class DiscoveredContacts:
+    """Contacts between the shapes of a robot and a scene. Interface as of `kinetree.simulation.contacts.Contacts`.
+
+    Attributes:
+        pairs: Names of the shapes of each pair that may touch.
+        shapes: Shapes of the results of a single step, besides velocities.
+        is_compiled: Always.
+        joints: Dry friction and stops, if there are any.
+    """
+
+    is_compiled: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        robot: Model,
+        scene: Scene | None,
+        given: CollisionPairs | None,
+        dt: float,
+        joints: JointRows | None,
+        solver: Solver,
+        varied: bool = False,
+    ) -> None:
+        if robot.mechanism.first_general is not None:
+            raise UnsupportedError(
+                f"contacts of {robot.name!r} cannot be discovered: {robot.mechanism.first_general} is no rigid body "
+                "that follows its joint; give contacts=[simulation.Points(…)] instead"
+            )
+        self._robot, self._dt, self.joints, self._solver, self._varied = robot, dt, joints, solver, varied
+        self._of = Arrangement(robot, touching_pairs(robot, scene) if given is None else given_pairs(given))
+        self.pairs = tuple(pair.names for pair in self._of.pairs)
+        self._counts = [
+            0,
+            *(count for count in _COUNTS[1:] if _COUNTS[_COUNTS.index(count) - 1] < len(self._of.candidates)),
+        ]
+        self._most = self._counts[-1]
+        self.shapes = {"forces": (3 * self._most,), "found": (self._most, CONTACT), "report": (3,)}
+        self.shapes |= {} if joints is None else joints.shapes
+        self._columns = np.zeros(0, dtype=int) if joints is None else joints.columns
+
+    # The text
+
+    def bodies(self, run: Any) -> None:
+        """No bodies are known before a step."""
+
+    def _recursion(self, algorithm: Any, sites: tuple[Any, ...] = (), dynamic: bool = False) -> Any:
+        return bound_to(with_constants(algorithm) if dynamic and self._varied else algorithm, self._robot, sites)
+
+    def impulses(self, run: Any, q: Any, v: Any, _: Any) -> Impulses:
+        """The effect of contacts in a step on velocities v: the text."""
+        T = run(self._recursion(poses, self._of.sites), q)
+        twist = run(self._recursion(VELOCITIES[WORLD_AXES], self._of.sites), q, v)
+        shapes = T, self._of.sizes, twist
+        found, count, law = run(
+            self._discover, *shapes, *shapes, self._of.candidates[:, :3], np.arange(float(self._most)),
+            (self._dt, MARGIN), self._laws,
+        )  # fmt: skip
+        nv = self._robot.nv
+        sizes = [nv, 3 * self._most, 3, *([] if self.joints is None else [nv])]
+        texts = [partial(self._solved, run, count, q, v, found, law) for count in self._counts]
+        after, forces, report, *pushed = run.cases(count, self._counts, texts, sizes)
+        report = run(compiled(complete), report, count, float(self._most))
+        pushes = pushed[0] if pushed else None
+        return Impulses(after, forces=forces, found=found, report=report, joint_impulses=pushes)
+
+    def _solved(self, run: Any, count: int, q: Any, v: Any, found: Any, law: Any) -> list[Any]:
+        """Velocities, forces, report and impulses of joints in a problem of some contacts."""
+        joints, nv, columns = self.joints, self._robot.nv, self._columns
+        if not count and joints is None:
+            return [v, np.zeros(0), np.zeros(3)]
+        Minv = run(self._recursion(mass_matrix_inverse, dynamic=True), q)
+        screws = run(self._recursion(joint_screws), q)
+        bounds: Sequence[Any] = [np.zeros(nv)] * 3
+        if joints is not None:
+            _, _, *bounds = joints.given(run, q, v)
+        rows = 3 * count + len(columns)
+        contacts = run.taken(found, np.arange(CONTACT * max(count, 1)))
+        problem = compiled(
+            discovered_rows, s=max(count, 1), n=nv, r=rows, contacts=[(3 * i, i) for i in range(count)],
+            joints=[(3 * count + i, int(c)) for i, c in enumerate(columns)],
+        )  # fmt: skip
+        G, free, limits, axes, response = run(problem, contacts, screws, self._subtrees, Minv, v, self._dt, *bounds)
+        newton, _ = self._solver.bound(False, count, len(columns))
+        impulse, _, report = run(newton, G, free, limits, law)
+        after = run(compiled(velocities_after, m=nv, n=rows), response, v, impulse)
+        forces: Any = np.zeros(0)
+        if count:
+            first = np.arange(3 * count)
+            parts = run.taken(axes, np.arange(9 * count)), run.taken(impulse, first)
+            forces = run(compiled(contact_forces, r=3 * count), *parts)
+        if joints is None:
+            return [after, forces, report]
+        return [
+            after,
+            forces,
+            report,
+            run.placed(run.taken(impulse, 3 * count + np.arange(len(columns))), columns, (nv,)),
+        ]
+
+    @cached_property
+    def _discover(self) -> Any:
+        of = self._of
+        n = len(of.sites)
+        return compiled(
+            contact_discovery(of.classes), n=n, m=n, s=len(of.candidates), c=self._most, p=len(of.pairs), t=of.longest,
+            once=1, **of.lists,
+        )  # fmt: skip
+
+    @cached_property
+    def _laws(self) -> Array:
+        """Of contacts on bodies of their own, and of others."""
+        alone = self.joints is None
+        laws = [self._solver.bound(points and alone, 1)[1] for points in (True, False)]
+        return np.array(laws)
+
+    @cached_property
+    def _subtrees(self) -> Array:
+        """For each degree of freedom, the first node that it moves, and the one after the last, (nv, 2)."""
+        mechanism = self._robot.mechanism
+        found = np.zeros((self._robot.nv, 2))
+        for node in range(len(mechanism.parents)):
+            found[mechanism.v_starts[node] : mechanism.v_starts[node + 1]] = node, mechanism.topology.subtree_end(node)
+        return found
+
+    # Results
+
+    def told(self, found: Array, forces: Array, dt: float) -> FoundContacts:
+        """Contacts of a step, from its results."""
+        numbers = found[..., 11].astype(int)
+        used = found[..., 10] > -0.5
+        pair = np.where(used, self._of.candidates[numbers, 3].astype(int), -1)
+        force = forces.reshape(*forces.shape[:-1], self._most, 3) / dt
+        return FoundContacts(self.pairs, pair, found[..., :3], found[..., 3:6], found[..., 6], force)

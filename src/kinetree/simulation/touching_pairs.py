@@ -1,0 +1,215 @@
+"""Which shapes may touch in a simulation, arranged as `kinetree.kernels.contact_discovery` takes them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kinetree.algorithms.kinematics.frame_kinematics import poses
+from kinetree.errors import InputError, ModelError, ModelWarning, UnsupportedError
+from kinetree.kernels.contact_discovery import CLASSES
+from kinetree.kernels.pair_distances import PosedShape, field_of
+from kinetree.language.mechanism import WORLD, Site
+from kinetree.model import collision_pairs as reasons
+from kinetree.model.collision_pairs import CollisionPairs, excluded_by_structure
+from kinetree.model.model import Model
+from kinetree.model.shapes import Plane, Scene, SolidShape
+from kinetree.model.simplify import simplified
+from kinetree.model.specs import WORLD_NAME
+from kinetree.runtime.kernels import bind
+from kinetree.spatial.value import Array
+
+#: Coefficient of friction of shapes that have none.
+FRICTION = 0.7
+#: Kinds of shapes, in the order in which they come in pairs.
+_ORDER = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "plane")
+#: Shapes that overlap by more than this at the neutral configuration are left out [m].
+_OVERLAP = 1e-6
+
+
+class TouchingPair(NamedTuple):
+    """Two shapes, and the class of the pair. Capsules around others stand in for kinds without a formula."""
+
+    a: SolidShape
+    b: SolidShape
+    kind: str
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of both."""
+        return self.a.name, self.b.name
+
+
+def touching_pairs(robot: Model, scene: Scene | None) -> list[TouchingPair]:
+    """All pairs that may touch, of a robot with itself and its surroundings; those of its world, or a floor.
+
+    Raises:
+        InputError: Nothing can touch anything.
+        ModelError: A shape of the scene has the name of one of the robot's.
+        UnsupportedError: A shape of the scene is of a kind without contacts.
+
+    Warns:
+        ModelWarning: Meshes are left out, and pairs of a robot that overlap at its neutral configuration.
+    """
+    if scene is not None and not isinstance(scene, Scene):
+        raise InputError(f"scene={scene!r} is no kinetree.Scene")
+    own = [shape for shape in robot.shapes if shape.kind in _ORDER]
+    left = [shape.name for shape in robot.shapes if shape.kind not in _ORDER]
+    if left:
+        text = (
+            f"contacts of meshes and height fields of {robot.name!r} are not discovered: {', '.join(map(repr, left))}; "
+            "give primitives in their place, with robot.with_shapes(…)"
+        )
+        warnings.warn(text, ModelWarning, stacklevel=5)
+    carriers, parents = robot._moving_bodies
+    around = [] if scene is None else list(scene.shapes)
+    if scene is None and not any(carriers[str(shape.body)] == WORLD_NAME for shape in own):
+        around = [Plane("floor", body=WORLD_NAME)]
+    for shape in around:
+        if shape.name in {one.name for one in own}:
+            raise ModelError(f"the scene and {robot.name!r} both have a shape {shape.name!r}; rename one")
+        if shape.kind not in _ORDER:
+            raise UnsupportedError(
+                f"contacts with {shape.kind} {shape.name!r} of the scene are not discovered; they are with "
+                f"{', '.join(_ORDER)}"
+            )
+    every = [*own, *around]
+    left_out = excluded_by_structure(every, {shape.name: carriers[str(shape.body)] for shape in every}, parents, ())
+    found = [_pair(a, b) for k, a in enumerate(every) for b in every[k + 1 :] if (a.name, b.name) not in left_out]
+    if not found:
+        raise InputError(
+            f"nothing of {robot.name!r} can touch anything: it has no shapes that may collide; add some with "
+            "robot.with_shapes(…)"
+        )
+    return _apart(robot, found)
+
+
+def given_pairs(pairs: CollisionPairs) -> list[TouchingPair]:
+    """Pairs that are given, all of them."""
+    named = {shape.name: shape for shape in pairs.shapes}
+    return [_pair(named[a], named[b]) for a, b in pairs.names]
+
+
+def _pair(a: SolidShape, b: SolidShape) -> TouchingPair:
+    a, b = sorted((a, b), key=lambda shape: _ORDER.index(shape.kind))
+    if f"{a.kind}_{b.kind}" not in CLASSES:
+        a, b = sorted(simplified((a, b)), key=lambda shape: _ORDER.index(shape.kind))
+    rounded = a.kind == b.kind == "box" and a.around + b.around > 0.0
+    return TouchingPair(a, b, f"{a.kind}_{b.kind}" + ("_rounded" if rounded else ""))
+
+
+def _apart(robot: Model, pairs: Sequence[TouchingPair]) -> list[TouchingPair]:
+    """Pairs without those that overlap at the neutral configuration, on the same tree or on one fixed to the world."""
+    mechanism = robot.mechanism
+    roots = list[int]()
+    for node, parent in enumerate(mechanism.parents):
+        roots.append(node if parent == WORLD else roots[parent])
+    free = {robot.site(joint.child).node for joint in robot.joints if joint.type.nv == 6}
+    chosen = []
+    for pair in pairs:
+        nodes = [robot.site(str(shape.body)).node for shape in (pair.a, pair.b)]
+        moving = [roots[node] for node in nodes if node != WORLD]
+        chosen.append(len(set(moving)) == 1 and (len(moving) == 2 or moving[0] not in free))
+    gaps = neutral_gaps(robot, [pair for pair, one in zip(pairs, chosen, strict=True) if one])
+    overlapping = iter((gaps < -_OVERLAP).tolist())
+    left_out = {pair.names for pair, one in zip(pairs, chosen, strict=True) if one and next(overlapping)}
+    reasons.warn_of(dict.fromkeys(left_out, reasons.AT_NEUTRAL), 6, ModelWarning)
+    return [pair for pair in pairs if pair.names not in left_out]
+
+
+def neutral_gaps(robot: Model, pairs: Sequence[TouchingPair]) -> Array:
+    """The smallest gap of each pair at the neutral configuration, (p,) [m]."""
+    found = np.full(len(pairs), np.inf)
+    arranged = Arrangement(robot, pairs)
+    T = np.moveaxis(bind(poses, robot.mechanism, arranged.sites, "poses")(robot.neutral()), 0, -1)
+    for kind, (manifold, _) in CLASSES.items():
+        numbers = [i for i, pair in enumerate(pairs) if pair.kind == kind]
+        ends = zip(*(arranged.ends(pairs[i]) for i in numbers), strict=True)
+        posed = [_posed(T[..., list(end)], arranged.sizes[list(end)].T) for end in ends]
+        if posed:
+            gaps = [np.broadcast_to(one.gap, len(numbers)) for one in manifold(*posed)]
+            found[numbers] = np.min(gaps, axis=0)
+    return found
+
+
+def _posed(T: Array, sizes: Array) -> PosedShape:
+    return PosedShape(lambda name: field_of(T, sizes, name))
+
+
+def combined(a: SolidShape, b: SolidShape) -> float:
+    """The coefficient of friction of two shapes: the larger one of MuJoCo's, else their geometric mean."""
+    mine, other = (FRICTION if shape.friction is None else float(shape.friction) for shape in (a, b))
+    return max(mine, other) if a.masks is not None and b.masks is not None else float(np.sqrt(mine * other))
+
+
+def _numbers(shape: SolidShape) -> tuple[float, ...]:
+    """Half edges, radius, |u|², 1/|u|², and the radius of the sphere around it."""
+    half: Sequence[float]
+    if shape.kind == "cylinder":
+        half, around, large = (shape.radius, shape.radius, 0.5 * shape.length), 0.0, 0.0  # type: ignore[attr-defined]
+        large = float(np.hypot(half[1], half[2]))
+    elif shape.kind == "ellipsoid":
+        half, around = shape.semi_axes.tolist(), 0.0  # type: ignore[attr-defined]
+        large = max(half)
+    else:
+        half, around = shape.half, shape.around
+        large = float(np.sqrt(np.dot(half, half))) + around
+    square = half[2] ** 2
+    return (*half, around, square, 1.0 / square if square > 0.0 else 0.0, large)
+
+
+class Arrangement:
+    """Pairs as the kernel takes them.
+
+    Attributes:
+        pairs: By class, in the order of their numbers.
+        candidates: μ, the nodes of both bodies, and the pair of each candidate, (s, 4).
+        lists: The lists of the kernel.
+        sites: The frames of all shapes.
+        sizes: Their numbers, (n, 7).
+    """
+
+    def __init__(self, robot: Model, pairs: Iterable[TouchingPair]) -> None:
+        shapes = {(shape.name, shape.kind): shape for pair in pairs for shape in (pair.a, pair.b)}
+        ordered = sorted(shapes.values(), key=lambda shape: _ORDER.index(shape.kind))
+        self._place = {(shape.name, shape.kind): i for i, shape in enumerate(ordered)}
+        self.sites: tuple[Site, ...] = tuple(map(robot._shape_site, ordered))
+        self.sizes = np.array([_numbers(shape) for shape in ordered]).reshape(-1, 7)
+        kinds = list(CLASSES)
+        self.pairs = sorted(pairs, key=lambda pair: (kinds.index(pair.kind), *self.ends(pair)))
+        self.lists: dict[str, list[tuple[int, int, int, int]]] = {"near": [], "above": []}
+        rows = list[tuple[float, ...]]()
+        for number, pair in enumerate(self.pairs):
+            i, j = self.ends(pair)
+            self.lists.setdefault(pair.kind, []).append((i, j, number, len(rows)))
+            _append(self.lists["above" if pair.b.kind == "plane" else "near"], i, j, number)
+            row = combined(pair.a, pair.b), self.sites[i].node, self.sites[j].node, number
+            rows += [row] * CLASSES[pair.kind][1]
+        self.candidates = np.array(rows).reshape(-1, 4)
+
+    def ends(self, pair: TouchingPair) -> tuple[int, int]:
+        """The numbers of both shapes."""
+        return self._place[pair.a.name, pair.a.kind], self._place[pair.b.name, pair.b.kind]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The kinds of pairs that there are."""
+        return tuple(one for one in CLASSES if one in self.lists)
+
+    @property
+    def longest(self) -> int:
+        """The longest run of pairs of a shape with consecutive others."""
+        return max([1, *(run[3] + 1 for one in ("near", "above") for run in self.lists[one])])
+
+
+def _append(runs: list[Any], i: int, j: int, number: int) -> None:
+    """Add a pair to runs of a shape and consecutive others."""
+    if runs:
+        first, other, start, more = runs[-1]
+        if (first, other + more + 1, start + more + 1) == (i, j, number):
+            runs[-1] = first, other, start, more + 1
+            return
+    runs.append((i, j, number, 0))

@@ -1,0 +1,392 @@
+"""Contacts that are discovered: manifolds of pairs, and scenes whose motions are known."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree import geometry as geo
+from kinetree import simulation
+from kinetree.errors import ConvergenceWarning, ModelError, ModelWarning, UnknownNameError, UnsupportedError
+from kinetree.simulation.touching_pairs import combined
+from tests.laws.cases import model
+from tests.mechanisms import gripper
+from tests.tolerance import Array, assert_near, peak, refused
+
+MU, EDGES = 0.5, (0.2, 0.2, 0.1)
+
+
+def turned(axis: Any, angle: float) -> Array:
+    """A quaternion."""
+    return np.array([np.cos(angle / 2), *(np.sin(angle / 2) * np.array(axis, dtype=float))])
+
+
+def crates(masses: tuple[float, ...], mu: float = MU) -> kt.Model:
+    """Boxes that move freely."""
+    robot = kt.zoo.box(EDGES, masses[0], "box0")
+    for i, mass in enumerate(masses[1:], 1):
+        robot = robot.attach("world", kt.zoo.box(EDGES, mass, f"box{i}"))
+    return robot.with_shapes([geo.Box(f"box{i}", EDGES, friction=mu) for i in range(len(masses))])
+
+
+def floor(mu: float = MU, angle: float = 0.0) -> kt.Scene:
+    """A plane, turned about y."""
+    c, s = np.cos(angle), np.sin(angle)
+    return kt.Scene([geo.Plane("floor", ([[c, 0, s], [0, 1, 0], [-s, 0, c]], (0, 0, 0)), friction=mu)])
+
+
+@cache
+def stack(masses: tuple[float, ...], turn: float = 0.2) -> tuple[simulation.Simulator, Array]:
+    """Boxes on each other, each a little aside and turned."""
+    sim = simulation.Simulator(crates(masses), contacts="discover", scene=floor())
+    places = [[0.01 * i, 0.005 * i, 0.05 + 0.1 * i, *turned((0, 0, 1), turn * i)] for i in range(len(masses))]
+    return sim, np.concatenate(places)
+
+
+@pytest.mark.parametrize("masses", [(1.0, 1.0, 10.0), (100.0, 1.0, 100.0, 1.0, 100.0), (1.0, 3.0, 10.0, 30.0, 100.0)])
+def test_stacks_stay_where_they_are(masses: tuple[float, ...]) -> None:
+    """Light boxes bear heavy ones: no creep, and the floor bears all."""
+    sim, q = stack(masses)
+    path = sim.rollout(q, np.zeros(6 * len(masses)), steps=200, every=100)
+    assert path.residual.max() < 1e-4
+    assert peak(path.q[2] - path.q[1]) < 5e-9  # 0.05 µm/s
+    _, _, info = sim.step(path.q[-1], path.v[-1])
+    assert info.contacts is not None
+    below = [i for i, p in enumerate(info.contacts.pair) if p >= 0 and "floor" in info.contacts.names[p]]
+    assert_near(info.contacts.force[below].sum(axis=0), [0.0, 0.0, 9.81 * sum(masses)], 1e-5 * sum(masses))
+    assert info.penetration < 1e-8
+
+
+@pytest.mark.parametrize("beyond", [-1e-3, -1e-6, 1e-6, 1e-3, 0.2])
+def test_a_box_slides_beyond_the_angle_of_friction_only(beyond: float) -> None:
+    angle = np.arctan(MU) + beyond
+    sim = simulation.Simulator(crates((1.0,)), contacts="discover", scene=floor(angle=angle))
+    q = np.array([0.05 * np.sin(angle), 0.0, 0.05 * np.cos(angle), *turned((0, 1, 0), angle)])
+    path = sim.rollout(q, np.zeros(6), steps=200, every=100)
+    speed = max(0.0, 9.81 * (np.sin(angle) - MU * np.cos(angle))) * 0.2
+    assert_near(np.linalg.norm(path.v[-1, 3:]), speed, 1e-10)
+    if beyond < 0.0:
+        assert peak(path.q[-1] - q) < 1e-12
+
+
+def pinched(level: bool, share: float) -> tuple[simulation.Simulator, Array, Array]:
+    """A rod between two fingers that press with a share of the force that it takes to hold it (mujoco#3328)."""
+    mass = 0.1
+    builder = kt.Builder("pinch")
+    for name, x in (("left", -0.05), ("right", 0.05)):
+        at = np.eye(3), (x, 0.0, 0.0)
+        builder.add_body(name, joint="prismatic", axis=(1, 0, 0), placement=at, mass=0.2, inertia=1e-4 * np.eye(3))
+    builder.add_body("rod", joint="floating", mass=mass, inertia=np.diag([2e-4, 2e-4, 2e-5]))
+    shapes = [geo.Box(name, (0.04, 0.06, 0.06), friction=MU) for name in ("left", "right")]
+    robot = builder.build().with_shapes([*shapes, geo.Capsule("rod", (0, 0, -0.06), (0, 0, 0.06), 0.03, friction=MU)])
+    sim = simulation.Simulator(robot, contacts="discover", scene=kt.Scene(), dt=2e-3)
+    push = share * mass * 9.81 / (2.0 * MU)
+    q = np.concatenate([np.zeros(5), turned((1, 0, 0), np.pi / 2 if level else 0.0)])
+    return sim, q, np.array([push, -push, *np.zeros(6)])
+
+
+@pytest.mark.parametrize("level", [True, False])
+def test_a_pinched_rod_is_held_by_a_thousandth_more_than_it_takes(level: bool) -> None:
+    for share in (1.001, 95.0):
+        sim, q, tau = pinched(level, share)
+        path = sim.rollout(q, np.zeros(8), tau, steps=200, every=100)
+        assert abs(path.q[2, 4] - path.q[1, 4]) < 1e-14
+        assert path.residual.max() < 1e-9
+        _, _, info = sim.step(path.q[-1], path.v[-1], tau)
+        assert info.contacts is not None
+        shares = np.abs(info.contacts.force[info.contacts.pair >= 0, 0])
+        assert_near(shares, tau[0] / 2.0, 1e-6 * tau[0])  # even over two ends at each finger
+    sim, q, tau = pinched(level, 0.999)
+    path = sim.rollout(q, np.zeros(8), tau, steps=200)
+    assert_near(path.v[-1, 7 if not level else 6] ** 2, (0.001 * 9.81 * 0.4) ** 2, 1e-9)
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.5, np.pi / 4, 1.2])
+def test_a_box_that_falls_gains_no_energy_and_comes_to_rest(angle: float) -> None:
+    robot = crates((1.0,))
+    sim = simulation.Simulator(robot, contacts="discover", scene=floor())
+    q = np.array([0.0, 0.0, 0.3, *turned(np.array([1.0, 0.3, 0.2]) / np.linalg.norm([1.0, 0.3, 0.2]), angle)])
+    path = sim.rollout(q, np.array([1.0, 2.0, 0.5, 0.3, 0.0, 0.0]), steps=1500)
+    energy = sum(robot.energy(path.q, path.v))
+    assert np.diff(energy).max() < 1e-5 * energy[0]
+    assert peak(path.v[-1]) < 1e-10
+    assert path.residual.max() < 1e-4
+
+
+def test_impulses_between_free_bodies_conserve_momentum() -> None:
+    """A capsule, a sphere and a box that hit each other, without gravity."""
+    builder = kt.Builder("three", gravity=(0, 0, 0))
+    for name in ("rod", "ball", "crate"):
+        builder.add_body(name, joint="floating", mass=1.0 + len(name), inertia=0.01 * np.diag([1.0, 2.0, 2.5]))
+    robot = builder.build().with_shapes([
+        geo.Capsule("rod", (0, 0, -0.1), (0, 0, 0.1), 0.05), geo.Sphere("ball", (0, 0, 0), 0.08),
+        geo.Box("crate", EDGES, rounding=0.01),
+    ])  # fmt: skip
+    sim = simulation.Simulator(robot, contacts="discover", scene=kt.Scene())
+    q = np.concatenate([[0.3, 0, 0, 1, 0, 0, 0], [0, 0.02, 0.03, 1, 0, 0, 0], [-0.3, 0, 0, *turned((0, 0, 1), 0.3)]])
+    v = np.zeros(18)
+    v[3], v[15], v[1] = -1.0, 1.0, 3.0
+    path = sim.rollout(q, v, steps=400)
+    _, with_impulses, info = sim.step(path.q, path.v)
+    _, without, _ = simulation.Simulator(robot).step(path.q, path.v)
+    change = (with_impulses - without)[..., None]
+    assert peak(change) > 0.1
+    middle = robot.integrate(path.q, path.v, 0.5e-3)  # where impulses act
+    assert peak(robot.centroidal_momentum_matrix(middle) @ change) < 1e-13
+    assert info.contacts is not None
+    touched = {info.contacts.names[p] for p in np.unique(info.contacts.pair) if p >= 0}
+    assert {name for names in touched for name in names} == {"rod", "ball", "crate"}
+    energy = robot.energy(path.q, path.v).kinetic
+    assert energy[-1] < 0.9 * energy[0]
+    assert np.diff(energy).max() < 1e-5 * energy[0]
+
+
+def test_samples_with_different_numbers_of_contacts_have_the_bits_of_each_alone() -> None:
+    """Some in the air, some on an edge, some flat: lanes take the largest problem."""
+    sim, q = stack((1.0, 1.0, 10.0))
+    rng = np.random.default_rng(0)
+    qs, vs = np.tile(q, (11, 1)), 0.3 * rng.standard_normal((11, 18))
+    qs[3, 2::7] = 1.0, 2.0, 3.0
+    qs[5, 9] += 0.5
+    qs[7, 3:7] = turned((0, 1, 0), 0.4)
+    vs[0] = 0.0
+    batch = sim.rollout(qs, vs, steps=20)
+    for i in range(11):
+        alone = sim.rollout(qs[i], vs[i], steps=20)
+        np.testing.assert_array_equal(alone.q, batch.q[i])
+        np.testing.assert_array_equal(alone.residual, batch.residual[i])
+    a, b = qs[5], vs[5]
+    for _ in range(20):
+        a, b, info = sim.step(a, b)
+    np.testing.assert_array_equal(a, batch.q[5, -1])
+    assert info.contacts is not None
+    together = sim.step(qs, vs)[2].contacts
+    assert together is not None
+    assert sorted({*(together.pair >= 0).sum(axis=-1).tolist()})[0] == 0
+    again = pickle.loads(pickle.dumps(sim))
+    np.testing.assert_array_equal(again.step(qs, vs)[0], sim.step(qs, vs)[0])
+
+
+def test_nan_stays_in_its_sample() -> None:
+    sim, q = stack((1.0, 1.0, 10.0))
+    qs = np.tile(q, (9, 1))
+    expected = sim.rollout(q, np.zeros(18), steps=5)
+    qs[4, 0] = np.nan
+    path = sim.rollout(qs, np.zeros(18), steps=5)
+    assert np.isnan(path.q[4, -1]).any()
+    for i in (0, 3, 5, 8):
+        np.testing.assert_array_equal(path.q[i], expected.q)
+
+
+def test_the_corners_of_a_box_are_the_points_that_one_would_type() -> None:
+    corners = [(x, y, -0.05) for x in (-0.1, 0.1) for y in (-0.1, 0.1)]
+    typed = simulation.Simulator(
+        kt.zoo.box(EDGES, 1.0, "box0"), contacts=[simulation.Points("box0", corners)],
+        ground=simulation.Plane(friction=MU),
+    )  # fmt: skip
+    found = simulation.Simulator(crates((1.0,)), contacts="discover", scene=floor())
+    q, v = np.array([0.0, 0.0, 0.2, *turned((0, 1, 0), 0.2)]), np.array([0.0, 0.5, 0.0, 1.0, 0.2, 0.0])
+    paths = [sim.rollout(q, v, steps=400) for sim in (typed, found)]
+    assert_near(paths[0].q, paths[1].q, 1e-8)
+
+
+# Manifolds
+
+
+SHAPES: dict[str, Any] = {
+    "sphere": lambda body: geo.Sphere(body, (0, 0, 0), 0.1),
+    "capsule": lambda body: geo.Capsule(body, (0, 0, -0.15), (0, 0, 0.15), 0.07),
+    "box": lambda body: geo.Box(body, (0.2, 0.3, 0.16)),
+    "rounded": lambda body: geo.Box(body, (0.2, 0.3, 0.16), rounding=0.02),
+    "plane": lambda body: geo.Plane(body),
+}
+
+
+PAIRS = [
+    *(("sphere", kind) for kind in SHAPES), *(("capsule", kind) for kind in SHAPES if kind != "sphere"),
+    ("box", "box"), ("box", "rounded"), ("rounded", "rounded"), ("box", "plane"), ("rounded", "plane"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kinds", PAIRS, ids="-".join)
+def test_the_smallest_gap_is_the_distance(kinds: tuple[str, str]) -> None:
+    """Of random pairs that barely touch; edges win over faces of boxes by a margin only."""
+    builder = kt.Builder("pair")
+    for name in ("a", "b"):
+        builder.add_body(name, joint="floating", mass=1.0, inertia=np.eye(3))
+    robot = builder.build()
+    shapes = [SHAPES[kind](name) for name, kind in zip("ab", kinds, strict=True)]
+    if kinds[1] == "plane":
+        scene = kt.Scene([shapes[1]])
+        robot = robot.with_shapes(shapes[:1])
+    else:
+        scene = kt.Scene()
+        robot = robot.with_shapes(shapes)
+    pairs = robot.collision_pairs(scene=scene, keep_colliding=True)
+    sim = simulation.Simulator(robot, contacts=pairs)
+    rng = np.random.default_rng(0)
+    q = robot.random_configuration(rng, (400,))
+    q[:, 7:10] = 0.0
+    # move a along the line of nearest points until they overlap by a millimetre at most
+    for _ in range(30):
+        near = robot.distances(q, pairs)
+        q[:, :3] -= (near.distance[:, 0] + rng.uniform(0.0, 1e-3, 400))[:, None] * near.normal[:, 0]
+    near = robot.distances(q, pairs)
+    d, n = near.distance[:, 0], near.normal[:, 0]
+    touching = (d < 0.0) & (d > -2e-3)
+    assert touching.mean() > 0.6
+    _, _, info = sim.step(q, np.zeros(robot.nv))  # the midpoint of a step at rest
+    assert info.contacts is not None
+    gaps = np.where(info.contacts.pair >= 0, info.contacts.gap, np.inf)
+    least, at = gaps.min(axis=-1), gaps.argmin(axis=-1)
+    assert (np.abs(least - d)[touching] <= (1e-3 * 0.08 if kinds[0] == "box" else 1e-12)).all()
+    same = touching & (np.abs(least - d) < 1e-12)
+    assert same.mean() > 0.5
+    rows = np.arange(400)[same]
+    assert_near(info.contacts.normal[rows, at[same]], n[same], 1e-6)
+    alone = same & ((info.contacts.pair >= 0).sum(axis=-1) == 1)
+    middle = near.points[:, 0, 0] if kinds[1] == "plane" else near.points[:, 0].mean(axis=1)
+    assert_near(info.contacts.point[np.arange(400), at][alone], middle[alone], 1e-6)
+
+
+def test_faces_touch_at_the_corners_of_what_they_share() -> None:
+    sim, q = stack((1.0, 1.0), turn=0.0)
+    _, _, info = sim.step(q, np.zeros(12))
+    assert info.contacts is not None
+    between = [i for i, p in enumerate(info.contacts.pair) if p >= 0 and "floor" not in info.contacts.names[p]]
+    found = info.contacts.point[between]
+    expected = [(x, y, 0.1) for x in (-0.09, 0.1) for y in (-0.095, 0.1)]
+    assert_near(np.array(sorted(map(tuple, np.round(found, 12)))), np.array(expected), 1e-12)
+    turned_by = q.copy()
+    turned_by[7 + 3 :] = turned((0, 0, 1), np.pi / 4)  # the middle of an octagon
+    _, _, info = sim.step(turned_by, np.zeros(12))
+    assert info.contacts is not None
+    on = info.contacts.pair >= 0
+    assert 8 <= on.sum() <= 9
+    assert peak(sim.step(turned_by, np.zeros(12))[1]) < 1e-12
+
+
+@pytest.mark.parametrize("kind", ["capsule", "cylinder"])
+def test_round_bodies_lie_roll_and_stand(kind: str) -> None:
+    """A cylinder stands on its end; both roll down a slope without slipping, with the acceleration of their inertia."""
+    r, half, m = 0.1, 0.2, 2.0
+    inertia = np.diag([0.05, 0.05, 0.5 * m * r * r])
+    robot = kt.Builder(kind).add_body("body", joint="floating", mass=m, inertia=inertia).build()
+    shape: Any = geo.Cylinder("body", r, 2 * half, friction=1.0)
+    if kind == "capsule":
+        shape = geo.Capsule("body", (0, 0, -half), (0, 0, half), r, friction=1.0)
+    robot = robot.with_shapes([shape])
+    angle = 0.1
+    sim = simulation.Simulator(robot, contacts="discover", scene=floor(1.0, angle))
+    level = turned((1, 0, 0), np.pi / 2)
+    q = np.array([r * np.sin(angle), 0.0, r * np.cos(angle), *level])
+    path = sim.rollout(q, np.zeros(6), steps=300)
+    assert_near(np.linalg.norm(path.q[-1, :3] - q[:3]), 0.5 * (2.0 / 3.0) * 9.81 * np.sin(angle) * 0.3**2, 2e-4)
+    assert path.residual.max() < 1e-4
+    if kind == "cylinder":
+        sim = simulation.Simulator(robot, contacts="discover", scene=floor(1.0))
+        q = np.array([0.0, 0.0, half + 0.01, 1.0, 0.0, 0.0, 0.0])
+        path = sim.rollout(q, np.zeros(6), steps=400)
+        assert_near(path.q[-1], [0.0, 0.0, half, 1.0, 0.0, 0.0, 0.0], 1e-10)
+
+
+def test_an_ellipsoid_comes_to_rest_on_its_flat_side() -> None:
+    robot = kt.Builder("egg").add_body("egg", joint="floating", mass=1.0, inertia=0.01 * np.eye(3)).build()
+    robot = robot.with_shapes([geo.Ellipsoid("egg", (0.1, 0.2, 0.3))])
+    sim = simulation.Simulator(robot, contacts="discover", damping=0.05)
+    path = sim.rollout(np.array([0, 0, 0.35, *turned((0.6, 0.8, 0), 1.0)]), np.zeros(6), steps=6000, every=1000)
+    assert path.q[-1, 2] == pytest.approx(0.1, abs=1e-3)
+
+
+# What may touch
+
+
+def test_a_robot_has_a_floor_unless_there_is_something_else() -> None:
+    robot = crates((1.0,))
+    path = simulation.Simulator(robot, contacts="discover").rollout([0, 0, 0.3, 1, 0, 0, 0], np.zeros(6), steps=400)
+    assert_near(path.q[-1, :3], [0.0, 0.0, 0.05], 1e-12)
+    on_table = robot.with_shapes([geo.Box("table", (1, 1, 0.1), body="world")], add=True)
+    path = simulation.Simulator(on_table, contacts="discover").rollout([0, 0, 0.3, 1, 0, 0, 0], np.zeros(6), steps=400)
+    assert_near(path.q[-1, :3], [0.0, 0.0, 0.1], 1e-12)
+
+
+def test_friction_of_a_pair() -> None:
+    a, b = geo.Sphere("a", (0, 0, 0), 1.0, friction=0.25), geo.Sphere("b", (0, 0, 0), 1.0)
+    assert combined(a, a) == pytest.approx(0.25)
+    assert combined(a, b) == pytest.approx(np.sqrt(0.25 * 0.7))
+    c, d = (geo.Sphere(n, (0, 0, 0), 1.0, friction=f, masks=(1, 1)) for n, f in (("c", 0.25), ("d", 1.0)))
+    assert combined(c, d) == 1.0
+    assert combined(a, d) == pytest.approx(0.5)
+
+
+def test_links_that_overlap_at_rest_are_left_out_with_a_warning() -> None:
+    builder = kt.Builder("chain").add_body("base", joint="floating", mass=1.0, inertia=np.eye(3))
+    for name, parent in (("upper", "base"), ("lower", "upper")):
+        at = np.eye(3), (0, 0, -0.1)
+        builder.add_body(name, parent=parent, axis=(0, 1, 0), placement=at, mass=1.0, inertia=np.eye(3))
+    robot = builder.build().with_shapes([geo.Sphere(name, (0, 0, 0), 0.11) for name in ("base", "upper", "lower")])
+    with pytest.warns(ModelWarning, match="collide at the neutral configuration are left out: base–lower"):
+        sim = simulation.Simulator(robot, contacts="discover")
+    assert all("floor" in names for names in sim._discovered.pairs)  # type: ignore[union-attr]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        simulation.Simulator(robot, contacts=robot.collision_pairs(keep_colliding=True, scene=floor()))
+
+
+def test_contacts_that_are_too_many_are_told() -> None:
+    sizes = tuple([1.0] * 13)  # 52 corners on the floor
+    robot = crates(sizes)
+    sim = simulation.Simulator(robot, contacts="discover")
+    q = np.concatenate([[0.3 * i, 0, 0.05, 1, 0, 0, 0] for i in range(13)])
+    with pytest.warns(ConvergenceWarning):
+        _, _, info = sim.step(q, np.zeros(robot.nv))
+    assert info.residual == np.inf
+    assert not info.converged
+
+
+def test_what_cannot_be_discovered_is_refused() -> None:
+    robot = crates((1.0,))
+    refused("discover", simulation.Simulator, robot, contacts="find", error=UnknownNameError)
+    refused('contacts="discover"', simulation.Simulator, robot, scene=floor())
+    refused("is no kinetree.Scene", simulation.Simulator, robot, contacts="discover", scene=[geo.Plane()])
+    refused("has no shapes", simulation.Simulator, model("humanoid24"), contacts="discover")
+    own = kt.Scene([geo.Plane("box0")])
+    refused("both have a shape 'box0'", simulation.Simulator, robot, contacts="discover", scene=own, error=ModelError)
+    hull = kt.Scene([geo.Hull("rock", "rock.stl")])
+    refused("hull 'rock'", simulation.Simulator, robot, contacts="discover", scene=hull, error=UnsupportedError)
+    held = {"constraints": ["box0"], "at": robot.neutral()}
+    refused("constraints", simulation.Simulator, robot, contacts="discover", **held, error=UnsupportedError)
+    refused("methods", simulation.Simulator, robot, contacts="discover", method="rk4")
+    sim = simulation.Simulator(robot, contacts="discover")
+    state = robot.neutral(), np.zeros(6)
+    refused("discovered have no derivatives", sim.discretize, *state, error=UnsupportedError)
+    coupled = gripper().with_shapes([geo.Sphere(gripper().bodies[-1].name, (0, 0, 0), 0.1)])
+    refused("Points", simulation.Simulator, coupled, contacts="discover", error=UnsupportedError)
+
+
+def test_a_population_and_stops_of_joints_with_discovered_contacts() -> None:
+    """Robots of different masses, whose legs fold to their stops."""
+    builder = kt.Builder("hopper").add_body("base", joint="floating", mass=2.0, inertia=0.1 * np.eye(3))
+    builder.add_body(
+        "foot", parent="base", joint="prismatic", axis=(0, 0, 1), mass=0.5, inertia=0.01 * np.eye(3),
+        limits=kt.Limits(lower=-0.1, upper=0.05), placement=(np.eye(3), (0, 0, -0.3)),
+    )  # fmt: skip
+    robot = builder.build().with_shapes([geo.Box("foot", (0.2, 0.2, 0.02))])
+    sim = simulation.Simulator(robot, contacts="discover", limits=True)
+    q = np.array([0, 0, 0.5, 1, 0, 0, 0, 0.0])
+    path = sim.rollout(q, np.zeros(7), steps=800)
+    assert path.q[-1, 7] == pytest.approx(0.05, abs=1e-9)
+    assert path.q[-1, 2] == pytest.approx(0.01 + 0.25, abs=1e-9)
+    _, _, info = sim.step(path.q[-1], path.v[-1])
+    assert_near(info.joint_forces[6], -2.0 * 9.81, 1e-6)
+    heavier = np.stack([robot.inertial_parameters] * 2)
+    heavier[1, 0] *= 2.0
+    both = simulation.Simulator(robot.population(heavier), contacts="discover", limits=True)
+    _, _, info = both.step(np.tile(path.q[-1], (2, 1)), np.zeros((2, 7)))
+    assert_near(info.joint_forces[:, 6], [-2.0 * 9.81, -4.0 * 9.81], 1e-6)
