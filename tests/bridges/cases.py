@@ -116,8 +116,12 @@ def partial_last(function: Any, chosen: tuple[Any, ...]) -> Callable[..., Any]:
 
 
 def population(model: kt.Model) -> tuple[Any, list[kt.Model]]:
-    """Three robots with other masses and gravity, and each of them alone."""
+    """Three robots with other masses, gravity and armature, and each of them alone."""
     scales = np.random.default_rng(5).uniform(0.5, 2.0, (3, len(model.bodies), 1))
     theta, gravity = model.inertial_parameters * scales, np.array([[0.0, 0.0, -9.0], [1.0, 0.0, -3.0], [0.0, 2.0, 1.0]])
-    alone = [model.with_inertial_parameters(t).with_gravity(g) for t, g in zip(theta, gravity, strict=True)]
-    return model.population(theta, gravity=gravity), alone
+    armature = np.random.default_rng(6).uniform(0.0, 1.0, (3, model.nv))
+    alone = [
+        model.with_inertial_parameters(t).with_gravity(g).with_armature(a)
+        for t, g, a in zip(theta, gravity, armature, strict=True)
+    ]
+    return model.population(theta, gravity=gravity, armature=armature), alone

@@ -23,6 +23,7 @@ from kinetree.errors import (
     ModelWarning,
     SingularMechanismError,
     UnknownNameError,
+    UnsupportedError,
 )
 from kinetree.simulation import steps
 from tests.laws.cases import model
@@ -449,6 +450,49 @@ def test_each_sample_is_its_own_robot() -> None:
             np.testing.assert_array_equal(alone.mass_matrix(q[i]), results["mass_matrix"][i])
 
 
+def test_each_sample_has_its_own_armature() -> None:
+    """Also joints that have none in the robot, or in some samples, and joints of several stages; in float32, too."""
+    robot = kt.zoo.random_tree(7, kinds=("floating", "revolute", "prismatic", "universal", "spherical"), seed=4)
+    rng = np.random.default_rng(1)
+    armature = rng.uniform(0.0, 2.0, (3, robot.nv)) * rng.integers(0, 2, (3, robot.nv))
+    q, (v, x) = robot.random_configuration(rng), rng.normal(size=(2, robot.nv))
+    theta = 1.5 * robot.inertial_parameters
+    some = robot.population(theta, armature=armature)
+    results = computed(some, q, v, x)
+    starts = {joint.name: joint.v_slice for joint in robot.joints}
+    for i in range(3):
+        own = robot.with_inertial_parameters(theta).with_armature(
+            {name: armature[i][at] for name, at in starts.items()}
+        )
+        allowed = bound(robot.nv, condition(own.mass_matrix(q))) * 10.0
+        for name, value in computed(own, q, v, x).items():
+            assert_close(results[name][i] if results[name].shape[0] == 3 else results[name], value, allowed)
+        alone = robot.population(theta, armature=armature[i])
+        np.testing.assert_array_equal(alone.forward_dynamics(q, v, x), results["forward_dynamics"][i])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(some)).mass_matrix(q), results["mass_matrix"])
+    single = robot.astype("float32").population(theta, armature=armature)
+    assert_close(single.mass_matrix(q.astype(np.float32)), results["mass_matrix"], 1e-5)
+
+
+def test_armature_of_populations_refused() -> None:
+    robot = kt.zoo.double_pendulum()
+    refused(r"population: armature has shape \(3,\)", robot.population, armature=np.ones(3))
+    refused("population: armature has negative entries", robot.population, armature=[-1.0, 0.0])
+    unequal = {"gravity": np.ones((3, 3)), "armature": np.ones((2, 2))}
+    refused(r"do not broadcast: .* gravity \(3,\), armature \(2,\)", robot.population, **unequal)
+    builder = kt.Builder().add_body("a", mass=1.0, com=(0.0, 0.0, -1.0), inertia=np.eye(3))
+    builder.add_body("b", parent="a", mass=1.0, com=(0.0, 0.0, -1.0), inertia=np.eye(3))
+    coupled = builder.couple("b_joint", to="a_joint", ratio=2.0).build()
+    same = coupled.population(armature=coupled.armature).mass_matrix(np.zeros(1))
+    np.testing.assert_array_equal(same, coupled.mass_matrix(np.zeros(1)))
+    refused(
+        "joint 'a_joint' is part of a coupling", coupled.population, armature=[[1.0], [2.0]], error=UnsupportedError
+    )
+    light = kt.Builder().add_body("rotor", armature=1.0).build()
+    with pytest.raises(SingularMechanismError):
+        light.population(armature=[[1.0], [0.0]]).forward_dynamics(np.zeros(1), np.zeros(1), np.zeros(1))
+
+
 def test_parameters_and_states_broadcast() -> None:
     robot = model("humanoid24")
     q, v = robot.random_configuration(1), np.ones(24)
@@ -462,7 +506,13 @@ def test_parameters_and_states_broadcast() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"method": "rk4"}, {"damping": 2.0}, {"contacts": True, "damping": 1.0}, {"limits": True}]
+    "options",
+    [
+        {"method": "rk4", "armature": True},
+        {"damping": 2.0, "armature": True},
+        {"contacts": True, "damping": 1.0},
+        {"limits": True},
+    ],
 )
 def test_populations_are_simulated(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sample moves as its own robot; in rollouts as in steps, in batches as alone."""
@@ -475,7 +525,8 @@ def test_populations_are_simulated(options: dict[str, Any], monkeypatch: pytest.
     gravity = np.array([0.0, 0.0, -9.81]) * rng.uniform(0.5, 1.0, (5, 1))
     q = np.array([0.0, 0.0, 0.3, 1.0, 0.0, 0.0, 0.0, 0.05])
     v = 0.1 * rng.normal(size=(5, 7))
-    world = simulation.Simulator(robot.population(theta, gravity), **options)
+    armature = rng.uniform(0.0, 0.5, (5, 7)) if options.pop("armature", False) else np.tile(robot.armature, (5, 1))
+    world = simulation.Simulator(robot.population(theta, gravity, armature=armature), **options)
     path = world.rollout(q, v, steps=50)
     assert path.q.shape == (5, 51, 8)
     first = world.step(q, v)
@@ -484,7 +535,7 @@ def test_populations_are_simulated(options: dict[str, Any], monkeypatch: pytest.
     np.testing.assert_array_equal(world.rollout(q, v, steps=50, every=25).q, path.q[:, ::25])
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(world)).step(q, v)[0], path.q[:, 1])
     for i in range(5):
-        own = robot.with_inertial_parameters(theta[i]).with_gravity(gravity[i])
+        own = robot.with_inertial_parameters(theta[i]).with_gravity(gravity[i]).with_armature(armature[i])
         alone = simulation.Simulator(own, **options).rollout(q, v[i], steps=50)
         assert_near(path.q[i], alone.q, 1e-9)
 

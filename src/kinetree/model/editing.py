@@ -356,20 +356,31 @@ class Editing(ModelBase):
             shapes=[one for one in self.shapes if one.body in kept or one.body in {frame.name for frame in frames}],
         )
 
-    def population(self, inertial_parameters: Any = None, gravity: Any = None, *, strict: bool = True) -> Population:
-        """The dynamics of robots that differ in masses and gravity, a sample each: for domain randomisation.
+    def population(
+        self,
+        inertial_parameters: Any = None,
+        gravity: Any = None,
+        *,
+        armature: Any = None,
+        strict: bool = True,
+    ) -> Population:
+        """The dynamics of robots that differ in masses, gravity and joints, a sample each: for domain randomisation.
+
+        What is not given is this robot's.
 
         Args:
-            inertial_parameters: As `inertial_parameters`, with leading axes, (…, m, 10); this robot's by default.
-            gravity: Acceleration of free fall, (…, 3) [m/s²]; this robot's by default.
+            inertial_parameters: As `inertial_parameters`, with leading axes, (…, m, 10).
+            gravity: Acceleration of free fall, (…, 3) [m/s²].
+            armature: Reflected rotor inertias, (…, nv) [kg m² or kg].
             strict: As for `with_inertial_parameters`: whether unphysical parameters are an error, or kept with a
                 `ModelWarning`.
 
         Raises:
-            InputError: If they have the wrong shape, or are not finite.
+            InputError: If they have the wrong shape, are not finite, or of joints and negative.
             ModelError: If a body without mass has a first moment, or parameters are unphysical; names sample and body.
+            UnsupportedError: If what varies is part of a coupling.
         """
-        return Population(self, inertial_parameters, gravity, strict)
+        return Population(self, inertial_parameters, gravity, strict, armature)
 
 
 def _require_joints(robot: ModelBase, names: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Robots that differ in masses and gravity, a sample each: domain randomisation.
+"""Robots that differ in masses, gravity and armature, a sample each: domain randomisation.
 
 The constants of compiled code are numbers of the mechanism. Here they are an input instead, so that each sample of a
 batch has its own: the same recursions, lanes and bits as of single robots made by `with_inertial_parameters` and
@@ -8,7 +8,7 @@ The inertia of a node is a linear function of the inertial parameters of the bod
 
     I_k = Σ_b X_bᵀ I_b X_b                                                                        (1)
 
-for the transforms X_b from the node to the links of these bodies.
+for the transforms X_b from the node to the links of these bodies. Armature is a constant of a node, too.
 """
 
 from __future__ import annotations
@@ -44,24 +44,35 @@ _STEPS = {"semi_implicit_euler": semi_implicit_euler, "midpoint": midpoint}
 
 
 class Population:
-    """Dynamics of robots that differ in masses and gravity. Created by `robot.population(…)`.
+    """Dynamics of robots that differ in masses, gravity and armature. Created by `robot.population(…)`.
 
     Functions take leading batch axes, which broadcast with those of the parameters. Immutable and thread-safe.
 
     Attributes:
-        robot: The model.
+        robot: The model; if armature varies, with some armature at each joint.
         shape: Leading axes of the parameters.
     """
 
-    def __init__(self, robot: Any, inertial_parameters: Any = None, gravity: Any = None, strict: bool = True) -> None:
-        self.robot = robot
-        mechanism = robot.mechanism
+    def __init__(
+        self,
+        robot: Any,
+        inertial_parameters: Any = None,
+        gravity: Any = None,
+        strict: bool = True,
+        armature: Any = None,
+    ) -> None:
         given = robot.inertial_parameters if inertial_parameters is None else inertial_parameters
         theta = _numbers("inertial_parameters", given, (len(robot.bodies), 10))
-        g = _numbers("gravity", mechanism.gravity if gravity is None else gravity, (3,))
-        self.shape = arguments.common_batch(
-            "population", ("inertial_parameters", "gravity"), (theta.shape[:-2], g.shape[:-1])
-        )
+        g = _numbers("gravity", robot.mechanism.gravity if gravity is None else gravity, (3,))
+        of_joints = {"armature": armature}
+        joints = {what: _of_joints(what, values, robot) for what, values in of_joints.items() if values is not None}
+        leads = [theta.shape[:-2], g.shape[:-1], *(values.shape[:-1] for values in joints.values())]
+        self.shape = arguments.common_batch("population", ("inertial_parameters", "gravity", *joints), leads)
+        #: Armature, (…, nv), and the robot with the least of each joint, if it varies.
+        self.armature, self._lightest = joints.get("armature"), robot
+        if self.armature is not None:
+            robot, self._lightest = _with_armature(robot, self.armature)
+        self.robot, mechanism = robot, robot.mechanism
         constants = np.empty((*self.shape, len(mechanism.total_parameters) + 3))
         constants[..., :-3], constants[..., -3:] = mechanism.total_parameters, g
         #: Parameters of robots that may lack a mass matrix with an inverse although `robot` has one.
@@ -70,13 +81,15 @@ class Population:
             _require_physical(robot, theta, strict)
             self._unlike = _unlike(robot, theta)
             self._put_inertias(constants, theta)
+        if self.armature is not None:
+            self._put_armature(constants, self.armature)
         constants = rounded(constants, format_of(mechanism).dtype)
         if not np.isfinite(constants).all():
             raise InputError(f"population: a parameter is too large for {mechanism.scalar}; use astype('float64')")
         constants.setflags(write=False)
         #: Constants of all nodes, and gravity, (…, c).
         self.constants = constants
-        self._given = inertial_parameters, gravity, strict
+        self._given = inertial_parameters, gravity, strict, armature
         self._bound: dict[Algorithm, Compiled] = {}
 
     def __repr__(self) -> str:
@@ -94,6 +107,13 @@ class Population:
             total[node] = own
         for node, inertia in total.items():
             constants[..., starts[node] : starts[node + 1]][..., INERTIA] = inertia
+
+    def _put_armature(self, constants: Array, armature: Array) -> None:
+        mechanism, stop = self.robot.mechanism, 0
+        for kind, own, start in zip(mechanism.kinds, mechanism.parameters, mechanism.v_starts, strict=False):
+            first, stop = stop, stop + len(own)
+            if isinstance(kind, JointedBody) and kind.has_armature:
+                constants[..., first:stop][..., kind.rotors] = armature[..., start : start + kind.nv]
 
     def forward_dynamics(self, q: Any, v: Any, tau: Any) -> Array:
         """Joint accelerations, (…, nv), as `robot.forward_dynamics`."""
@@ -145,13 +165,19 @@ class Population:
 
     def require_invertible(self) -> None:
         """Internal: raise if the mass matrix of one of the robots has no inverse."""
-        require_invertible(self.robot.mechanism)
+        require_invertible(self._lightest.mechanism)
         for theta in self._unlike:
-            require_invertible(_quietly(self.robot, theta).mechanism)
+            require_invertible(_quietly(self._lightest, theta).mechanism)
 
     def of(self, robot: Any) -> Population:
-        """The same parameters for a variant of the robot, with other armature."""
+        """The same parameters for a variant of the robot."""
         return self if robot is self.robot else Population(robot, *self._given)
+
+    def with_armature_added(self, added: Array) -> Population:
+        """The same robots with more armature, (…, nv)."""
+        own = self.robot.armature if self.armature is None else self.armature
+        theta, gravity, strict, _ = self._given
+        return Population(self.robot, theta, gravity, strict, own + added)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Population, (self.robot, *self._given)
@@ -170,6 +196,35 @@ def _inertia_maps(robot: Any) -> list[tuple[int, int, Array]]:
         X = Transform(site.placement)
         maps.append((i, site.node, np.stack([X.congruence(RigidInertia(e)).data for e in np.eye(10)], axis=-1)))
     return maps
+
+
+def _of_joints(what: str, values: Any, robot: Any) -> Array:
+    """Numbers of degrees of freedom, none negative."""
+    array = _numbers(what, values, (robot.nv,))
+    if (array < 0.0).any():
+        raise InputError(f"population: {what} has negative entries")
+    return array
+
+
+def _with_armature(robot: Any, armature: Array) -> tuple[Any, Any]:
+    """The robot with the largest armature of each joint, and with the least.
+
+    The largest, or one where all are zero: each joint has a place for it among the constants, whatever the samples are.
+    """
+    flat = armature.reshape(-1, robot.nv)
+    free, of_others = [], np.ones(robot.nv, dtype=bool)
+    for joint in robot.joints:
+        site = robot.site(joint.child)
+        if joint.nv == joint.type.nv and isinstance(robot.mechanism.at((site,)).kinds[site.node], JointedBody):
+            free.append(joint)
+            of_others[joint.v_slice] = False
+    if (flat[:, of_others] != robot.armature[of_others]).any():
+        name = next(joint.name for joint in robot.joints if of_others[joint.v_slice].any())
+        raise UnsupportedError(f"joint {name!r} is part of a coupling or a node, so its armature cannot vary by sample")
+    largest = flat.max(axis=0, initial=0.0)
+    bounds = np.where(largest > 0.0, largest, 1.0), flat.min(axis=0, initial=np.inf)
+    most, least = ({joint.name: x[joint.v_slice] for joint in free} for x in bounds)
+    return robot.with_armature(most), robot.with_armature(least)
 
 
 def _require_physical(robot: Any, theta: Array, strict: bool) -> None:

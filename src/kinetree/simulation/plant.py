@@ -84,6 +84,10 @@ class Plant:
                 )
             self.robot = robot.with_armature({joint.name: joint.armature + added[joint.v_slice] for joint in free})
         self.population = None if population is None else population.of(self.robot)
+        if population is not None and population.armature is not None:
+            more = self.robot.armature - robot.armature  # of implicit dampers and springs
+            self.population = population.with_armature_added(more)
+            self.robot = self.population.robot
         self._lock = ForkSafeLock()
         self._recursions: dict[Any, Compiled] = {}
 

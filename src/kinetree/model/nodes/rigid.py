@@ -166,6 +166,11 @@ class JointedBody(Unconstrained):
         return self._placement_start + Transform.size
 
     @property
+    def rotors(self) -> slice:
+        """Where the armature is among the constants of a node."""
+        return slice(RigidInertia.size, self._own_start)
+
+    @property
     def _own_start(self) -> int:
         return RigidInertia.size + (self.nv if self.has_armature else 0)
 
@@ -195,7 +200,7 @@ class JointedBody(Unconstrained):
         return RigidInertia(parameters[INERTIA])
 
     def armature(self, parameters: Array) -> Array:
-        return parameters[RigidInertia.size : self._own_start] if self.has_armature else np.zeros(self.nv)
+        return parameters[self.rotors] if self.has_armature else np.zeros(self.nv)
 
     def joint_maps(self, parameters: Array) -> Array:
         """The matrices H of nodes with given constants, (n, count) to (n, 6, nv)."""
