@@ -42,7 +42,7 @@ from kinetree.language.algorithm import Algorithm, Argument, Entries, place
 from kinetree.language.contract import author_line, components, describe, immutable, rebuild, refuse, type_name
 from kinetree.language.loops import Entity, FrameEntity, Group, IndexLoop, NodeEntity, Table
 from kinetree.language.loops import LoopShape as LoopData
-from kinetree.language.node import WORLD_PORT
+from kinetree.language.node import WORLD_PORT, told
 from kinetree.language.roles import MOVED_ON, Index, Ledger, NodeRole, entry_at, handle_of, port_of, require_own
 from kinetree.language.setup import WORLD_CLASS, Variants
 from kinetree.language.tree import Indexed, Tree
@@ -335,7 +335,8 @@ class TracedTree(Tree):
     def _check_parent_reads(self) -> None:
         for name, classes, where in self._parent_reads:
             if missing := [cls for cls in classes if (name, cls) not in self.types]:
-                raise ContractError(f"{where}: field {name} is read on parents, but is never set on {missing[0]} nodes")
+                kind = told(self._kinds[missing[0]]) if missing[0] in self._kinds else missing[0]
+                raise ContractError(f"{where}: field {name} is read on parents, but is never set on {kind} nodes")
             if len({self.types[name, cls] for cls in classes}) > 1:
                 raise ContractError(
                     f"{where}: field {name} has different types on different kinds of nodes, but is read on parents"

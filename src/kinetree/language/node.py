@@ -209,3 +209,8 @@ class Unconstrained:
 
     def moved(self: _Own, parameters: Array, q: Array, step: Array) -> Array:
         return self.manifold(parameters).integrate(q, step)
+
+
+def told(kind: NodeKind) -> str:
+    """A kind in messages: of a rigid body its joint, without what formulas are specialised to."""
+    return kind.name.partition("_")[0] if kind.rigid else kind.name

@@ -13,7 +13,7 @@ import numpy as np
 
 from kinetree.errors import ContractError
 from kinetree.language.contract import Increment, addable, author_line, describe, immutable, refuse, type_name
-from kinetree.language.node import WORLD_PORT, NodeKind, NodeManifold
+from kinetree.language.node import WORLD_PORT, NodeKind, NodeManifold, told
 from kinetree.language.setup import DIMENSIONS
 from kinetree.spatial.motion import Force
 from kinetree.spatial.transform import Transform
@@ -131,7 +131,7 @@ class NodeRole:
         if not kind.moving:
             return kind.coriolis(self._cell.parameters, None, v, velocity, carrier)
         if carrier is None:
-            refuse(f"nodes of kind {kind.name} need V_p = parent.V: write k.coriolis(k.V, v[k], V_p)")
+            refuse(f"nodes of kind {told(kind)} need V_p = parent.V: write k.coriolis(k.V, v[k], V_p)")
         return kind.coriolis(self._cell.parameters, self.kept("q"), v, velocity, carrier)
 
     def gyroscopic(self, velocity: Any, v: Array) -> Any:

@@ -24,7 +24,7 @@ from kinetree.algorithms.dynamics.centroid import center_of_mass
 from kinetree.errors import SingularMechanismError
 from kinetree.language.contract import components
 from kinetree.language.mechanism import WORLD, Mechanism
-from kinetree.language.node import WORLD_PORT, NodeKind
+from kinetree.language.node import WORLD_PORT, NodeKind, told
 from kinetree.model.nodes.rigid import INERTIA, JointedBody
 from kinetree.runtime.reference import run
 from kinetree.spatial.inertia import RigidInertia
@@ -188,8 +188,7 @@ _OF_NUMBERS = np.array([RigidInertia(unit).matrix() for unit in np.eye(RigidIner
 
 def _message(mechanism: Mechanism, node: int) -> str:
     kind, name = mechanism.kinds[node], mechanism.names[node]
-    joint = kind.name.partition("_")[0]  # without what its formulas are specialised to
-    what = f"body {name!r}: no inertia resists its {joint} joint" if kind.rigid else f"no inertia resists {name!r}"
+    what = f"body {name!r}: no inertia resists its {told(kind)} joint" if kind.rigid else f"no inertia resists {name!r}"
     return (
         f"{what} beyond rounding error, so the mass matrix has no usable inverse. Give the body a mass and an inertia, "
         "or the joint an armature, or lock the joint with reduced(). Inverse dynamics and the mass matrix work "

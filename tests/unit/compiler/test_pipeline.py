@@ -30,6 +30,7 @@ from kinetree.kernels.constraint_rows import formula_row, formula_value
 from kinetree.language.algorithm import Algorithm, algorithm
 from kinetree.language.loops import NodeEntity, Table
 from kinetree.language.mechanism import Mechanism, Site
+from kinetree.language.node import told
 from kinetree.model.loops.coupling import LinearFollower, PolynomialFollower
 from kinetree.runtime import compile_queue, kernels
 from kinetree.tasks.task_types import CenterOfMassTask, RelativeTask, Task, sites_of
@@ -279,3 +280,12 @@ def test_a_program_is_traced_once_for_all_widths_and_formats(monkeypatch: pytest
         for name in names:
             getattr(chosen, name)(chosen.random_configuration(0, batch))
     assert len(traced) == len(set(traced)) == len(names)
+
+
+def test_messages_name_the_joint_and_not_how_its_formulas_are_specialised() -> None:
+    robot = kt.Builder("arm")
+    for name, parent, axis in (("a", "world", (1, 2, 3)), ("b", "a", (0, 1, 0.5))):
+        robot.add_body(name, parent=parent, axis=axis, mass=1.0, inertia=np.eye(3), armature=0.1)
+    kinds = robot.build().mechanism.kinds
+    assert any("_any" in kind.name for kind in kinds)
+    assert {told(kind) for kind in kinds} == {"revolute"}
