@@ -31,29 +31,34 @@ from kinetree.language.tree import Indexed
 _BLOCKS = {"threes": {"nv": 3, "nb": 3}, "sixes": {"nv": 6, "nb": 6}}
 #: Rows and terms of a tile of products: arms, legs and bases have six degrees of freedom, or a multiple.
 _TILE = 6
+_RESULTS = (
+    "Kq", "Kv", "k_u", "next_qq", "next_qv", "next_vv", "next_q", "next_v", "P_qq", "P_qv", "P_vv", "p_q", "p_v",
+    "pivot", "decrease",
+)  # fmt: skip
 _SQUARE, _WIDE, _BLOCK = ("T", "nv", "nv"), ("T", "nu", "nv"), ("T", "nb", "nb")
 
 
 @kernel(
     a_q=_SQUARE, a_v=_SQUARE, a_u=("T", "nv", "nu"), dt=("T",), pace=("T",), turn=_BLOCK, drift=_BLOCK,
     gap_q=("T", "nv"), gap_v=("T", "nv"), Hqq=_SQUARE, Hqv=_SQUARE, Hvv=_SQUARE, Huq=_WIDE, Huv=_WIDE,
-    Huu=("T", "nu", "nu"), lq=("T", "nv"), lv=("T", "nv"), lu=("T", "nu"), damping=("nu",), end_qq=("nv", "nv"),
-    end_qv=("nv", "nv"), end_vv=("nv", "nv"), end_q=("nv",), end_v=("nv",), Kq=_WIDE, Kv=_WIDE, k_u=("T", "nu"),
-    P_qq=("nv", "nv"), P_qv=("nv", "nv"), P_vv=("nv", "nv"), p_q=("nv",), p_v=("nv",), pivot=(), decrease=(),
-    outputs=("Kq", "Kv", "k_u", "P_qq", "P_qv", "P_vv", "p_q", "p_v", "pivot", "decrease"),
-    symmetric=("P_qq", "P_vv"), lists=_BLOCKS,
+    Huu=("T", "nu", "nu"), lq=("T", "nv"), lv=("T", "nv"), lu=("T", "nu"), damping=(), end_qq=("nv", "nv"),
+    end_qv=("nv", "nv"), end_vv=("nv", "nv"), end_q=("nv",), end_v=("nv",), end_pivot=(), end_decrease=(), Kq=_WIDE,
+    Kv=_WIDE, k_u=("T", "nu"), next_qq=_SQUARE, next_qv=_SQUARE, next_vv=_SQUARE, next_q=("T", "nv"),
+    next_v=("T", "nv"), P_qq=("nv", "nv"), P_qv=("nv", "nv"), P_vv=("nv", "nv"), p_q=("nv",), p_v=("nv",), pivot=(),
+    decrease=(), outputs=_RESULTS, symmetric=("P_qq", "P_vv"), lists=_BLOCKS,
 )  # fmt: skip
 def euler_riccati(
     k: Workspace, a_q: Indexed, a_v: Indexed, a_u: Indexed, dt: Indexed, pace: Indexed, turn: Indexed, drift: Indexed,
     gap_q: Indexed, gap_v: Indexed, Hqq: Indexed, Hqv: Indexed, Hvv: Indexed, Huq: Indexed, Huv: Indexed, Huu: Indexed,
     lq: Indexed, lv: Indexed, lu: Indexed, damping: Indexed, end_qq: Indexed, end_qv: Indexed, end_vv: Indexed,
-    end_q: Indexed, end_v: Indexed, Kq: Indexed, Kv: Indexed, k_u: Indexed, P_qq: Indexed, P_qv: Indexed, P_vv: Indexed,
-    p_q: Indexed, p_v: Indexed, pivot: Indexed, decrease: Indexed,
+    end_q: Indexed, end_v: Indexed, end_pivot: Indexed, end_decrease: Indexed, Kq: Indexed, Kv: Indexed, k_u: Indexed,
+    next_qq: Indexed, next_qv: Indexed, next_vv: Indexed, next_q: Indexed, next_v: Indexed, P_qq: Indexed,
+    P_qv: Indexed, P_vv: Indexed, p_q: Indexed, p_v: Indexed, pivot: Indexed, decrease: Indexed,
 ) -> None:  # fmt: skip
-    """Gains of all steps, δu = −Kq δq − Kv δv − k_u, and the cost to go of the first node.
+    """Gains of all steps, δu = −Kq δq − Kv δv − k_u, and the cost to go: of nodes that steps reach, and of the first.
 
     `damping` is added to the diagonal of Quu. `pivot` is the smallest of its elimination: the problem is convex in u if
-    it is positive, else the gains mean nothing. `decrease` is Σ quᵀ Quu⁻¹ qu.
+    it is positive, else the gains mean nothing. `decrease` is Σ quᵀ Quu⁻¹ qu. Both go on from those of later steps.
     """
     nv, nu = k.nv, k.nu
     square, wide, right = (nv, nv, nv), (nu, nv, nv), (nv, nv, nu)
@@ -63,9 +68,14 @@ def euler_riccati(
     D, PD, Quu = k.array("nv", "nu"), k.array("nv", "nu"), k.array("nu", "nu")
     Yq, Yv, Wq, Wv = (k.array("nu", "nv") for _ in range(4))
     gq, gv, g = (k.array("nv") for _ in range(3))
-    y, share, least, fall = k.array("nu"), k.array("nu"), k.scalar(float("inf")), k.scalar(0.0)
+    y, share, least, fall = k.array("nu"), k.array("nu"), k.scalar(end_pivot[...]), k.scalar(end_decrease[...])
     for t in reversed(k.T):
         step = dt[t]
+        for i in nv:
+            next_q[t, i], next_v[t, i] = pq[i], pv[i]
+        for i in nv:
+            for j in nv:
+                next_qq[t, i, j], next_qv[t, i, j], next_vv[t, i, j] = Pqq[i, j], Pqv[i, j], Pvv[i, j]
         for i in nv:
             for j in nv:
                 Cq[i, j], Cv[i, j] = pace[t] * a_q[t, i, j], pace[t] * a_v[t, i, j]
@@ -138,7 +148,7 @@ def euler_riccati(
         add_product(PD, right, Rv, D, ZERO)
         add_product(Quu, (nu, nv, nu), transposed(D), PD, at(Huu, t), symmetric=True)
         for i in nu:
-            Quu[i, i] = Quu[i, i] + damping[i]
+            Quu[i, i] = Quu[i, i] + damping[...]
         add_product(Yq, wide, transposed(D), Sq, at(Huq, t))
         add_product(Yv, wide, transposed(D), Sv, at(Huv, t))
         eliminate(k, Quu, ((Yq, nv), (Yv, nv)), share, least, y)
@@ -176,32 +186,37 @@ def euler_riccati(
 
 @kernel(
     a_q=_SQUARE, a_v=_SQUARE, a_u=("T", "nv", "nu"), dt=("T",), pace=("T",), turn=_BLOCK, drift=_BLOCK,
-    gap_q=("T", "nv"), gap_v=("T", "nv"), Kq=_WIDE, Kv=_WIDE, k_u=("T", "nu"), lq=("T", "nv"), lv=("T", "nv"),
-    lu=("T", "nu"), end_q=("nv",), end_v=("nv",), dq=("T", "nv"), dv=("T", "nv"), du=("T", "nu"), last_q=("nv",),
-    last_v=("nv",), slope=(), outputs=("dq", "dv", "du", "last_q", "last_v", "slope"), lists=_BLOCKS,
+    gap_q=("T", "nv"), gap_v=("T", "nv"), Kq=_WIDE, Kv=_WIDE, k_u=("T", "nu"), next_qq=_SQUARE, next_qv=_SQUARE,
+    next_vv=_SQUARE, next_q=("T", "nv"), next_v=("T", "nv"), lq=("T", "nv"), lv=("T", "nv"), lu=("T", "nu"),
+    end_q=("nv",), end_v=("nv",), damping=(), dq=("T", "nv"), dv=("T", "nv"), du=("T", "nu"), wq=("T", "nv"),
+    wv=("T", "nv"), slope=(), curve=(), outputs=("dq", "dv", "du", "wq", "wv", "slope", "curve"), lists=_BLOCKS,
 )  # fmt: skip
 def euler_forward(
     k: Workspace, a_q: Indexed, a_v: Indexed, a_u: Indexed, dt: Indexed, pace: Indexed, turn: Indexed, drift: Indexed,
-    gap_q: Indexed, gap_v: Indexed, Kq: Indexed, Kv: Indexed, k_u: Indexed, lq: Indexed, lv: Indexed, lu: Indexed,
-    end_q: Indexed, end_v: Indexed, dq: Indexed, dv: Indexed, du: Indexed, last_q: Indexed, last_v: Indexed,
-    slope: Indexed,
+    gap_q: Indexed, gap_v: Indexed, Kq: Indexed, Kv: Indexed, k_u: Indexed, next_qq: Indexed, next_qv: Indexed,
+    next_vv: Indexed, next_q: Indexed, next_v: Indexed, lq: Indexed, lv: Indexed, lu: Indexed, end_q: Indexed,
+    end_v: Indexed, damping: Indexed, dq: Indexed, dv: Indexed, du: Indexed, wq: Indexed, wv: Indexed, slope: Indexed,
+    curve: Indexed,
 ) -> None:  # fmt: skip
-    """The step that the gains lead to: states of all nodes, from zero at the first, inputs, and the cost's slope."""
+    """The step z that the gains lead to: states and costates w of nodes that steps reach, inputs, lᵀz and zᵀH z.
+
+    The first state is zero. Without damping, H z + l + (A, B)ᵀw′ − w = 0 at all nodes, so that zᵀ(H z + l) = Σ wᵀd.
+    """
     nv, nu = k.nv, k.nu
     q, v, new, u = k.zeros("nv"), k.zeros("nv"), k.array("nv"), k.array("nu")
-    total = k.scalar(0.0)
+    of_q, of_v, total, rest = k.array("nv"), k.array("nv"), k.scalar(0.0), k.scalar(0.0)
     for t in k.T:
-        step = dt[t]
+        step, s = dt[t], pace[t]
         for i in nu:
             u[i] = -k_u[t, i] - k.sum(Kq[t, i, j] * q[j] + Kv[t, i, j] * v[j] for j in nv)
             du[t, i] = u[i]
             total[...] = total[...] + lu[t, i] * u[i]
+            rest[...] = rest[...] - damping[...] * (u[i] * u[i])
         for i in nv:
-            dq[t, i], dv[t, i] = q[i], v[i]
             total[...] = total[...] + lq[t, i] * q[i] + lv[t, i] * v[i]
         for i in nv:
             state = k.sum(a_q[t, i, j] * q[j] + a_v[t, i, j] * v[j] for j in nv)
-            new[i] = v[i] + pace[t] * (state + k.sum(a_u[t, i, j] * u[j] for j in nu))
+            new[i] = v[i] + s * (state + k.sum(a_u[t, i, j] * u[j] for j in nu))
         # (1): q′ = X q + dt J v′, blocks after the numbers
         for own, block in _blocks(k):
             before, rates = [q[i] for i in own], [step * new[i] for i in own]
@@ -211,39 +226,20 @@ def euler_forward(
         for i in nv:
             q[i] = q[i] + step * new[i] + gap_q[t, i]
             v[i] = new[i] + gap_v[t, i]
+            of_q[i], of_v[i] = next_q[t, i], next_v[t, i]
+        # w = P x + p
+        for j in nv:
+            x, y = q[j], v[j]
+            for i in nv:
+                of_q[i], of_v[i] = of_q[i] + next_qq[t, j, i] * x, of_v[i] + next_qv[t, j, i] * x + next_vv[t, j, i] * y
+            of_q[j] = of_q[j] + k.sum(next_qv[t, j, i] * v[i] for i in nv)
+        for i in nv:
+            dq[t, i], dv[t, i], wq[t, i], wv[t, i] = q[i], v[i], of_q[i], of_v[i]
+            rest[...] = rest[...] + gap_q[t, i] * of_q[i] + gap_v[t, i] * of_v[i]
     for i in nv:
-        last_q[i], last_v[i] = q[i], v[i]
         total[...] = total[...] + end_q[i] * q[i] + end_v[i] * v[i]
     slope[...] = total[...]
-
-
-@kernel(
-    a_q=_SQUARE, a_v=_SQUARE, dt=("T",), pace=("T",), turn=_BLOCK, drift=_BLOCK, lq=("T", "nv"), lv=("T", "nv"),
-    end_q=("nv",), end_v=("nv",), wq=("T", "nv"), wv=("T", "nv"), outputs=("wq", "wv"), lists=_BLOCKS,
-)  # fmt: skip
-def euler_costates(
-    k: Workspace, a_q: Indexed, a_v: Indexed, dt: Indexed, pace: Indexed, turn: Indexed, drift: Indexed, lq: Indexed,
-    lv: Indexed, end_q: Indexed, end_v: Indexed, wq: Indexed, wv: Indexed,
-) -> None:  # fmt: skip
-    """Costates of the nodes that steps reach, from gradients of the nodes they start at: w ← l + Aᵀw."""
-    nv = k.nv
-    q, v, g = k.copy(end_q, "nv"), k.copy(end_v, "nv"), k.array("nv")
-    for t in reversed(k.T):
-        step = dt[t]
-        for i in nv:
-            wq[t, i], wv[t, i] = q[i], v[i]
-            g[i] = v[i] + step * q[i]
-        for own, block in _blocks(k):
-            values = [q[row] for row in own]
-            for c, row in zip(block, own, strict=True):
-                g[row] = v[row] + step * sum(drift[t, b, c] * x for b, x in zip(block, values, strict=True))
-                q[row] = sum(turn[t, b, c] * x for b, x in zip(block, values, strict=True))
-        for i in nv:
-            q[i], v[i] = lq[t, i] + q[i], lv[t, i] + g[i]
-        for j in nv:
-            entry = pace[t] * g[j]
-            for i in nv:
-                q[i], v[i] = q[i] + a_q[t, j, i] * entry, v[i] + a_v[t, j, i] * entry
+    curve[...] = rest[...] - total[...]
 
 
 def add_product(out: Indexed, over: Over, left: Any, right: Any, start: Any = None, symmetric: bool = False) -> None:

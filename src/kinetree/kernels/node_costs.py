@@ -1,8 +1,4 @@
-"""Costs of the nodes of a horizon, ½ Σ w r², and their quadratic models. Cost O(r nv²) for r residuals.
-
-Residuals r of a node depend on its configuration, on all of (q, v, u), or are entries of the tangents themselves. The
-model of a node has the gradient rₓᵀ W r and the Hessian rₓᵀ W rₓ of Gauss and Newton, in halves of the state as
-`kinetree.kernels.euler_riccati` takes them. The curvature of the dynamics adds to it what Newton's method needs.
+"""Residuals of the nodes of a horizon, the curvature of their dynamics, and what roll-outs under gains need.
 
 Inverse dynamics is linear in a, so that with H its second derivatives along −M⁻¹w, those of wᵀa(q, v, u) are
 
@@ -48,64 +44,7 @@ def pose_rows(
         rows[j] = D @ jacobian[j]
 
 
-@kernel(weight=("n",), residual=("n",), cost=(), outputs=("cost",))
-def half_squares(k: Workspace, weight: Indexed, residual: Indexed, cost: Indexed) -> None:
-    """½ Σ w r², summed in order."""
-    total = k.scalar(0.0)
-    for i in k.n:
-        total[...] = total[...] + weight[i] * (residual[i] * residual[i])
-    cost[...] = 0.5 * total[...]
-
-
 _SQUARE, _WIDE = ("nv", "nv"), ("nu", "nv")
-
-
-@kernel(
-    weight_q=("nv",), weight_v=("nv",), weight_u=("nu",), slope_q=("nv",), slope_v=("nv",), slope_u=("nu",),
-    rows=("m", "nv"), row_weight=("m",), row_slope=("m",), by_q=("n", "nv"), by_v=("n", "nv"), by_u=("n", "nu"),
-    weight=("n",), slope=("n",), Hqq=_SQUARE, Hqv=_SQUARE, Hvv=_SQUARE, Huq=_WIDE, Huv=_WIDE, Huu=("nu", "nu"),
-    lq=("nv",), lv=("nv",), lu=("nu",), outputs=("Hqq", "Hqv", "Hvv", "Huq", "Huv", "Huu", "lq", "lv", "lu"),
-    sparse=("Hqq", "Hqv", "Hvv", "Huq", "Huv", "Huu", "lq", "lv", "lu"),
-)  # fmt: skip
-def quadratic_model(
-    k: Workspace, weight_q: Indexed, weight_v: Indexed, weight_u: Indexed, slope_q: Indexed, slope_v: Indexed,
-    slope_u: Indexed, rows: Indexed, row_weight: Indexed, row_slope: Indexed, by_q: Indexed, by_v: Indexed,
-    by_u: Indexed, weight: Indexed, slope: Indexed, Hqq: Indexed, Hqv: Indexed, Hvv: Indexed, Huq: Indexed,
-    Huv: Indexed, Huu: Indexed, lq: Indexed, lv: Indexed, lu: Indexed,
-) -> None:  # fmt: skip
-    """The model of one node: diagonals, m rows of the configuration, n rows of everything; slopes are W r."""
-    nv, nu = k.nv, k.nu
-    for i in nv:
-        Hqq[i, i], Hvv[i, i] = weight_q[i], weight_v[i]
-        lq[i], lv[i] = slope_q[i], slope_v[i]
-    for i in nu:
-        Huu[i, i], lu[i] = weight_u[i], slope_u[i]
-    for r in k.m:
-        w, s = row_weight[r], row_slope[r]
-        for j in nv:
-            lq[j] = lq[j] + s * rows[r, j]
-        for i in nv:
-            factor = w * rows[r, i]
-            for j in nv:
-                Hqq[i, j] = Hqq[i, j] + factor * rows[r, j]
-    for r in k.n:
-        w, s = weight[r], slope[r]
-        for j in nv:
-            lq[j], lv[j] = lq[j] + s * by_q[r, j], lv[j] + s * by_v[r, j]
-        for j in nu:
-            lu[j] = lu[j] + s * by_u[r, j]
-        for i in nv:
-            of_q, of_v = w * by_q[r, i], w * by_v[r, i]
-            for j in nv:
-                Hqq[i, j] = Hqq[i, j] + of_q * by_q[r, j]
-                Hqv[i, j] = Hqv[i, j] + of_q * by_v[r, j]
-                Hvv[i, j] = Hvv[i, j] + of_v * by_v[r, j]
-        for i in nu:
-            of_u = w * by_u[r, i]
-            for j in nv:
-                Huq[i, j], Huv[i, j] = Huq[i, j] + of_u * by_q[r, j], Huv[i, j] + of_u * by_v[r, j]
-            for j in nu:
-                Huu[i, j] = Huu[i, j] + of_u * by_u[r, j]
 
 
 @kernel(
@@ -140,34 +79,6 @@ def with_curvature(
         for j in nv:
             Suq[i, j] = Huq[i, j] + some * left[i, j]
             Suv[i, j] = Huv[i, j] + some * right[i, j]
-
-
-@kernel(
-    dq=("nv",), dv=("nv",), du=("nu",), Hqq=_SQUARE, Hqv=_SQUARE, Hvv=_SQUARE, Huq=_WIDE, Huv=_WIDE, Huu=("nu", "nu"),
-    by_q=("nv",), by_v=("nv",), value=(), outputs=("by_q", "by_v", "value"),
-)  # fmt: skip
-def change_along(
-    k: Workspace, dq: Indexed, dv: Indexed, du: Indexed, Hqq: Indexed, Hqv: Indexed, Hvv: Indexed, Huq: Indexed,
-    Huv: Indexed, Huu: Indexed, by_q: Indexed, by_v: Indexed, value: Indexed,
-) -> None:  # fmt: skip
-    """Changes of a node's gradient with respect to q and v along a step z = (dq, dv, du), and zᵀH z."""
-    nv, nu, total = k.nv, k.nu, k.scalar(0.0)
-    of_q, of_v = k.zeros("nv"), k.zeros("nv")
-    for j in nv:
-        q, v = dq[j], dv[j]
-        for i in nv:
-            of_q[i], of_v[i] = of_q[i] + Hqq[j, i] * q, of_v[i] + Hqv[j, i] * q + Hvv[j, i] * v
-        of_q[j] = of_q[j] + k.sum(Hqv[j, i] * dv[i] for i in nv)
-    for j in nu:
-        u = du[j]
-        for i in nv:
-            of_q[i], of_v[i] = of_q[i] + Huq[j, i] * u, of_v[i] + Huv[j, i] * u
-        of_x = k.sum(Huq[j, i] * dq[i] + Huv[j, i] * dv[i] for i in nv)
-        total[...] = total[...] + u * (of_x + k.sum(Huu[j, i] * du[i] for i in nu))
-    for i in nv:
-        by_q[i], by_v[i] = of_q[i], of_v[i]
-        total[...] = total[...] + of_q[i] * dq[i] + of_v[i] * dv[i]
-    value[...] = total[...]
 
 
 @kernel(

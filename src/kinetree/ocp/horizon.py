@@ -1,4 +1,4 @@
-"""The nodes of a horizon as batches: steps, gaps, costs, their models, and limits as an augmented Lagrangian.
+"""The nodes of a horizon as batches: steps, gaps, costs and their models, sweeps, roll-outs.
 
 All arrays have a leading axis of problems, N, then one of nodes: q (N, T + 1, nq), v (N, T + 1, nv), u (N, T, nu).
 Everything here is computed for each problem on its own, by compiled functions of nodes or in a fixed order, so that a
@@ -8,34 +8,21 @@ problem has the same bits alone and among others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.errors import InputError
-from kinetree.kernels.euler_riccati import euler_costates, euler_forward, euler_riccati
-from kinetree.kernels.node_costs import (
-    change_along,
-    feedback,
-    half_squares,
-    kept_gap,
-    matrix_product,
-    quadratic_model,
-    with_curvature,
-)
+from kinetree.kernels.euler_riccati import euler_forward, euler_riccati
+from kinetree.kernels.node_costs import feedback, kept_gap, with_curvature
+from kinetree.kernels.node_models import summary
 from kinetree.model.model import Model
+from kinetree.ocp.costs import Costs, Given, NodeModel, Row
 from kinetree.ocp.dynamics import Dynamics, FreeDynamics
-from kinetree.ocp.terms import CostTerm, Part, Scope, curved_blocks
+from kinetree.ocp.terms import CostTerm, curved_blocks
 from kinetree.runtime.function import compiled
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence
 from kinetree.spatial.value import Array
-
-#: Parts that steps have, and the last node has not.
-_OF_STEPS = ("u", "force")
-#: Steps of central differences of gradients.
-_STEP = 1e-5
 
 
 class Path(NamedTuple):
@@ -71,26 +58,17 @@ class Linear(NamedTuple):
     force_u: Array
 
 
-class NodeModel(NamedTuple):
-    """Quadratic models of the costs of nodes, (N, T + 1, …)."""
-
-    qq: Array
-    qv: Array
-    vv: Array
-    uq: Array
-    uv: Array
-    uu: Array
-    q: Array
-    v: Array
-    u: Array
-
-
 class Gains(NamedTuple):
-    """Results of the backward sweep."""
+    """The backward sweep: gains, costs to go of the nodes that steps reach, the least pivot, Σ quᵀ Quu⁻¹ qu."""
 
     Kq: Array
     Kv: Array
     k: Array
+    qq: Array
+    qv: Array
+    vv: Array
+    q: Array
+    v: Array
     pivot: Array
     decrease: Array
 
@@ -107,56 +85,27 @@ class Step(NamedTuple):
     costate_v: Array
 
 
-@dataclass(frozen=True, eq=False)
-class Bounds:
-    """Limits l ≤ x ≤ h on entries of q, v or u as an augmented Lagrangian, with multipliers y and penalties ρ.
+class Trial(NamedTuple):
+    """Where problems could go: states, gaps, the distances of hard rows; cost, violation, sum of gaps, largest gap."""
 
-    Each entry costs ½ ρ d² with d the distance of x + y/ρ from [l, h].
+    path: Path
+    gap: Gap
+    distance: Array
+    cost: Array
+    violation: Array
+    gaps: Array
+    largest: Array
 
-    Attributes:
-        name: What is limited.
-        of: Which of "q", "v" and "u" the entries belong to.
-        entries: Their numbers there.
-        tangents: Their numbers among the tangents.
-        lower: l, (m,).
-        upper: h, (m,).
-        on: Where they are in force, (nodes, m), one or zero.
-        multipliers: y, (N, nodes, m).
-        penalty: ρ, (N, nodes, m).
-        first: ρ at first.
-    """
-
-    name: str
-    of: str
-    entries: Array
-    tangents: Array
-    lower: Array
-    upper: Array
-    on: Array
-    multipliers: Array = field(default_factory=lambda: np.zeros(0))
-    penalty: Array = field(default_factory=lambda: np.zeros(0))
-    first: Array = field(default_factory=lambda: np.zeros(0))
-
-    def started(self, penalty: Array) -> Bounds:
-        """Multipliers zero."""
-        return replace(self, multipliers=np.zeros_like(penalty), penalty=penalty, first=penalty)
-
-    def some(self, which: Any) -> Bounds:
+    def of(self, some: Any) -> Trial:
         """Those of some problems."""
-        return replace(self, multipliers=self.multipliers[which], penalty=self.penalty[which], first=self.first[which])
+        path, gap, *others = self
+        return Trial(path.of(some), Gap(gap.q[some], gap.v[some]), *(each[some] for each in others))
 
-    def distance(self, path: Path) -> Array:
-        """d, zero where they are not in force."""
-        shifted = getattr(path, self.of)[..., self.entries] + self.multipliers / self.penalty
-        found: Array = self.on * (np.minimum(shifted - self.lower, 0.0) + np.maximum(shifted - self.upper, 0.0))
-        return found
-
-    def violation(self, path: Path) -> Array:
-        """The largest violation of each problem, (N,)."""
-        x = getattr(path, self.of)[..., self.entries]
-        outside = np.maximum(np.maximum(self.lower - x, x - self.upper), 0.0) * self.on
-        worst: Array = outside.reshape(len(x), -1).max(axis=-1, initial=0.0)
-        return worst
+    def put(self, some: Any, other: Trial) -> None:
+        """Replace some problems."""
+        for one, new in ((self.path, other.path), (self.gap, other.gap), (self[2:], other[2:])):
+            for mine, each in zip(one, new, strict=True):
+                mine[some] = each
 
 
 class Horizon:
@@ -168,33 +117,18 @@ class Horizon:
         terms: Terms of the cost.
         actuated: Numbers of the velocities whose joints have motors.
         dynamics: What steps do; those of the free robot by default.
+        limits: Rows of limits.
     """
 
     def __init__(
-        self, robot: Model, dt: Array, terms: Sequence[CostTerm], actuated: Array, dynamics: Dynamics | None = None
-    ) -> None:
+        self, robot: Model, dt: Array, terms: Sequence[CostTerm], actuated: Array, dynamics: Dynamics | None = None,
+        limits: Sequence[Row] = (),
+    ) -> None:  # fmt: skip
         self.robot, self.dt, self.terms, self.actuated = robot, dt, tuple(terms), actuated
         self.dynamics: Dynamics = FreeDynamics(robot, dt, actuated) if dynamics is None else dynamics
         self.T, self.nv, self.nu = len(dt), robot.nv, len(actuated)
         self.full = bool(np.array_equal(actuated, np.arange(robot.nv)))
-        self.parts: list[tuple[int, Part, Array, Any, Any]] = []
-        for number, term in enumerate(terms):
-            parts = term.parts(Scope(robot, self.nu, self.dynamics.feet))
-            size = sum(part.size for part in parts)
-            weights = _weights(term, size, self.dynamics, parts[0].of in _OF_STEPS)
-            start = 0
-            for part in parts:
-                own = slice(start, start + part.size)
-                weight = np.ascontiguousarray(weights[..., own])
-                if part.of in _OF_STEPS:
-                    weight = np.ascontiguousarray(weight[:-1])
-                lower, upper = (
-                    None if x is None else np.broadcast_to(x, (size,))[own] for x in (term.lower, term.upper)
-                )
-                self.parts.append((number, part, weight, lower, upper))
-                start += part.size
-        self.rows = sum(part.size for _, part, *_ in self.parts if part.of == "rows")
-        self.general = sum(part.size for _, part, *_ in self.parts if part.of in ("all", "force"))
+        self.costs = Costs(robot, self.nu, self.dynamics, terms, limits)
         self._blocks = curved_blocks(robot)
         starts = np.cumsum([0, *(size for _, size in self._blocks)]).tolist()
         self.nb = starts[-1]
@@ -207,9 +141,8 @@ class Horizon:
         sizes = {"nv": self.nv, "nu": self.nu}
         sweep = {"T": self.T, "nb": self.nb, **sizes, **lists}
         self._riccati, self._forward = compiled(euler_riccati, **sweep), compiled(euler_forward, **sweep)
-        self._model = compiled(quadratic_model, **sizes, m=self.rows, n=self.general)
-        self._along, self._curvature = compiled(change_along, **sizes), compiled(with_curvature, **sizes)
-        self._costates = compiled(euler_costates, **{name: each for name, each in sweep.items() if name != "nu"})
+        self._curvature = compiled(with_curvature, **sizes)
+        self._summary = compiled(summary, S=self.T + 1, T=self.T, nv=self.nv)
         self._rollout: Any = None
         #: Unit tangents and zeros of all nodes, for the number of problems of the last call.
         self._directions = [np.zeros((0, 0, 0, 0))]
@@ -272,152 +205,37 @@ class Horizon:
 
     # Costs
 
-    def targets(self, given: dict[str, Any], batch: tuple[int, ...]) -> list[Any]:
-        """Targets of all parts for a flat batch of problems, one for each node."""
-        problems = int(np.prod(batch, dtype=int))
-        found: list[Any] = []
-        aims = [term.target(self.robot, given.get(term.name)) for term in self.terms]
-        for number, part, weight, *_ in self.parts:
-            aim = aims[number]
-            if aim is None:
-                found.append(None)
-                continue
-            axes, term = getattr(self.terms[number], "axes", 1), self.terms[number]
-            nodes, core = len(weight), aim.shape[aim.ndim - axes :] if aim.ndim >= axes else (part.size,)
-            try:
-                whole = np.broadcast_to(aim, (*batch, nodes, *core))
-            except ValueError:
-                raise InputError(
-                    f"the target of {term.name!r} has shape {aim.shape}; it takes {core}, ({nodes}, …) for each node, "
-                    f"or ({', '.join(map(str, (*batch, nodes, *core)))})"
-                ) from None
-            found.append(np.ascontiguousarray(whole.reshape(problems, nodes, *core)))
-        return found
+    def trial(self, x: Path, given: Given) -> Trial:
+        """Gaps and costs of a path."""
+        x, gap = self.reached(x)
+        cost, worst, distance = self.costs.costs(x, given)
+        return Trial(x, gap, distance, *self._summary(cost, worst, *gap))
 
-    def costs(self, x: Path, targets: list[Any], bounds: Sequence[Bounds]) -> tuple[Array, Array]:
-        """The cost of each term, (N, terms), and what the bounds add, (N,)."""
-        found, extra = np.zeros((len(x.q), len(self.terms))), np.zeros(len(x.q))
-        padded = self._padded(x.u)
-        for (number, part, weight, lower, upper), target in zip(self.parts, targets, strict=True):
-            r = part.residual(x.q, x.v, self._inputs(x, padded, part), target)
-            found[:, number] += self._squares(
-                weight, r if lower is None and upper is None else _outside(r, lower, upper)
-            )
-        for bound in bounds:
-            extra += self._squares(bound.penalty, bound.distance(x))
-        return found, extra
-
-    def model(self, x: Path, linear: Linear, targets: list[Any], bounds: Sequence[Bounds]) -> NodeModel:
+    def model(self, x: Path, linear: Linear, given: Given) -> NodeModel:
         """Quadratic models of all nodes, without curvature."""
-        N, S = x.q.shape[:2]
-        padded = self._padded(x.u)
-        weights = {"q": np.zeros((N, S, self.nv)), "v": np.zeros((N, S, self.nv)), "u": np.zeros((N, S, self.nu))}
-        slopes = {name: np.zeros_like(each) for name, each in weights.items()}
-        rows, of_rows = np.zeros((N, S, self.rows, self.nv)), np.zeros((2, N, S, self.rows))
-        general = [np.zeros((N, S, self.general, size)) for size in (self.nv, self.nv, self.nu)]
-        of_general = np.zeros((2, N, S, self.general))
-        start = {"rows": 0, "all": 0}
-        for (_, part, weight, lower, upper), target in zip(self.parts, targets, strict=True):
-            if part.rows is None:
-                r = part.residual(x.q, x.v, self._inputs(x, padded, part), target)
-                w, s = _weighted(weight, r, lower, upper)
-                if part.of != "force":
-                    nodes = len(weight)
-                    weights[part.of][:, :nodes, part.entries] += w
-                    slopes[part.of][:, :nodes, part.entries] += s
-                    continue
-                by = self.of_forces(part.matrix, linear)
-            else:
-                r, *by = part.rows(x.q, x.v, padded, target)
-                w, s = _weighted(weight, r, lower, upper)
-            kind, nodes = "rows" if part.of == "rows" else "all", len(weight)
-            own = slice(start[kind], start[kind] + part.size)
-            start[kind] = own.stop
-            if part.of == "rows":
-                rows[:, :, own], of_rows[0][:, :, own], of_rows[1][:, :, own] = by[0], w, s
-            else:
-                for place, each in zip(general, by, strict=True):
-                    if each is not None:
-                        place[:, :nodes, own] = each
-                of_general[0][:, :nodes, own], of_general[1][:, :nodes, own] = w, s
-        for bound in bounds:
-            distance = bound.distance(x)
-            nodes, places = distance.shape[1], bound.tangents
-            weights[bound.of][:, :nodes, places] += bound.penalty * (distance != 0.0)
-            slopes[bound.of][:, :nodes, places] += bound.penalty * distance
-        # inputs of impacts do nothing, and stay as they are
-        weights["u"][:, :-1][:, self.dynamics.impacts] += 1.0
-        found = self._model(*weights.values(), *slopes.values(), rows, *of_rows, *general, *of_general)
-        return NodeModel(*found)
-
-    def bend(self, x: Path, targets: list[Any]) -> Array:
-        """The curvature of residuals that depend on the configuration, (N, T + 1, nv, nv)."""
-        total, padded = np.zeros((*x.q.shape[:2], self.nv, self.nv)), self._padded(x.u)
-        for (_, part, weight, lower, upper), target in zip(self.parts, targets, strict=True):
-            if part.of == "rows":
-                _, slope = _weighted(weight, part.residual(x.q, x.v, padded, target), lower, upper)
-                total += self._bend(part, x, padded, target, slope)
-        return total
-
-    def _bend(self, part: Part, x: Path, padded: Array, target: Any, slope: Array) -> Array:
-        """Σ w r ∂²r/∂q², by central differences of gradients in one batch."""
-        rows: Any = part.rows
-        steps = _STEP * np.eye(self.nv)[:, None, None]
-        ends = []
-        for sign in (1.0, -1.0):
-            q = np.broadcast_to(x.q, (self.nv, *x.q.shape))
-            q = self.robot.integrate(q, np.broadcast_to(sign * steps, (*q.shape[:3], self.nv)))
-            aim = None if target is None else np.broadcast_to(target, (self.nv, *target.shape)).copy()
-            by_q = rows(q, x.v, padded, aim)[1]
-            ends.append(np.einsum("ntr,dntrj->ntdj", slope, by_q, optimize=False))
-        bend = (ends[0] - ends[1]) / (2.0 * _STEP)
-        half: Array = 0.5 * (bend + np.swapaxes(bend, -1, -2))
-        return half
-
-    def _inputs(self, x: Path, padded: Array, part: Part) -> Array:
-        """What a part takes as inputs: those of steps, with zeros for the last node, or the forces at feet."""
-        return x.force if part.of == "force" else x.u if part.of == "u" else padded
-
-    def of_forces(self, A: Array, linear: Linear) -> list[Array]:
-        """Derivatives of A λ."""
-        by = linear.force_q, linear.force_v, linear.force_u
-        return [compiled(matrix_product, m=A.shape[0], n=A.shape[1], p=x.shape[-1])(A, x) for x in by]
-
-    def _padded(self, u: Array) -> Array:
-        return np.concatenate([u, np.zeros_like(u[:, :1])], axis=1)
-
-    def _squares(self, weight: Array, r: Array) -> Array:
-        count = int(np.prod(r.shape[1:]))
-        weight = weight.reshape(count) if weight.ndim < r.ndim else weight.reshape(len(r), count)
-        cost: Array = compiled(half_squares, n=count)(weight, np.ascontiguousarray(r).reshape(len(r), count))
-        return cost
+        return self.costs.model(x, linear, given)
 
     # Sweeps
 
     def gains(self, linear: Linear, gap: Gap, model: NodeModel, damping: Array) -> Gains:
         """The backward sweep; `damping` is added to Quu, (N,)."""
-        T = self.T
+        T, N = self.T, len(damping)
         steps = [each[:, :T] for each in model]
         last = [model.qq[:, T], model.qv[:, T], model.vv[:, T], model.q[:, T], model.v[:, T]]
-        a_q, a_v, a_u, turn, drift, *_ = linear
         times = self.dynamics.dt, self.dynamics.pace
-        found = self._riccati(
-            a_q, a_v, a_u, *times, turn, drift, *gap, *steps, np.repeat(damping[:, None], self.nu, axis=1), *last
-        )
-        return Gains(*found[:3], *found[-2:])
+        start = np.full(N, np.inf), np.zeros(N)
+        found = self._riccati(*linear[:3], *times, *linear[3:5], *gap, *steps, damping, *last, *start)
+        return Gains(*found[:8], *found[-2:])
 
-    def step(self, linear: Linear, gap: Gap, model: NodeModel, gains: Gains) -> Step:
+    def step(self, linear: Linear, gap: Gap, model: NodeModel, gains: Gains, damping: Array) -> Step:
         """The forward sweep of the linear model."""
-        T = self.T
+        T, N = self.T, len(damping)
         slopes = [model.q[:, :T], model.v[:, :T], model.u[:, :T], model.q[:, T], model.v[:, T]]
-        a_q, a_v, a_u, turn, drift, *_ = linear
         times = self.dynamics.dt, self.dynamics.pace
-        dq, dv, du, last_q, last_v, slope = self._forward(a_q, a_v, a_u, *times, turn, drift, *gap, *gains[:3], *slopes)
-        dq, dv = np.concatenate([dq, last_q[:, None]], axis=1), np.concatenate([dv, last_v[:, None]], axis=1)
-        by_q, by_v, curves = self._along(dq, dv, self._padded(du), *model[:6])
-        by_q, by_v = by_q + model.q, by_v + model.v
-        costates = self._costates(a_q, a_v, *times, turn, drift, by_q[:, :T], by_v[:, :T], by_q[:, T], by_v[:, T])
-        return Step(dq, dv, du, slope, curves.sum(axis=-1), *costates)
+        dq, dv = np.zeros((2, N, T + 1, self.nv))
+        found = self._forward(*linear[:3], *times, *linear[3:5], *gap, *gains[:8], *slopes, damping)
+        dq[:, 1:], dv[:, 1:], du, *costates, slope, curve = found
+        return Step(dq, dv, du, slope, curve, *costates)
 
     def moved(self, x: Path, step: Step, share: Array) -> Path:
         """States along the linear prediction."""
@@ -465,49 +283,3 @@ class Horizon:
         run.copy(q_now, run.outputs[0].part(T * nq, nq))
         run.copy(v_now, run.outputs[1].part(T * nv, nv))
         return run.finish()
-
-
-def _outside(r: Array, lower: Any, upper: Any) -> Array:
-    """What of a residual lies outside of an interval."""
-    low = np.zeros_like(r) if lower is None else np.minimum(r - lower, 0.0)
-    found: Array = low if upper is None else low + np.maximum(r - upper, 0.0)
-    return found
-
-
-def _weighted(weight: Array, r: Array, lower: Any, upper: Any) -> tuple[Array, Array]:
-    """Weights in force, and w r."""
-    if lower is None and upper is None:
-        return weight, weight * r
-    out = _outside(r, lower, upper)
-    return weight * (out != 0.0), weight * out
-
-
-def _weights(term: CostTerm, size: int, dynamics: Dynamics, inputs: bool) -> Array:
-    """Weights of all nodes, (T + 1, size)."""
-    S = len(dynamics.dt) + 1
-    given = np.asarray(term.weight, dtype=np.float64)
-    if given.shape not in ((), (size,), (S, size)):
-        raise InputError(
-            f"weight of term {term.name!r} has shape {given.shape}; it is a number, ({size},) or ({S}, {size})"
-        )
-    weights = np.array(np.broadcast_to(given, (S, size)))
-    weights[:-1] *= dynamics.dt[:, None]
-    for name, where in (("last", np.arange(S) == S - 1), ("impact", np.append(dynamics.impacts, False))):
-        given = getattr(term, name)
-        if given is not None:
-            given = np.asarray(given, dtype=np.float64)
-            if given.shape not in ((), (size,)):
-                raise InputError(f"{name} of term {term.name!r} has shape {given.shape}; it is a number or ({size},)")
-            weights[where] = given
-    if inputs:
-        weights[-1] = 0.0
-    if not np.isfinite(weights).all() or (weights < 0.0).any():
-        raise InputError(f"weights of term {term.name!r} are finite and not negative")
-    if term.nodes is not None:
-        off = np.ones(S, dtype=bool)
-        try:
-            off[np.asarray(term.nodes, dtype=int)] = False
-        except IndexError:
-            raise InputError(f"nodes of term {term.name!r} are between {-S} and {S - 1}, got {term.nodes}") from None
-        weights[off] = 0.0
-    return weights

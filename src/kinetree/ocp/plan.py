@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from kinetree.errors import ConvergenceError, InputError
-from kinetree.ocp.horizon import Bounds, Horizon
+from kinetree.ocp.costs import Bounds
+from kinetree.ocp.horizon import Horizon
 from kinetree.ocp.solver import Solution
 from kinetree.runtime import arguments
 from kinetree.spatial.value import Array
@@ -30,7 +31,8 @@ class Plan:
         costs: The same by term.
         gap: The largest miss of a step, (…): of a solution, rounding.
         violation: The largest violation of a limit, (…).
-        multipliers: By limit ("torque", "position", "velocity"), (…, nodes, entries); positive at upper limits.
+        multipliers: By limit ("torque", "position", "velocity") and hard term, (…, nodes, rows); positive at upper
+            limits.
         converged: Whether each problem was solved, (…).
         reason: "converged", "iterations", "constraints" (iterations, with limits violated), "no step" or "not finite".
         iterations: Number of iterations, (…).
@@ -57,8 +59,8 @@ class Plan:
     table: Array
     seconds: dict[str, float]
     horizon: Horizon
-    #: Limits with flat leading axes, for the next problem.
-    bounds: dict[str, Bounds] = field(default_factory=dict)
+    #: Hard rows with flat leading axes, for the next problem.
+    bounds: tuple[Bounds, ...] = ()
 
     @classmethod
     def of(cls, horizon: Horizon, solution: Solution, batch: tuple[int, ...]) -> Plan:
@@ -78,10 +80,10 @@ class Plan:
             gains=shaped(-np.concatenate([gains.Kq, gains.Kv], axis=-1)),
             cost=shaped(solution.costs.sum(axis=-1)), gap=shaped(solution.gap), violation=shaped(solution.violation),
             costs={name: shaped(solution.costs[:, i]) for i, name in enumerate(names)},
-            multipliers={bound.name: shaped(bound.multipliers) for bound in solution.bounds},
+            multipliers={name: shaped(y) for name, y in _by_name(solution.bounds).items()},
             converged=shaped(solution.reason == "converged"), reason=shaped(solution.reason),
             iterations=shaped(solution.iterations), table=table, seconds=solution.seconds, horizon=horizon,
-            bounds={bound.name: bound for bound in solution.bounds},
+            bounds=tuple(solution.bounds),
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -128,9 +130,9 @@ class Plan:
         v = arguments.doubles("torques", "v", v, (robot.nv,))
         away = np.concatenate([robot.difference(self.q[..., node, :], q), v - self.v[..., node, :]], axis=-1)
         u = self.u[..., node, :] + (self.gains[..., node, :, :] * away[..., None, :]).sum(axis=-1)
-        bound = self.bounds.get("torque")
-        if bound is not None:
-            u[..., bound.entries] = np.clip(u[..., bound.entries], bound.lower, bound.upper)
+        for bound in self.bounds:
+            if bound.row.term is None and bound.row.part.of == "u":
+                u = np.clip(u, bound.row.lower, bound.row.upper)
         return self.horizon.tau(u)
 
     def shifted(self, nodes: int = 1) -> Plan:
@@ -147,10 +149,10 @@ class Plan:
             taken: Array = np.take(x, np.minimum(np.arange(length) + nodes, length - 1), axis=axis)
             return taken
 
-        bounds = {
-            name: replace(bound, multipliers=later(bound.multipliers, 1), penalty=later(bound.penalty, 1))
-            for name, bound in self.bounds.items()
-        }
+        bounds = tuple(
+            replace(bound, multipliers=later(bound.multipliers, 1), penalty=later(bound.penalty, 1))
+            for bound in self.bounds
+        )
         return replace(
             self, q=later(self.q, -2), v=later(self.v, -2), u=later(self.u, -2), tau=later(self.tau, -2),
             forces={name: later(force, -2) for name, force in self.forces.items()},
@@ -179,3 +181,12 @@ class Plan:
             axis.grid(alpha=0.3)
         axes[-1].set_xlabel("time [s]")
         return figure
+
+
+def _by_name(bounds: list[Bounds]) -> dict[str, Array]:
+    """Multipliers of each term and limit; inputs have no last node."""
+    found: dict[str, list[Array]] = {}
+    for bound in bounds:
+        y = bound.multipliers[:, :-1] if bound.row.part.of == "u" else bound.multipliers
+        found.setdefault(bound.row.name, []).append(y)
+    return {name: np.concatenate(each, axis=-1) for name, each in found.items()}

@@ -13,10 +13,11 @@ import numpy as np
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.model import Model
 from kinetree.ocp.contacts import Contacts, Phases
-from kinetree.ocp.horizon import Bounds, Horizon, Path
+from kinetree.ocp.costs import Bounds, Row
+from kinetree.ocp.horizon import Horizon, Path
 from kinetree.ocp.plan import Plan
 from kinetree.ocp.solver import Options, Solver, first_penalty
-from kinetree.ocp.terms import CostTerm, Part, curved_blocks, differences
+from kinetree.ocp.terms import CostTerm, Part, Scope, curved_blocks, differences, texted
 from kinetree.runtime import arguments
 from kinetree.spatial.value import Array
 
@@ -92,30 +93,30 @@ class Problem:
         self.actuated = np.array(numbers, dtype=np.intp)
         self.terms, self.limits = terms, limits
         dynamics = None if contacts is None else Phases(robot, self.dt, self.actuated, contacts)
-        self.horizon = Horizon(robot, self.dt, terms, self.actuated, dynamics)
-        self._bounds = [] if limits is None else self._limited(limits)
+        rows = [] if limits is None else self._limited(limits)
+        self.horizon = Horizon(robot, self.dt, terms, self.actuated, dynamics, rows)
 
     def __repr__(self) -> str:
         names = ", ".join(term.name for term in self.terms)
         return f"<Problem of {self.robot.name}: {self.nodes} steps, {len(self.actuated)} inputs, terms {names}>"
 
-    def _limited(self, limits: Limits) -> list[Bounds]:
-        robot, T, found = self.robot, self.nodes, []
+    def _limited(self, limits: Limits) -> list[Row]:
+        robot, scope, found = self.robot, Scope(self.robot, len(self.actuated)), []
         share = 1.0 - arguments.number("margin", limits.margin, 0.0, "a fraction below 1", below=1.0)
 
-        def add(name: str, of: str, entries: Array, tangents: Array, lower: Array, upper: Array, nodes: int) -> None:
-            middle, half = np.zeros_like(lower), np.full_like(lower, np.inf)
-            both = np.isfinite(lower) & np.isfinite(upper)
-            low, high = lower[both], upper[both]
-            middle[both], half[both] = 0.5 * (low + high), 0.5 * share * (high - low)
-            lower, upper = np.where(both, middle - half, lower), np.where(both, middle + half, upper)
-            some = np.isfinite(lower) | np.isfinite(upper)
+        def add(name: str, of: str, text: Any, lower: Array, upper: Array) -> None:
+            lower, upper = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
             if (lower > upper).any():
                 raise InputError(f"{name} limits of {robot.name} are empty: a lower one is above its upper one")
+            both = np.isfinite(lower) & np.isfinite(upper)
+            middle, half = 0.5 * (lower[both] + upper[both]), 0.5 * share * (upper[both] - lower[both])
+            lower[both], upper[both] = middle - half, middle + half
+            some = np.isfinite(lower) | np.isfinite(upper)
+            on = np.tile(1.0 * some, (self.nodes + 1, 1))
+            on[-1 if of == "u" else 0] = 0.0  # the first state is given, and there is no last input
             if some.any():
-                on = np.ones((nodes, int(some.sum())))
-                on[0] = 0.0 if of != "u" else 1.0  # the first state is given
-                found.append(Bounds(name, of, entries[some], tangents[some], lower[some], upper[some], on))
+                part = texted(scope, of, len(lower), None, text)
+                found.append(Row(name, None, part, on, lower, upper, True))
 
         if limits.torque is not False:
             effort = robot.effort_limits[self.actuated] if limits.torque is True else np.asarray(limits.torque, float)
@@ -123,18 +124,22 @@ class Problem:
                 raise InputError(
                     f"torque limits are not negative, (nu,) = {self.actuated.shape}; got {limits.torque!r}"
                 )
-            effort = np.array(np.broadcast_to(effort, self.actuated.shape), dtype=np.float64)
-            inputs = np.arange(len(effort))
-            add("torque", "u", inputs, inputs, -effort, effort, T)
+            effort = np.broadcast_to(effort, self.actuated.shape)
+            add("torque", "u", lambda _run, _q, _v, u, *_: u, -effort, effort)
         if limits.velocity:
-            most = np.asarray(robot.velocity_limits, dtype=np.float64)
-            add("velocity", "v", np.arange(robot.nv), np.arange(robot.nv), -most, most, T + 1)
+            add("velocity", "v", lambda _run, _q, v, *_: v, -robot.velocity_limits, robot.velocity_limits)
         if limits.position:
             curved = {start for start, _ in curved_blocks(robot)}
             plain = [joint for joint in robot.joints if joint.v_start not in curved and joint.nq == joint.nv]
             places = [(joint.q_start + i, joint.v_start + i) for joint in plain for i in range(joint.nv)]
             entries, tangents = np.array(places, dtype=np.intp).reshape(-1, 2).T
-            add("position", "q", entries, tangents, robot.lower_limits[entries], robot.upper_limits[entries], T + 1)
+            lower, upper = np.full(robot.nv, -np.inf), np.full(robot.nv, np.inf)
+            lower[tangents], upper[tangents] = robot.lower_limits[entries], robot.upper_limits[entries]
+
+            def coordinates(run: Any, q: Any, *_: Any) -> Any:
+                return run.placed(run.taken(q, entries), tangents, (robot.nv,))
+
+            add("position", "q", coordinates, lower, upper)
         return found
 
     def solve(
@@ -191,7 +196,7 @@ class Problem:
         batch = arguments.common_batch("solve", ("q", "v", *targets), shapes)
         N = int(np.prod(batch, dtype=int))
         q, v = (np.broadcast_to(x, (*batch, x.shape[-1])).reshape(N, -1) for x in (q, v))
-        aims = h.targets(targets, batch)
+        aims = h.costs.targets(targets, batch)
         path, bounds = self._started(q, v, start, batch, aims)
         options = Options(
             int(iterations), arguments.number("tolerance", tolerance, above=0.0),
@@ -211,13 +216,13 @@ class Problem:
         self, q: Array, v: Array, start: Any, batch: tuple[int, ...], aims: list[Any]
     ) -> tuple[Path, list[Bounds]]:
         robot, h, T, N = self.robot, self.horizon, self.nodes, len(q)
-        kept: dict[str, Bounds] = {}
+        kept: tuple[Bounds, ...] = ()
         if start is None:
             with np.errstate(all="ignore"):
                 hold = h.dynamics.hold(q)
-            for bound in self._bounds:
-                if bound.of == "u":
-                    hold[..., bound.entries] = np.clip(hold[..., bound.entries], bound.lower, bound.upper)
+            for row in h.costs.rows:
+                if row.hard and row.term is None and row.part.of == "u":
+                    hold = np.clip(hold, row.lower, row.upper)
             path = Path(np.repeat(q[:, None], T + 1, axis=1), np.repeat(v[:, None], T + 1, axis=1), hold)
         else:
             if isinstance(start, Plan):
@@ -243,18 +248,24 @@ class Problem:
                 ) from None
             path = Path(*wide)
             path.q[:, 0], path.v[:, 0] = q, v
-        if not self._bounds:
+        hard = [h.costs.rows[number] for number in h.costs.hard]
+        if not hard:
             return path, []
         with np.errstate(all="ignore"):
-            model = h.model(path, h.linear(path), aims, ())
-        diagonals = {name: getattr(model, name * 2).diagonal(axis1=-2, axis2=-1) for name in ("q", "v", "u")}
+            free = h.costs.given(aims, [Bounds(row, *np.zeros((3, N, T + 1, row.part.size))) for row in hard])
+            model = h.model(path, h.linear(path), free)
         found = []
-        for bound in self._bounds:
-            weights = diagonals[bound.of][:, : len(bound.on), bound.tangents]
-            fresh = bound.started(first_penalty(np.where(np.isfinite(weights), weights, 0.0)))
-            old = kept.get(bound.name)
-            if old is not None and old.multipliers.shape == fresh.multipliers.shape:
-                fresh = Bounds(**{**vars(fresh), "multipliers": old.multipliers, "penalty": old.penalty})
+        for number, row in enumerate(hard):
+            penalty = np.repeat(row.weight[None], N, axis=0)
+            if row.term is None:  # as the weights of its entries are
+                weights = getattr(model, row.part.of * 2).diagonal(axis1=-2, axis2=-1)
+                penalty *= first_penalty(np.where(np.isfinite(weights), weights, 0.0))
+            fresh = Bounds(row, np.zeros_like(penalty), penalty, penalty)
+            old = kept[number] if len(kept) == len(hard) else fresh
+            if old.multipliers.shape == penalty.shape:  # perhaps shifted, so that rows that are not in force have some
+                known = np.where(old.penalty > 0.0, old.penalty, penalty)
+                y, known = (np.where(penalty > 0.0, x, 0.0) for x in (old.multipliers, known))
+                fresh = Bounds(row, y, known, penalty)
             found.append(fresh)
         return path, found
 
@@ -271,11 +282,13 @@ class Problem:
         given = (("q", q, self.robot.nq), ("v", v, self.robot.nv), ("u", u, h.nu))
         x = [np.tile(arguments.doubles("check", name, each, (n,)).reshape(n), (1, S, 1)) for name, each, n in given]
         found: dict[str, float] = {}
-        for (number, part, *_), aim in zip(h.parts, h.targets(dict(targets or {}), (1,)), strict=True):
-            name, error = self.terms[number].name, 0.0
+        for row, aim in zip(h.costs.rows, h.costs.targets(dict(targets or {}), (1,)), strict=True):
+            part, name, error = row.part, row.name, 0.0
+            if row.term is None:
+                continue
             if part.of == "force":
-                by = h.of_forces(part.matrix, h.linear(Path(x[0], x[1], x[2][:, :-1])))
-                wanted = differences(self.robot, partial(_force, h, part, aim), x[0], x[1], x[2])
+                by = h.costs.of_forces(part, h.linear(Path(x[0], x[1], x[2][:, :-1])))
+                wanted = differences(self.robot, partial(_force, h, part, aim[:, :-1]), x[0], x[1], x[2])
                 error = _error(by, wanted)
             elif part.rows is not None:
                 _, *by = part.rows(x[0], x[1], x[2], aim)

@@ -27,11 +27,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.ocp.horizon import Bounds, Gains, Gap, Horizon, Linear, NodeModel, Path, Step
+from kinetree.ocp.costs import Bounds, NodeModel
+from kinetree.ocp.horizon import Gains, Gap, Horizon, Linear, Path, Step, Trial
 from kinetree.spatial.value import Array
 
-#: Lengths of steps that are tried together if the whole step is refused.
-_SHARES = 0.5 ** np.arange(1.0, 9.0)
+#: The whole step, and lengths that are tried together if it is refused.
+_WHOLE, _SHARES = np.ones(1), 0.5 ** np.arange(1.0, 9.0)
 #: Damping of inputs: the least, the first after a refusal, and that which ends a problem.
 _LEAST, _FIRST, _MOST = 1e-9, 1e-6, 1e6
 #: Iterations before curvature enters anyway.
@@ -81,16 +82,16 @@ class Solution(NamedTuple):
     seconds: dict[str, float]
 
 
-class _Trial(NamedTuple):
-    """Where some problems could go."""
+class _Ended(NamedTuple):
+    """Problems that are at an end: their numbers, where they are, and why."""
 
-    path: Path
-    gap: Gap
+    numbers: Array
+    at: Trial
+    gains: Gains
     costs: Array
-    extra: Array
-
-    def of(self, some: Any) -> _Trial:
-        return _Trial(self.path.of(some), Gap(*_of(self.gap, some)), self.costs[some], self.extra[some])
+    bounds: list[Bounds]
+    reason: Array
+    iterations: int
 
 
 def _of(arrays: Any, some: Any) -> Any:
@@ -106,118 +107,152 @@ def _largest(*arrays: Array) -> Array:
     return found
 
 
-def _sum(gap: Gap) -> Array:
-    total: Array = np.abs(_flat(gap.q)).sum(axis=-1) + np.abs(_flat(gap.v)).sum(axis=-1)
-    return total
-
-
 class Solver:
-    """The iteration, on a flat batch of problems."""
+    """Solves a batch of problems. Those that have ended leave it, and the others go on.
+
+    Args:
+        horizon: What they have in common.
+        path: Where to begin.
+        targets: Targets of all rows.
+        bounds: Hard rows.
+        options: How to solve.
+    """
 
     def __init__(
         self, horizon: Horizon, path: Path, targets: list[Any], bounds: list[Bounds], options: Options
     ) -> None:
-        self.h, self.targets, self.options, self.N = horizon, targets, options, len(path.q)
+        self.h, self.options, self.bounds = horizon, options, bounds
+        self.N = N = len(path.q)
         self.seconds = dict.fromkeys(("derivatives", "sweeps", "trials"), 0.0)
-        N, T, nv, nu = self.N, horizon.T, horizon.nv, horizon.nu
         #: Whether curvature enters at all.
         self.curved = options.second_order and horizon.curved
-        self.bounds = bounds
-        self.at = self._evaluated(path, targets, bounds)
-        self.gains = Gains(
-            np.zeros((N, T, nu, nv)), np.zeros((N, T, nu, nv)), np.zeros((N, T, nu)), np.zeros(N), np.zeros(N)
-        )
-        self.costate = np.zeros((N, T, nv)), np.zeros((N, T, nv))
+        #: Numbers of the problems that are left; everything below is theirs.
+        self.index = np.arange(N)
+        self.given = horizon.costs.given(targets, bounds) if len(targets) else horizon.costs.given([], bounds)
+        with np.errstate(all="ignore"):
+            self.at = horizon.trial(path, self.given)
         self.damping, self.stalled = np.full(N, _LEAST), np.zeros(N, dtype=bool)
+        self.costate: list[Array] = []
+        #: Of limits: how often multipliers moved, and the least violation then.
         self.rounds, self.worst = np.zeros(N), np.full(N, np.inf)
-        self.reason = np.full(N, "", dtype="U16")
-        self.count = np.zeros(N, dtype=int)
         #: Costs and gaps of earlier iterates, as far as they are used.
-        self.used = 0
-        self.filter = np.full((2, N, max(options.iterations, 1)), np.inf)
+        self.filter = np.full((2, N, options.iterations), np.inf)
         self.table = np.full((options.iterations, N), np.nan, dtype=ROW)
-        self.violation = self._violation(path, bounds)
+        self.ended: list[_Ended] = []
 
     def solve(self) -> Solution:
         """Iterate until each problem has a reason to stop."""
-        self.reason[~np.isfinite(self._cost(self.at))] = "not finite"
-        for iteration in range(self.options.iterations):
-            on = np.flatnonzero(self.reason == "")
-            if not len(on):
-                break
-            with np.errstate(all="ignore"):
-                self._iterate(iteration, on)
-            if self.options.progress is not None:
-                self.options.progress(iteration, self.table[iteration], self.reason)
-        left = self.reason == ""
-        self.reason[left] = np.where(self.violation[left] > self.options.feasibility, "constraints", "iterations")
+        h, n, T = self.h, self.N, self.h.T
+        wide, square = (n, T, h.nu, h.nv), (n, T, h.nv, h.nv)
+        shapes = (wide, wide, (n, T, h.nu), square, square, square, (n, T, h.nv), (n, T, h.nv), (n,), (n,))
+        with np.errstate(all="ignore"):
+            reason = np.where(np.isfinite(self.at.cost), "", "not finite")
+            self._leave(reason, Gains(*map(np.zeros, shapes)) if (reason != "").any() else None, 0)
+            for iteration in range(self.options.iterations):
+                if not len(self.index):
+                    break
+                index = self.index
+                reason, gains = self._iterate(iteration)
+                if self.options.progress is not None:
+                    left = np.full(self.N, "-", dtype=object)
+                    left[index] = reason
+                    self.options.progress(iteration, self.table[iteration], left)
+                if iteration + 1 == self.options.iterations:
+                    broken = self.at.violation > self.options.feasibility
+                    reason = np.where(reason == "", np.where(broken, "constraints", "iterations"), reason)
+                self._leave(reason, gains, iteration + 1)
+        return self._solution()
+
+    def _leave(self, reason: Array, gains: Gains | None, iterations: int) -> None:
+        """Take out problems that have ended."""
+        out = reason != ""
+        if gains is None or not out.any():
+            return
+        on, off = np.flatnonzero(~out), np.flatnonzero(out)
+        given, at, bounds = self.given, self.at, self.bounds
+        if len(on):
+            given, at, gains = given.some(off), at.of(off), Gains(*_of(gains, off))
+            bounds = [bound.some(off) for bound in bounds]
+        costs = self.h.costs.by_term(at.path, given)
+        self.ended.append(_Ended(self.index[off], at, gains, costs, bounds, reason[off], iterations))
+        self.index = self.index[on]
+        if len(on):
+            self.given, self.at, self.bounds = self.given.some(on), self.at.of(on), [b.some(on) for b in self.bounds]
+            self.damping, self.stalled, self.rounds, self.worst = _of(
+                (self.damping, self.stalled, self.rounds, self.worst), on
+            )
+            self.costate, self.filter = _of(self.costate, on), self.filter[:, on]
+
+    def _solution(self) -> Solution:
+        """All problems in their order."""
+        every = self.ended
+        order = np.argsort(np.concatenate([each.numbers for each in every]))
+
+        def joined(parts: list[Array]) -> Array:
+            return parts[0] if len(parts) == 1 else np.concatenate(parts)[order]
+
+        def both(parts: list[Any]) -> Any:
+            return [joined(list(arrays)) for arrays in zip(*parts, strict=True)]
+
+        def fields(number: int) -> Bounds:
+            some = [each.bounds[number] for each in every]
+            return Bounds(some[0].row, *both([(x.multipliers, x.penalty, x.first) for x in some]))
+
+        bounds = [fields(number) for number in range(len(every[0].bounds))]
+        iterations = joined([np.full(len(each.numbers), each.iterations) for each in every])
         return Solution(
-            self.at.path, self.gains, self.at.costs, _largest(*self.at.gap), self.violation, self.bounds,
-            self.reason, self.count, self.table[: int(self.count.max(initial=0))], self.seconds,
+            Path(*both([each.at.path for each in every])), Gains(*both([each.gains for each in every])),
+            joined([each.costs for each in every]), joined([each.at.largest for each in every]),
+            joined([each.at.violation for each in every]), bounds, joined([each.reason for each in every]), iterations,
+            self.table[: int(iterations.max(initial=0))], self.seconds,
         )  # fmt: skip
 
-    # One iteration of some problems
+    # One iteration
 
-    def _iterate(self, iteration: int, on: Array) -> None:
-        h, clock = self.h, time.perf_counter()
-        every = len(on) == self.N
-        at, targets, bounds = self.at, self.targets, self.bounds
-        if not every:
-            at, targets, bounds = at.of(on), self._targets(on), [bound.some(on) for bound in bounds]
+    def _iterate(self, iteration: int) -> tuple[Array, Gains]:
+        h, at, clock = self.h, self.at, time.perf_counter()
         linear = h.linear(at.path)
-        model = h.model(at.path, linear, targets, bounds)
-        exact = self.curved & (self.stalled[on] & (self.count[on] > 0) | (self.count[on] > _EARLY))
-        full = model
-        if exact.any():
-            full = self._full(at.path, linear, model, targets, exact, on)
+        model = h.model(at.path, linear, self.given)
+        exact = np.full(len(self.index), self.curved and iteration > _EARLY)
+        if self.curved and iteration > 0:
+            exact |= self.stalled
+        full = self._full(linear, model, exact) if exact.any() else model
         clock = self._clock("derivatives", clock)
 
-        share = exact.astype(float)
-        model, gains, share, damping = self._swept(linear, at.gap, model, full, share, self.damping[on])
-        step = h.step(linear, at.gap, model, gains)
+        model, gains, share, damping = self._swept(linear, at.gap, model, full, exact.astype(float), self.damping)
+        step = h.step(linear, at.gap, model, gains, damping)
         expected = -(step.slope + 0.5 * step.curve)
         clock = self._clock("sweeps", clock)
 
-        cost, gap = self._cost(at), _sum(at.gap)
-        self.used = iteration + 1
-        self.filter[0, on, iteration], self.filter[1, on, iteration] = cost, gap
-        taken, length, rolled = self._taken(at, targets, bounds, gains, step, cost, gap, expected, on)
+        self.filter[0, :, iteration], self.filter[1, :, iteration] = at.cost, at.gaps
+        taken, length, rolled = self._taken(gains, step, expected, iteration + 1)
         self._clock("trials", clock)
 
-        for whole, part in zip(self.costate, (step.costate_q, step.costate_v) if self.curved else (), strict=False):
-            first = (self.count[on] == 0)[:, None, None]
-            s = np.where(first, 1.0, length[:, None, None])
-            whole[on] += s * (part - whole[on])
-        if every:
-            self.gains = gains
-        else:
-            for whole, part in zip(self.gains, gains, strict=True):
-                whole[on] = part
-        self._put(on, taken)
-        none = length == 0.0
-        self.damping[on] = np.where(
-            none,
-            np.maximum(damping * 10.0, _FIRST),
-            np.where(length > 0.5, np.maximum(damping / 10.0, _LEAST), damping),
-        )
-        self.stalled[on], self.count[on] = length < 1.0, self.count[on] + 1
-        self.violation[on] = self._violation(taken.path, bounds)
-        self._finish(on, expected, length, gains)
-        row = (self._cost(taken), _largest(*taken.gap), self.violation[on], expected, length, damping, share, rolled)
+        if self.curved:
+            new = [step.costate_q, step.costate_v]
+            s = length[:, None, None]
+            self.costate = new if iteration == 0 else [y + s * (w - y) for y, w in zip(self.costate, new, strict=True)]
+        self.at = taken
+        grown, less = np.maximum(damping * 10.0, _FIRST), np.maximum(damping / 10.0, _LEAST)
+        self.damping = np.where(length == 0.0, grown, np.where(length > 0.5, less, damping))
+        self.stalled = length < 1.0
+        reason = self._finish(expected, length, gains)
+        row = (taken.cost, taken.largest, taken.violation, expected, length, damping, share, rolled)
         for name, each in zip(ROW.names or (), row, strict=True):
-            self.table[name][iteration, on] = each
+            self.table[name][iteration, self.index] = each
+        return reason, gains
 
-    def _full(
-        self, path: Path, linear: Linear, model: NodeModel, targets: list[Any], exact: Array, on: Array
-    ) -> NodeModel:
+    def _full(self, linear: Linear, model: NodeModel, exact: Array) -> NodeModel:
         """Models with the curvature of dynamics and residuals, where it is asked for."""
+        every = bool(exact.all())
         some = np.flatnonzero(exact)
-        x, aims = path.of(some), [None if target is None else target[some] for target in targets]
-        part = NodeModel(*_of(model, some))
-        part = part._replace(qq=part.qq + self.h.bend(x, aims))
-        by_q, by_v = (each[on[some]] for each in self.costate)
-        part = self.h.curvature(x, Linear(*_of(linear, some)), by_q, by_v, np.ones(len(some)), part)
-        if len(some) == len(exact):
+        x, given, by, part, steps = self.at.path, self.given, self.costate, model, linear
+        if not every:
+            x, given, by = x.of(some), given.some(some), _of(by, some)
+            part, steps = NodeModel(*_of(model, some)), Linear(*_of(linear, some))
+        part = part._replace(qq=part.qq + self.h.costs.bend(x, given))
+        part = self.h.curvature(x, steps, by[0], by[1], np.ones(len(some)), part)
+        if every:
             return part
         whole = NodeModel(*(each.copy() for each in model))
         for each, new in zip(whole, part, strict=True):
@@ -231,6 +266,8 @@ class Solver:
         model = full
         gains = self.h.gains(linear, gap, model, damping)
         for _ in range(24):
+            if (gains.pivot > 0.0).all():
+                break
             bad = np.flatnonzero(~(gains.pivot > 0.0) & np.isfinite(_flat(plain.q).sum(axis=-1)))
             if not len(bad):
                 break
@@ -251,163 +288,122 @@ class Solver:
                 whole[bad] = part
         return model, gains, share, damping
 
-    def _taken(
-        self, at: _Trial, targets: list[Any], bounds: list[Bounds], gains: Gains, step: Step, cost: Array, gap: Array,
-        expected: Array, on: Array,
-    ) -> tuple[_Trial, Array, Array]:  # fmt: skip
+    def _taken(self, gains: Gains, step: Step, expected: Array, used: int) -> tuple[Trial, Array, Array]:
         """Where each problem goes: the longest step that is accepted, along the prediction or the dynamics."""
-        n = len(on)
+        n, at = len(self.index), self.at
         length, rolled = np.zeros(n), np.zeros(n, dtype=bool)
-        best: _Trial | None = None
+        best: Trial | None = None
         auto = self.options.rollout == "auto"
         # without curvature, predictions overshoot near a solution, and gaps do not tell
-        narrow = (_largest(*at.gap) < _NARROW) & (not self.curved)
-        rolls_first = narrow if auto else np.full(n, self.options.rollout == "nonlinear")
-        for stage in range(1 + auto):
-            for shares, way in product((np.ones(1), _SHARES), ("linear", "nonlinear")):
-                left = np.flatnonzero((length == 0.0) & (rolls_first == ((way == "nonlinear") != bool(stage))))
-                if not len(left):
-                    continue
-                which, each = np.repeat(left, len(shares)), np.tile(shares, len(left))
-                trial = self._tried(way, at, targets, bounds, gains, step, which, each)
-                judged = self._accepted(way, trial, which, each, step, cost, gap, expected, on)
-                good = judged.reshape(len(left), len(shares))
-                found, first = good.any(axis=1), good.argmax(axis=1)
-                moving = left[found]
-                length[moving], rolled[moving] = shares[first[found]], way == "nonlinear"
-                if len(moving) == n and len(shares) == 1:
-                    return trial, length, rolled
+        first = (at.largest < _NARROW) & (not self.curved) if auto else np.full(n, self.options.rollout == "nonlinear")
+        for stage, shares, way in product(range(1 + auto), (_WHOLE, _SHARES), ("linear", "nonlinear")):
+            left = np.flatnonzero((length == 0.0) & (first == ((way == "nonlinear") != bool(stage))))
+            if not len(left):
+                continue
+            which = left if len(shares) == 1 else np.repeat(left, len(shares))
+            each = np.tile(shares, len(left))
+            trial = self._tried(way, gains, step, which, each)
+            judged = self._accepted(way, trial, which, each, step, expected, used)
+            if len(shares) == 1 and len(left) == n and judged.all():
+                return trial, np.ones(n), np.full(n, way == "nonlinear")
+            good = judged.reshape(len(left), len(shares))
+            found, chosen = good.any(axis=1), good.argmax(axis=1)
+            moving = left[found]
+            length[moving], rolled[moving] = shares[chosen[found]], way == "nonlinear"
+            if len(moving):
                 best = at.of(np.arange(n)) if best is None else best
-                _put(best, moving, trial.of(np.flatnonzero(found) * len(shares) + first[found]))
+                best.put(moving, trial.of(np.flatnonzero(found) * len(shares) + chosen[found]))
         return (at if best is None else best), length, rolled
 
-    def _tried(
-        self, way: str, at: _Trial, targets: list[Any], bounds: list[Bounds], gains: Gains, step: Step, which: Array,
-        share: Array,
-    ) -> _Trial:  # fmt: skip
+    def _tried(self, way: str, gains: Gains, step: Step, which: Array, share: Array) -> Trial:
+        at, given = self.at, self.given
         path, gap = at.path, at.gap
-        if len(which) != len(path.q) or (which[1:] != which[:-1] + 1).any():  # else all of them, once
-            path, gap, step, gains = (
-                path.of(which),
-                Gap(*_of(gap, which)),
-                Step(*_of(step, which)),
-                Gains(*_of(gains, which)),
-            )
-            targets = [None if target is None else target[which] for target in targets]
-            bounds = [bound.some(which) for bound in bounds]
+        if len(which) != len(self.index):
+            path, gap, given = path.of(which), Gap(*_of(gap, which)), given.some(which)
+            step = Step(*_of(step, which))
+            gains = Gains(*_of(gains, which)) if way == "nonlinear" else gains
         moved = self.h.moved(path, step, share) if way == "linear" else self.h.rolled(path, gap, gains, share)
-        return self._evaluated(moved, targets, bounds)
+        return self.h.trial(moved, given)
 
     def _accepted(
-        self, way: str, trial: _Trial, which: Array, share: Array, step: Step, cost: Array, gap: Array, expected: Array,
-        on: Array,
-    ) -> Array:  # fmt: skip
-        new, left = self._cost(trial), _sum(trial.gap)
+        self, way: str, trial: Trial, which: Array, share: Array, step: Step, expected: Array, used: int
+    ) -> Array:
+        new, left = trial.cost, trial.gaps
+        cost, gap, expected = self.at.cost[which], self.at.gaps[which], expected[which]
         if way == "linear":
-            costs, gaps = self.filter[:, on[which], : self.used]
+            costs, gaps = self.filter[:, which, :used]
             closer = (left[:, None] < (1.0 - _CLOSE) * gaps) & (gaps > _CLOSED)
             good = ((new[:, None] < costs - _FALL * left[:, None]) | closer).all(axis=1)
-            good &= new < _RISE * np.maximum(1.0, np.abs(np.where(np.isfinite(costs), costs, 0.0)).max(axis=1))
-            # rounding decides at a solution
-            scale = np.maximum(1.0, np.abs(cost[which]))
-            flat = (np.abs(expected[which]) < 1e-8 * scale) & (gap[which] < GAP) & (left < GAP)
-            good |= flat & (new <= cost[which] + 1e-10 * scale)
+            highest = np.where(costs < np.inf, np.abs(costs), 0.0).max(axis=1)
+            good &= new < _RISE * np.maximum(1.0, highest)
+            if not good.all():  # rounding decides at a solution
+                scale = np.maximum(1.0, np.abs(cost))
+                flat = (np.abs(expected) < 1e-8 * scale) & (gap < GAP) & (left < GAP)
+                good |= flat & (new <= cost + 1e-10 * scale)
         else:
             # as FDDP: a tenth of what is expected, or while gaps close, no more than twice the rise; and less of both
             want = -share * (step.slope[which] + 0.5 * share * step.curve[which])
-            fall = cost[which] - new
-            good = np.where(want >= 0.0, (fall > 0.1 * want) | (expected[which] < 1e-12), fall >= 2.0 * want)
+            fall = cost - new
+            good = np.where(want >= 0.0, (fall > 0.1 * want) | (expected < 1e-12), fall >= 2.0 * want)
             if self.options.rollout == "auto":
-                price = 1.5 * _largest(step.costate_q, step.costate_v)[which]
-                merit = cost[which] + price * gap[which]
-                enough = 0.1 * np.maximum(share * (expected[which] + price * gap[which]), 0.0)
-                good &= (gap[which] < GAP) | (merit - new - price * left > enough)
+                price = 1.5 * _largest(step.costate_q[which], step.costate_v[which])
+                enough = 0.1 * np.maximum(share * (expected + price * gap), 0.0)
+                good &= (gap < GAP) | (cost + price * gap - new - price * left > enough)
         accepted: Array = good & np.isfinite(new)
         return accepted
 
     # Limits and ends
 
-    def _finish(self, on: Array, expected: Array, length: Array, gains: Gains) -> None:
+    def _finish(self, expected: Array, length: Array, gains: Gains) -> Array:
         """Move multipliers of subproblems that are nearly solved, and say which problems are at an end."""
-        options, at = self.options, self.at if len(on) == self.N else self.at.of(on)
-        cost, gap = self._cost(at), _largest(*at.gap)
-        scale = np.maximum(1.0, np.abs(cost))
-        small = np.abs(expected) <= options.tolerance * scale
-        done = small & (gains.decrease <= 4.0 * options.tolerance * scale) & (gap <= GAP)
-        flat = np.abs(expected) < 0.1 * options.tolerance * scale
-        done &= (length == 1.0) | flat
+        options, cost, gap = self.options, self.at.cost, self.at.largest
+        scale, size = np.maximum(1.0, np.abs(cost)), np.abs(expected)
+        enough = options.tolerance * scale
+        flat = size < 0.1 * enough
+        done = (size <= enough) & (gains.decrease <= 4.0 * enough) & (gap <= GAP) & ((length == 1.0) | flat)
         if self.bounds:
-            near = np.maximum(_NEAR * np.abs(cost) * _NEARER ** self.rounds[on], options.tolerance * scale)
-            ready = (np.abs(expected) <= near) & (gap < 1e-3) & ((length > 0.0) | flat)
-            done &= self._moved_multipliers(on, ready) & (self.violation[on] <= options.feasibility)
-        finite = np.isfinite(expected) & np.isfinite(cost) & np.isfinite(gains.pivot)
-        reason = np.where(done, "converged", np.where(self.damping[on] > _MOST, "no step", ""))
-        self.reason[on] = np.where(finite, reason, "not finite")
+            near = np.maximum(_NEAR * np.abs(cost) * _NEARER**self.rounds, enough)
+            ready = (size <= near) & (gap < 1e-3) & ((length > 0.0) | flat)
+            done &= (self.at.violation <= options.feasibility) & self._moved_multipliers(ready)
+        if done.any() or not (np.isfinite(expected + cost + gains.pivot) & (self.damping <= _MOST)).all():
+            finite = np.isfinite(expected) & np.isfinite(cost) & np.isfinite(gains.pivot)
+            reason = np.where(done, "converged", np.where(self.damping > _MOST, "no step", ""))
+            return np.where(finite, reason, "not finite")
+        return np.zeros(len(done), dtype="U10")
 
-    def _moved_multipliers(self, on: Array, ready: Array) -> Array:
+    def _moved_multipliers(self, ready: Array) -> Array:
         """Whether the multipliers of each problem have settled; those of problems that are `ready` move."""
         settled: Array = ready.copy()
-        some = on[ready]
+        some = np.flatnonzero(ready)
         if not len(some):
             return settled
-        worst = self.violation[some]
-        grows = (worst > self.options.feasibility) & (worst > 0.25 * self.worst[some])
-        change = np.zeros(len(some))
+        worst = self.at.violation[some]
+        grows = ((worst > self.options.feasibility) & (worst > 0.25 * self.worst[some]))[:, None, None]
+        change, start = np.zeros(len(some)), 0
         for number, bound in enumerate(self.bounds):
-            own = bound.some(some)
-            new = own.penalty * own.distance(self.at.path.of(some))
+            own, size = bound.some(some), bound.row.part.size
+            on = own.penalty > 0.0
+            new = own.penalty * self.at.distance[some][..., start : start + size]
+            start += size
             # what is not complementary: distances from bounds whose multipliers act, and violations of the others
-            change = np.maximum(change, _largest((new - own.multipliers) / own.penalty))
-            penalty = np.where(
-                grows[:, None, None], np.minimum(own.penalty * _FACTOR, bound.first[some] * _GROWTH), own.penalty
-            )
+            change = np.maximum(change, _largest((new - own.multipliers) / np.where(on, own.penalty, 1.0)))
+            grown = np.minimum(own.penalty * _FACTOR, own.first * _GROWTH)
             both = bound.multipliers.copy(), bound.penalty.copy()
-            both[0][some], both[1][some] = new, penalty
+            both[0][some], both[1][some] = new, np.where(grows, grown, own.penalty)
             self.bounds[number] = replace(bound, multipliers=both[0], penalty=both[1])
         self.worst[some] = np.minimum(self.worst[some], worst)
         self.rounds[some] += 1.0
         settled[ready] = change <= self.options.feasibility
         # a new subproblem: its costs compare with no earlier ones
         self.filter[:, some] = np.inf
-        extra = self.h.costs(self.at.path.of(some), self._targets(some), [b.some(some) for b in self.bounds])[1]
-        self.at.extra[some] = extra
+        self.h.costs.bind(self.given, self.bounds)
+        self.at = self.h.trial(self.at.path, self.given)
         return settled
-
-    # Small things
-
-    def _evaluated(self, path: Path, targets: list[Any], bounds: list[Bounds]) -> _Trial:
-        path, gap = self.h.reached(path)
-        return _Trial(path, gap, *self.h.costs(path, targets, bounds))
-
-    def _cost(self, trial: _Trial) -> Array:
-        total: Array = trial.costs.sum(axis=-1) + trial.extra
-        return total
-
-    def _violation(self, path: Path, bounds: list[Bounds]) -> Array:
-        found = np.zeros(len(path.q))
-        for bound in bounds:
-            found = np.maximum(found, bound.violation(path))
-        return found
-
-    def _targets(self, some: Array) -> list[Any]:
-        return [None if target is None else target[some] for target in self.targets]
-
-    def _put(self, some: Array, trial: _Trial) -> None:
-        if len(some) == self.N:
-            self.at = trial
-        else:
-            _put(self.at, some, trial)
 
     def _clock(self, name: str, since: float) -> float:
         now = time.perf_counter()
         self.seconds[name] += now - since
         return now
-
-
-def _put(whole: _Trial, some: Array, part: _Trial) -> None:
-    for one, other in (*zip(whole.path, part.path, strict=True), *zip(whole.gap, part.gap, strict=True)):
-        one[some] = other
-    whole.costs[some], whole.extra[some] = part.costs, part.extra
 
 
 def first_penalty(weights: Array) -> Array:

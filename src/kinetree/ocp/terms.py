@@ -9,14 +9,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kinetree.errors import DifferencesWarning, InputError
 from kinetree.kernels.node_costs import pose_residual, pose_rows, product
+from kinetree.kernels.node_models import difference
 from kinetree.model.model import Model
+from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import compiled
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.texts import recorded
 from kinetree.spatial.value import Array
 
 #: Steps of central differences: cube root of the rounding.
@@ -51,6 +56,11 @@ class Part(NamedTuple):
         rows: The same, and derivatives: by q, or by q, v and u, where None is zero.
         entries: The tangents that entries are of; all by default.
         matrix: Of forces, A in r = A λ − target, (size, nf).
+        text: The same for one node, as a text of `kinetree.runtime.texts` on q, v, u and the target, and whether
+            derivatives are wanted: r, or a list of r and these. None if it runs in Python.
+        target: Shape of a target of one node; None if it takes none, or the shape is not known.
+        bend: A text on q, the target, s = w r and a matrix, to which it adds Σ s ∂²r/∂q²; None if differences have to
+            do.
     """
 
     of: str
@@ -59,6 +69,39 @@ class Part(NamedTuple):
     rows: Callable[[Array, Array, Array, Any], tuple[Any, ...]] | None = None
     entries: slice = slice(None)
     matrix: Array = np.zeros((0, 0))
+    text: Callable[..., Any] | None = None
+    target: tuple[int, ...] | None = None
+    bend: Callable[..., Any] | None = None
+
+
+def texted(
+    scope: Scope, of: str, size: int, target: tuple[int, ...] | None, text: Callable[..., Any],
+    entries: slice = slice(None), bend: Callable[..., Any] | None = None,
+) -> Part:  # fmt: skip
+    """A part whose functions run a text; see `Part`."""
+    nq, nv, nu = scope.robot.nq, scope.robot.nv, scope.nu
+    inputs = [Operand("q", (nq,)), Operand("v", (nv,)), Operand("u", (nu,))]
+    inputs += [] if target is None else [Operand("target", target)]
+    by = {"rows": [(size, nv)], "all": [(size, nv), (size, nv), (size, nu)]}.get(of, [])
+    outputs = [Operand("r", (size,)), *(Operand(f"by_{i}", shape) for i, shape in enumerate(by))]
+
+    @cache
+    def made(rows: bool) -> Compiled:
+        def run(run: Any, q: Any, v: Any, u: Any, aim: Any = None) -> list[Any]:
+            found = text(run, q, v, u, aim, rows)
+            return found if isinstance(found, list) else [found]
+
+        return recorded("term", inputs, outputs if rows else outputs[:1], run)
+
+    def residual(*x: Any) -> Array:
+        found: Array = made(False)(*x[: len(inputs)])
+        return found
+
+    def rows(*x: Any) -> tuple[Any, ...]:
+        found = made(True)(*x[: len(inputs)])
+        return found if isinstance(found, tuple) else (found,)
+
+    return Part(of, size, residual, rows if by else None, entries, text=text, target=target, bend=bend)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,6 +115,7 @@ class CostTerm:
     upper: Any = None
     nodes: Sequence[int] | None = None
     name: str = "term"
+    hard: bool = False
 
     def parts(self, scope: Scope) -> list[Part]:
         """What it consists of."""
@@ -99,6 +143,8 @@ class Term(CostTerm):
         upper: See `lower`.
         nodes: The nodes where it is in force, such as [0, 50, -1]; all by default.
         name: Its name, for targets, `plan.costs` and messages.
+        hard: Whether residuals must be within [lower, upper], or zero without bounds, where weights are not zero. The
+            weight is then that of a penalty to begin with, and not per second.
     """
 
     fun: Callable[..., Any]
@@ -182,7 +228,7 @@ class BuiltIn(CostTerm):
 
 def state(
     q: Any = None, v: Any = None, *, weight: Any = 1.0, last: Any = None, impact: Any = None, lower: Any = None,
-    upper: Any = None, nodes: Any = None, name: str = "state",
+    upper: Any = None, nodes: Any = None, name: str = "state", hard: bool = False,
 ) -> CostTerm:  # fmt: skip
     """Distance from a reference state: difference(q_ref, q) and v − v_ref, 2 nv rows.
 
@@ -196,6 +242,7 @@ def state(
         upper: See `lower`.
         nodes: See `Term`.
         name: See `Term`.
+        hard: See `Term`.
     """
 
     def aim(robot: Model, given: Any) -> Array:
@@ -216,48 +263,43 @@ def state(
         return both
 
     def make(scope: Scope) -> list[Part]:
-        robot, nq, found, start = scope.robot, scope.robot.nq, [], 0
+        robot, nq, nv, found, start = scope.robot, scope.robot.nq, scope.robot.nv, list[Part](), 0
         # numbers are entries of the tangent, and joints that are not numbers have rows
-        for first, size in [*curved_blocks(robot), (robot.nv, 0)]:
+        for first, size in [*curved_blocks(robot), (nv, 0)]:
             if first > start:
-                found.append(_entries(robot, slice(start, first)))
+                found.append(_apart(scope, "q", slice(start, first)))
             if size:
-                found.append(_block(robot, slice(first, first + size)))
+                found.append(_apart(scope, "rows", slice(first, first + size)))
             start = first + size
-        return [*found, Part("v", robot.nv, lambda _q, v, _u, target: v - target[..., nq:])]
+
+        def faster(run: Any, _q: Any, v: Any, _u: Any, target: Any, _rows: bool) -> Any:
+            return run(compiled(difference, n=nv), v, run.taken(target, np.arange(nq, nq + nv)))
+
+        return [*found, texted(scope, "v", nv, (nq + nv,), faster)]
 
     return BuiltIn(
-        weight=weight, last=last, impact=impact, lower=lower, upper=upper, nodes=nodes, name=name, make=make, aim=aim,
-        default=q,
+        weight=weight, last=last, impact=impact, lower=lower, upper=upper, nodes=nodes, name=name, hard=hard, make=make,
+        aim=aim, default=q,
     )  # fmt: skip
 
 
-def _entries(robot: Model, own: slice) -> Part:
-    """The distance of joints whose coordinates are numbers."""
-    nq, plain = robot.nq, is_plain(robot)
+def _apart(scope: Scope, of: str, own: slice) -> Part:
+    """The distance of joints from a reference: entries of the tangent, or rows of one that is not a number."""
+    robot, numbers = scope.robot, np.arange(own.start, own.stop)
+    nq, nv = robot.nq, robot.nv
+    lines = nv * numbers[:, None] + np.arange(nv)
 
-    def away(q: Array, _v: Any, _u: Any, target: Array) -> Array:
-        found = robot.difference(np.ascontiguousarray(target[..., :nq]), q)
-        return found if plain else found[..., own]
+    def away(run: Any, q: Any, _v: Any, _u: Any, target: Any, rows: bool) -> Any:
+        reference = run.taken(target, np.arange(nq))
+        r = run.taken(run(robot.difference, reference, q), numbers)
+        return [r, run.taken(run(robot.ddifference, reference, q)[1], lines)] if rows and of == "rows" else r
 
-    return Part("q", own.stop - own.start, away, entries=own)
-
-
-def _block(robot: Model, own: slice) -> Part:
-    """The distance of a joint whose coordinates are not numbers."""
-    nq = robot.nq
-
-    def away(q: Array, _v: Any, _u: Any, target: Array) -> Array:
-        return robot.difference(np.ascontiguousarray(target[..., :nq]), q)[..., own]
-
-    def rows(q: Array, _v: Any, _u: Any, target: Array) -> tuple[Array, Array]:
-        reference = np.ascontiguousarray(target[..., :nq])
-        return robot.difference(reference, q)[..., own], robot.ddifference(reference, q)[1][..., own, :]
-
-    return Part("rows", own.stop - own.start, away, rows)
+    return texted(scope, of, len(numbers), (nq + nv,), away, own if of == "q" else slice(None))
 
 
-def control(u: Any = 0.0, *, weight: Any = 1.0, nodes: Any = None, name: str = "control") -> CostTerm:
+def control(
+    u: Any = 0.0, *, weight: Any = 1.0, nodes: Any = None, name: str = "control", hard: bool = False
+) -> CostTerm:
     """Distance of the inputs from reference ones, nu rows; not at the last node, which has none.
 
     Args:
@@ -265,15 +307,19 @@ def control(u: Any = 0.0, *, weight: Any = 1.0, nodes: Any = None, name: str = "
         weight: See `Term`.
         nodes: See `Term`.
         name: See `Term`.
+        hard: See `Term`.
     """
 
     def make(scope: Scope) -> list[Part]:
-        return [Part("u", scope.nu, lambda _q, _v, u, target: u - target)]
+        def away(run: Any, _q: Any, _v: Any, u: Any, target: Any, _rows: bool) -> Any:
+            return run(compiled(difference, n=scope.nu), u, target)
+
+        return [texted(scope, "u", scope.nu, (scope.nu,), away)]
 
     def aim(_robot: Model, given: Any) -> Array:
         return np.asarray(given, dtype=np.float64)
 
-    return BuiltIn(weight=weight, nodes=nodes, name=name, make=make, aim=aim, default=u)
+    return BuiltIn(weight=weight, nodes=nodes, name=name, hard=hard, make=make, aim=aim, default=u)
 
 
 def pose(
@@ -285,6 +331,7 @@ def pose(
     impact: Any = None,
     nodes: Any = None,
     name: str = "",
+    hard: bool = False,
 ) -> CostTerm:
     """Distance of a frame from a pose: the twist log(target⁻¹ pose) in the frame's axes, angular part first, 6 rows.
 
@@ -296,8 +343,9 @@ def pose(
         impact: See `Term`.
         nodes: See `Term`.
         name: See `Term`; the frame's by default.
+        hard: See `Term`.
     """
-    return _of_pose(frame, slice(0, 6), target, weight, last, impact, nodes, name)
+    return _of_pose(frame, slice(0, 6), target, weight, last, impact, nodes, name, hard)
 
 
 def orientation(
@@ -309,6 +357,7 @@ def orientation(
     impact: Any = None,
     nodes: Any = None,
     name: str = "",
+    hard: bool = False,
 ) -> CostTerm:
     """Distance of a frame from the orientation of a pose: the rotation vector in the frame's axes, 3 rows.
 
@@ -320,33 +369,43 @@ def orientation(
         impact: See `Term`.
         nodes: See `Term`.
         name: See `Term`; the frame's by default.
+        hard: See `Term`.
     """
-    return _of_pose(frame, slice(0, 3), target, weight, last, impact, nodes, name)
+    return _of_pose(frame, slice(0, 3), target, weight, last, impact, nodes, name, hard)
 
 
 def _of_pose(
-    frame: str, chosen: slice, target: Any, weight: Any, last: Any, impact: Any, nodes: Any, name: str
+    frame: str, chosen: slice, target: Any, weight: Any, last: Any, impact: Any, nodes: Any, name: str, hard: bool
 ) -> CostTerm:
     name, size = name or frame, chosen.stop
 
     def make(scope: Scope) -> list[Part]:
-        robot = scope.robot
-        residual, with_rows = compiled(pose_residual), compiled(pose_rows, nv=robot.nv)
+        robot, nv, first = scope.robot, scope.robot.nv, np.arange(size)
+        lines = np.arange(size * nv).reshape(size, nv)
 
-        def away(q: Array, _v: Any, _u: Any, target: Array) -> Array:
-            return np.ascontiguousarray(residual(robot.pose(q, frame), target)[..., chosen])
+        def away(run: Any, q: Any, _v: Any, _u: Any, target: Any, rows: bool) -> Any:
+            X = run(robot.pose.bound(frame), q)
+            if not rows:
+                return run.taken(run(compiled(pose_residual), X, target), first)
+            r, by_q = run(compiled(pose_rows, nv=nv), X, target, run(robot.jacobian.bound(frame, "local"), q))
+            return [run.taken(r, first), run.taken(by_q, lines)]
 
-        def rows(q: Array, _v: Any, _u: Any, target: Array) -> tuple[Array, Array]:
-            r, by_q = with_rows(robot.pose(q, frame), target, robot.jacobian(q, frame))
-            return np.ascontiguousarray(r[..., chosen]), by_q[..., chosen, :]
-
-        return [Part("rows", size, away, rows)]
+        return [texted(scope, "rows", size, (4, 4), away)]
 
     def aim(_robot: Model, given: Any) -> Array:
         return _shaped(name, given, (4, 4), "a pose")
 
     return BuiltIn(
-        weight=weight, last=last, impact=impact, nodes=nodes, name=name, make=make, aim=aim, axes=2, default=target
+        weight=weight,
+        last=last,
+        impact=impact,
+        nodes=nodes,
+        name=name,
+        hard=hard,
+        make=make,
+        aim=aim,
+        axes=2,
+        default=target,
     )
 
 
@@ -359,6 +418,7 @@ def position(
     impact: Any = None,
     nodes: Any = None,
     name: str = "",
+    hard: bool = False,
 ) -> CostTerm:
     """Distance of a frame's origin from a point, in the world's axes, 3 rows.
 
@@ -370,29 +430,33 @@ def position(
         impact: See `Term`.
         nodes: See `Term`.
         name: See `Term`; the frame's by default.
+        hard: See `Term`.
     """
     name = name or frame
 
     def make(scope: Scope) -> list[Part]:
         robot = scope.robot
+        lower_rows = np.arange(3 * robot.nv, 6 * robot.nv).reshape(3, robot.nv)
 
-        def away(q: Array, _v: Any, _u: Any, target: Array) -> Array:
-            return robot.pose(q, frame)[..., :3, 3] - target
+        def away(run: Any, q: Any, _v: Any, _u: Any, target: Any, rows: bool) -> Any:
+            origin = run.taken(run(robot.pose.bound(frame), q), [3, 7, 11])
+            r = run(compiled(difference, n=3), origin, target)
+            jacobian = robot.jacobian.bound(frame, "local_world_aligned")
+            return [r, run.taken(run(jacobian, q), lower_rows)] if rows else r
 
-        def rows(q: Array, v: Any, u: Any, target: Array) -> tuple[Array, Array]:
-            return away(q, v, u, target), robot.jacobian(q, frame, "local_world_aligned")[..., 3:, :]
-
-        return [Part("rows", 3, away, rows)]
+        return [texted(scope, "rows", 3, (3,), away)]
 
     def aim(_robot: Model, given: Any) -> Array:
         return _shaped(name, given, (3,), "a point")
 
-    return BuiltIn(weight=weight, last=last, impact=impact, nodes=nodes, name=name, make=make, aim=aim, default=target)
+    return BuiltIn(
+        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make, aim=aim, default=target
+    )
 
 
 def velocity(
     frame: str, target: Any = None, *, reference: Any = "local", weight: Any = 1.0, last: Any = None,
-    impact: Any = None, nodes: Any = None, name: str = "",
+    impact: Any = None, nodes: Any = None, name: str = "", hard: bool = False,
 ) -> CostTerm:  # fmt: skip
     """Distance of a frame's twist from a given one, angular part first, 6 rows.
 
@@ -405,26 +469,28 @@ def velocity(
         impact: See `Term`.
         nodes: See `Term`.
         name: See `Term`; "velocity of …" by default.
+        hard: See `Term`.
     """
     name = name or f"velocity of {frame}"
 
     def make(scope: Scope) -> list[Part]:
         robot = scope.robot
 
-        def away(q: Array, v: Array, _u: Any, target: Array) -> Array:
-            found: Array = robot.velocity(q, v, frame, reference) - target
-            return found
+        def away(run: Any, q: Any, v: Any, _u: Any, target: Any, rows: bool) -> Any:
+            r = run(compiled(difference, n=6), run(robot.velocity.bound(frame, reference), q, v), target)
+            if not rows:
+                return r
+            by_q = run(robot.velocity_derivative.bound(frame, reference), q, v)
+            return [r, by_q, run(robot.jacobian.bound(frame, reference), q), np.zeros((6, scope.nu))]
 
-        def rows(q: Array, v: Array, u: Any, target: Array) -> tuple[Any, ...]:
-            by_q, by_v = robot.velocity_derivative(q, v, frame, reference), robot.jacobian(q, frame, reference)
-            return away(q, v, u, target), by_q, by_v, None
-
-        return [Part("all", 6, away, rows)]
+        return [texted(scope, "all", 6, (6,), away)]
 
     def aim(_robot: Model, given: Any) -> Array:
         return _shaped(name, np.zeros(6) if given is None else given, (6,), "a twist")
 
-    return BuiltIn(weight=weight, last=last, impact=impact, nodes=nodes, name=name, make=make, aim=aim, default=target)
+    return BuiltIn(
+        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make, aim=aim, default=target
+    )
 
 
 def center_of_mass(
@@ -435,6 +501,7 @@ def center_of_mass(
     impact: Any = None,
     nodes: Any = None,
     name: str = "center_of_mass",
+    hard: bool = False,
 ) -> CostTerm:
     """Distance of the centre of mass from a point, in the world's axes, 3 rows.
 
@@ -445,29 +512,29 @@ def center_of_mass(
         impact: See `Term`.
         nodes: See `Term`.
         name: See `Term`.
+        hard: See `Term`.
     """
 
     def make(scope: Scope) -> list[Part]:
         robot = scope.robot
 
-        def away(q: Array, _v: Any, _u: Any, target: Array) -> Array:
-            found: Array = robot.center_of_mass(q) - target
-            return found
+        def away(run: Any, q: Any, _v: Any, _u: Any, target: Any, rows: bool) -> Any:
+            r = run(compiled(difference, n=3), run(robot.center_of_mass, q), target)
+            return [r, run(robot.center_of_mass_jacobian, q)] if rows else r
 
-        def rows(q: Array, v: Any, u: Any, target: Array) -> tuple[Array, Array]:
-            return away(q, v, u, target), robot.center_of_mass_jacobian(q)
-
-        return [Part("rows", 3, away, rows)]
+        return [texted(scope, "rows", 3, (3,), away)]
 
     def aim(_robot: Model, given: Any) -> Array:
         return _shaped(name, given, (3,), "a point")
 
-    return BuiltIn(weight=weight, last=last, impact=impact, nodes=nodes, name=name, make=make, aim=aim, default=target)
+    return BuiltIn(
+        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make, aim=aim, default=target
+    )
 
 
 def momentum(
     target: Any = None, *, weight: Any = 1.0, last: Any = None, impact: Any = None, nodes: Any = None,
-    name: str = "momentum",
+    name: str = "momentum", hard: bool = False,
 ) -> CostTerm:  # fmt: skip
     """Distance of the momentum about the centre of mass from a given one, angular part first, in world axes, 6 rows.
 
@@ -481,6 +548,7 @@ def momentum(
         impact: See `Term`.
         nodes: See `Term`.
         name: See `Term`.
+        hard: See `Term`.
     """
 
     def make(scope: Scope) -> list[Part]:
@@ -504,7 +572,9 @@ def momentum(
     def aim(_robot: Model, given: Any) -> Array:
         return _shaped(name, np.zeros(6) if given is None else given, (6,), "a momentum")
 
-    return BuiltIn(weight=weight, last=last, impact=impact, nodes=nodes, name=name, make=make, aim=aim, default=target)
+    return BuiltIn(
+        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make, aim=aim, default=target
+    )
 
 
 def is_plain(robot: Model) -> bool:

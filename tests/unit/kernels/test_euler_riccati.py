@@ -63,34 +63,40 @@ def sweep(T: int, nv: int, nu: int, threes: tuple[int, ...] = (), sixes: tuple[i
     q, v, u = slice(0, nv), slice(nv, 2 * nv), slice(2 * nv, n)
     given = [
         a_q, a_v, a_u, dt, pace, turn, drift, gap[:, q], gap[:, v], H[:, q, q], H[:, q, v], H[:, v, v], H[:, u, q],
-        H[:, u, v], H[:, u, u], slope[:, q], slope[:, v], slope[:, u], np.full(nu, 0.3), end[q, q], end[q, v],
-        end[v, v], end_slope[q], end_slope[v],
+        H[:, u, v], H[:, u, u], slope[:, q], slope[:, v], slope[:, u], np.array(0.3), end[q, q], end[q, v],
+        end[v, v], end_slope[q], end_slope[v], np.array(np.inf), np.zeros(()),
     ]  # fmt: skip
     sizes = {"T": T, "nv": nv, "nu": nu, "nb": nb, "threes": lists[3], "sixes": lists[6]}
-    return Sweep(sizes, [np.ascontiguousarray(x) for x in given], A, B, gap, H, slope, end, end_slope)
+    return Sweep(sizes, [np.array(x, order="C") for x in given], A, B, gap, H, slope, end, end_slope)
 
 
-def by_numpy(s: Sweep, damping: float = 0.3) -> tuple[Array, Array, Array, Array, float]:
-    """K, k, P, p and the decrease, with dense matrices."""
+def by_numpy(s: Sweep, damping: float = 0.3) -> tuple[Array, Array, Array, Array, float, Array, Array]:
+    """K, k, P, p, the decrease, and P and p of the nodes that steps reach, with dense matrices."""
     n, P, p, fall = s.A.shape[-1], s.end, s.end_slope, 0.0
-    gains, constants = [], []
+    gains, constants, later = [], [], []
     for A, B, d, H, l in zip(*(x[::-1] for x in (s.A, s.B, s.gap, s.H, s.slope)), strict=True):
         g = p + P @ d
+        later.append((P, p))
         Quu = H[n:, n:] + B.T @ P @ B + damping * np.eye(B.shape[1])
         Qux, qu = H[n:, :n] + B.T @ P @ A, l[n:] + B.T @ g
         K, k = np.linalg.solve(Quu, Qux), np.linalg.solve(Quu, qu)
         P, p, fall = H[:n, :n] + A.T @ P @ A - Qux.T @ K, l[:n] + A.T @ g - Qux.T @ k, fall + qu @ k
         gains.append(K)
         constants.append(k)
-    return np.array(gains[::-1]), np.array(constants[::-1]), P, p, fall
+    of, by = (np.array(x[::-1]) for x in zip(*later, strict=True))
+    return np.array(gains[::-1]), np.array(constants[::-1]), P, p, fall, of, by
+
+
+def halves(P: Array, p: Array, nv: int) -> list[Array]:
+    return [P[..., :nv, :nv], P[..., :nv, nv:], P[..., nv:, nv:], p[..., :nv], p[..., nv:]]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_it_is_the_dense_recursion(case: tuple[Any, ...]) -> None:
     s = sweep(*case)
     nv, f = s.sizes["nv"], kt.compiled(euler_riccati, **s.sizes)
-    K, k, P, p, fall = by_numpy(s)
-    wanted = K[..., :nv], K[..., nv:], k, P[:nv, :nv], P[:nv, nv:], P[nv:, nv:], p[:nv], p[nv:]
+    K, k, P, p, fall, *later = by_numpy(s)
+    wanted = K[..., :nv], K[..., nv:], k, *halves(*later, nv), *halves(P, p, nv)
     for one in (f, f.engine("reference")):
         *found, pivot, decrease = one(*s.given)
         for x, y in zip(found, wanted, strict=True):
@@ -103,20 +109,22 @@ def test_it_is_the_dense_recursion(case: tuple[Any, ...]) -> None:
 def test_the_forward_pass_follows_the_gains(case: tuple[Any, ...]) -> None:
     s = sweep(*case)
     nv = s.sizes["nv"]
-    K, k, *_ = by_numpy(s)
+    K, k, _, _, _, P, p = by_numpy(s)
     f = kt.compiled(euler_forward, **s.sizes)
-    kept = [np.ascontiguousarray(x) for x in (K[..., :nv], K[..., nv:], k)]
+    kept = [np.ascontiguousarray(x) for x in (K[..., :nv], K[..., nv:], k, *halves(P, p, nv))]
     for one in (f, f.engine("reference")):
-        dq, dv, du, last_q, last_v, slope = one(*s.given[:9], *kept, *s.given[15:18], *s.given[22:])
-        x, total = np.zeros(2 * nv), 0.0
+        *found, slope, curve = one(*s.given[:9], *kept, *s.given[15:18], *s.given[22:24], s.given[18])
+        x, total, bent = np.zeros(2 * nv), 0.0, 0.0
         for t in range(len(k)):
             u = -K[t] @ x - k[t]
-            for found, wanted in ((dq[t], x[:nv]), (dv[t], x[nv:]), (du[t], u)):
-                assert_close(found, wanted, bound(6 * nv, 1e3))
-            total += s.slope[t] @ np.concatenate([x, u])
+            z = np.concatenate([x, u])
+            total, bent = total + s.slope[t] @ z, bent + z @ s.H[t] @ z
             x = s.A[t] @ x + s.B[t] @ u + s.gap[t]
-        assert_close(np.concatenate([last_q, last_v]), x, bound(6 * nv, 1e3))
+            w = P[t] @ x + p[t]
+            for mine, wanted in zip(found, (x[:nv], x[nv:], u, w[:nv], w[nv:]), strict=True):
+                assert_close(mine[t], wanted, bound(6 * nv, 1e3))
         assert_close(slope, total + s.end_slope @ x, bound(6 * nv, 1e3))
+        assert_close(curve, bent + x @ s.end @ x, bound(6 * nv, 1e4))
 
 
 def test_long_horizons_end_in_the_algebraic_equation() -> None:
@@ -126,13 +134,22 @@ def test_long_horizons_end_in_the_algebraic_equation() -> None:
     zero = [np.zeros_like(x) for x in repeated[15:18]]
     no_gap = [np.zeros_like(x) for x in repeated[7:9]]
     *found, pivot, decrease = kt.compiled(euler_riccati, **{**s.sizes, "T": T})(
-        *repeated[:7], *no_gap, *repeated[9:15], *zero, np.zeros(nu), *s.given[19:22], np.zeros(nv), np.zeros(nv)
+        *repeated[:7],
+        *no_gap,
+        *repeated[9:15],
+        *zero,
+        np.zeros(()),
+        *s.given[19:22],
+        np.zeros(nv),
+        np.zeros(nv),
+        np.inf,
+        0.0,
     )
     n, (A, B, H) = 2 * nv, (x[0] for x in (s.A, s.B, s.H))
     wanted = solve_discrete_are(A, B, H[:n, :n], H[n:, n:], s=H[n:, :n].T)
     K = np.linalg.solve(H[n:, n:] + B.T @ wanted @ B, H[n:, :n] + B.T @ wanted @ A)
     assert_close(np.concatenate([found[0][0], found[1][0]], axis=1), K, bound(n, 1e4))
-    assert_close(np.block([[found[3], found[4]], [found[4].T, found[5]]]), wanted, bound(n, 1e4))
+    assert_close(np.block([[found[8], found[9]], [found[9].T, found[10]]]), wanted, bound(n, 1e4))
     assert pivot > 0.0
     assert decrease == 0.0
 

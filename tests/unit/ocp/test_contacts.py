@@ -132,14 +132,14 @@ def test_derivatives_of_terms_at_contacts() -> None:
     assert max(errors.values()) < 1e-7
     # and the gradient of all of them
     h, rng, robot = problem.horizon, np.random.default_rng(5), problem.robot
-    aims, (x, _) = h.targets({}, (2,)), h.reached(x)
-    model = h.model(x, h.linear(x), aims, ())
+    given, (x, _) = h.costs.given(h.costs.targets({}, (2,)), ()), h.reached(x)
+    model = h.model(x, h.linear(x), given)
     way = [rng.normal(size=(2, 8, robot.nv)), rng.normal(size=(2, 8, robot.nv)), rng.normal(size=x.u.shape)]
     way[2][:, h.dynamics.impacts] = 0.0
     ends = []
     for s in (1e-7, -1e-7):
         y, _ = h.reached(Path(robot.integrate(x.q, s * way[0]), x.v + s * way[1], x.u + s * way[2]))
-        ends.append(h.costs(y, aims, ())[0].sum(axis=-1))
+        ends.append(h.trial(y, given).cost)
     found = sum((a[:, : b.shape[1]] * b).sum(axis=(1, 2)) for a, b in zip(model[6:], way, strict=True))
     assert_close(found, (ends[0] - ends[1]) / 2e-7, 1e-6)
 
@@ -188,7 +188,7 @@ def test_jumps_are_stationary(rollout: str) -> None:
     def cost(qs: Array, vs: Array, us: Array) -> Array:
         h = problem.horizon
         x, _ = h.reached(Path(qs, vs, us))
-        found: Array = h.costs(x, h.targets({}, (1,)), ())[0].sum(axis=-1)
+        found: Array = h.trial(x, h.costs.given(h.costs.targets({}, (len(qs),)), ())).cost
         return found
 
     slopes = gradient(plan, cost, public_step)
@@ -220,7 +220,7 @@ def test_roll_outs_follow_phases() -> None:
     h = problem.horizon
     x, gap = h.reached(x)
     linear = h.linear(x)
-    gains = h.gains(linear, gap, h.model(x, linear, h.targets({}, (2,)), ()), np.ones(2))
+    gains = h.gains(linear, gap, h.model(x, linear, h.costs.given(h.costs.targets({}, (2,)), ())), np.ones(2))
     _, left = h.reached(h.rolled(x, gap, gains, np.full(2, 0.3)))
     assert_close(left.q, 0.7 * gap.q, bound(60, 1e5))
     assert_close(left.v, 0.7 * gap.v, bound(60, 1e5))

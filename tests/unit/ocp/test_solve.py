@@ -184,3 +184,33 @@ def test_time_steps_may_differ() -> None:
         q, v = robot.step(q, v, plan.tau[t], dt[t])
     assert_close(q, plan.q[-1], bound(30))
     assert_close(plan.time, np.r_[0.0, np.cumsum(dt)], bound(30))
+
+
+def test_hard_terms_hold_and_their_multipliers_close_the_adjoint() -> None:
+    """A pole ends exactly upright at rest, its cart within a stretch: stationarity through `discretize`."""
+    soft, rest = swing_up("cart_pole", 100, None, [kt.zoo.cart_pole().joints[0].name])
+    robot, top = soft.robot, soft.terms[0].target(soft.robot, None)
+    terms = [
+        ocp.state(top[:2], hard=True, nodes=[-1], name="end"), ocp.control(weight=1e-3),
+        ocp.Term(_way, 1, weight=1.0, lower=-0.35, upper=0.35, hard=True, nodes=range(1, 101), name="way"),
+    ]  # fmt: skip
+    plan = ocp.Problem(robot, 0.02, 100, terms, actuated=[robot.joints[0].name]).solve(rest).require()
+    assert np.abs(np.concatenate([plan.q[-1] - top[:2], plan.v[-1]])).max() < 1e-6
+    assert np.abs(plan.q[:, 0]).max() < 0.35 + 1e-6
+    assert plan.costs["end"] == plan.costs["way"] == 0.0
+    y, end = plan.multipliers["way"][:, 0], plan.multipliers["end"][-1]
+    assert (y != 0.0).any()
+    assert (y[plan.q[:, 0] > 0.3] >= 0.0).all()
+    assert (y[plan.q[:, 0] < -0.3] <= 0.0).all()
+    assert np.abs(y[np.abs(plan.q[:, 0]) < 0.35 - 1e-4]).max() == 0.0
+    costate = end + np.r_[y[-1], 0.0, 0.0, 0.0]
+    A, B = robot.discretize(plan.q[:-1], plan.v[:-1], plan.tau, 0.02)
+    for t in reversed(range(100)):
+        assert abs(1e-3 * 0.02 * plan.u[t, 0] + B[t, :, 0] @ costate) < 1e-5 * np.abs(end).max()
+        costate = A[t].T @ costate + np.r_[y[t], 0.0, 0.0, 0.0]
+
+
+def _way(q: Array, v: Array, u: Array) -> tuple[Array, Array, Array]:
+    rows = np.zeros((*q.shape[:-1], 1, 4))
+    rows[..., 0] = 1.0
+    return q[..., :1], rows, np.zeros((*q.shape[:-1], 1, u.shape[-1]))

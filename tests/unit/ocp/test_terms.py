@@ -58,13 +58,13 @@ def test_gradients_of_the_cost(make: Any, frame: str | None) -> None:
     h, nv = problem.horizon, robot.nv
     x = Path(*(np.tile(each, (2, n, 1)) for each, n in ((q, 4), (v, 4), (u[problem.actuated], 3))))
     x = Path(robot.integrate(x.q, 0.1 * rng.normal(size=(2, 4, nv))), x.v + rng.normal(size=x.v.shape), x.u)
-    aims = h.targets({}, (2,))
-    model, step = h.model(x, h.linear(x), aims, ()), 1e-6
+    aims = h.costs.given(h.costs.targets({}, (2,)), ())
+    model, step = h.model(x, h.linear(x), aims), 1e-6
     way = [rng.normal(size=(2, 4, nv)), rng.normal(size=(2, 4, nv)), rng.normal(size=x.u.shape)]
     ends = []
     for s in (step, -step):
         y = Path(robot.integrate(x.q, s * way[0]), x.v + s * way[1], x.u + s * way[2])
-        ends.append(h.costs(y, aims, ())[0].sum(axis=-1))
+        ends.append(h.trial(y, aims).cost)
     found = sum((a[:, : b.shape[1]] * b).sum(axis=(1, 2)) for a, b in zip(model[6:], way, strict=True))
     assert_close(found, (ends[0] - ends[1]) / (2.0 * step), 1e-7)
     for square in (model.qq, model.vv, model.uu):
@@ -76,15 +76,15 @@ def test_curvature_makes_the_model_a_hessian() -> None:
     robot, _, q, v, u, target = drawn(kt.zoo.arm7, "hand")
     problem, rng = reach(robot, "hand", 3), np.random.default_rng(1)
     h, nv = problem.horizon, robot.nv
-    aims = h.targets({"hand": target}, (1,))
+    aims = h.costs.given(h.costs.targets({"hand": target}, (1,)), ())
     x = Path(*(np.tile(each, (1, n, 1)) + 0.1 * rng.normal(size=(1, n, nv)) for each, n in ((q, 4), (v, 4), (u, 3))))
     by_q, by_v = rng.normal(size=(2, 1, 3, nv))
-    model = h.model(x, h.linear(x), aims, ())
-    model = model._replace(qq=model.qq + h.bend(x, aims))
+    model = h.model(x, h.linear(x), aims)
+    model = model._replace(qq=model.qq + h.costs.bend(x, aims))
     exact = h.curvature(x, h.linear(x), by_q, by_v, np.ones(1), model)
 
     def slopes(x: Path) -> list[Array]:
-        model = h.model(x, h.linear(x), aims, ())
+        model = h.model(x, h.linear(x), aims)
         A, B = robot.discretize(x.q[:, :-1], x.v[:, :-1], x.u, problem.dt[0])
         w = np.concatenate([by_q, by_v], axis=-1)
         state, drive = np.einsum("nti,ntij->ntj", w, A), np.einsum("nti,ntij->ntj", w, B)
@@ -117,11 +117,11 @@ def test_sweeps_linearise_steps_as_discretize_does(make: Any, frame: str | None)
     problem = ocp.Problem(robot, 0.02, 1, [ocp.state(), ocp.control()])
     h, nv = problem.horizon, robot.nv
     x = Path(np.tile(q, (1, 2, 1)), np.tile(v, (1, 2, 1)), u[None, None, problem.actuated])
-    linear, model = h.linear(x), h.model(x, h.linear(x), h.targets({}, (1,)), ())
+    linear, model = h.linear(x), h.model(x, h.linear(x), h.costs.given(h.costs.targets({}, (1,)), ()))
     A, B = robot.discretize(q, v, h.tau(x.u)[0, 0], 0.02)
     gap = h.reached(x)[1]
     gains = h.gains(linear, gap, model, np.zeros(1))
-    step = h.step(linear, gap, model, gains)
+    step = h.step(linear, gap, model, gains, np.zeros(1))
     wanted = B[:, problem.actuated] @ step.u[0, 0] + np.concatenate([gap.q, gap.v], axis=-1)[0, 0]
     assert_close(np.concatenate([step.q[0, 1], step.v[0, 1]]), wanted, bound(6 * nv, 1e4))
     # and the first costate that follows is the gradient at the first node
@@ -248,7 +248,11 @@ def test_roll_outs_keep_the_rest_of_gaps() -> None:
     problem, rng = reach(robot, "hand", 6), np.random.default_rng(1)
     h = problem.horizon
     x = Path(*(np.tile(each, (1, n, 1)) + 0.1 * rng.normal(size=(1, n, 7)) for each, n in ((q, 7), (v, 7), (u, 6))))
-    gap, linear, model = h.reached(x)[1], h.linear(x), h.model(x, h.linear(x), h.targets({"hand": target}, (1,)), ())
+    gap, linear, model = (
+        h.reached(x)[1],
+        h.linear(x),
+        h.model(x, h.linear(x), h.costs.given(h.costs.targets({"hand": target}, (1,)), ())),
+    )
     gains = h.gains(linear, gap, model, np.ones(1))
     left = h.reached(h.rolled(x, gap, gains, np.full(1, 0.3)))[1]
     assert_close(left.q, 0.7 * gap.q, bound(60, 1e3))
@@ -258,8 +262,9 @@ def test_roll_outs_keep_the_rest_of_gaps() -> None:
 def test_terms_are_in_force_at_their_nodes_only() -> None:
     problem = ocp.Problem(kt.zoo.arm7(), 0.5, 3, [ocp.state(weight=2.0, last=5.0, nodes=[1, -1]), ocp.control()])
     wanted = np.array([0.0, 1.0, 0.0, 5.0])
-    np.testing.assert_array_equal(problem.horizon.parts[0][2], np.repeat(wanted[:, None], 7, axis=1))
-    np.testing.assert_array_equal(problem.horizon.parts[2][2], np.full((3, 7), 0.5))
+    rows = problem.horizon.costs.rows
+    np.testing.assert_array_equal(rows[0].weight, np.repeat(wanted[:, None], 7, axis=1))
+    np.testing.assert_array_equal(rows[2].weight, np.repeat([[0.5], [0.5], [0.5], [0.0]], 7, axis=1))
 
 
 def test_derivatives_that_are_not_finite_end_their_problem() -> None:
