@@ -31,7 +31,7 @@ def looped() -> kt.Model:
     for side, y in (("left", 0.1), ("right", -0.1)):
         builder.add_body(f"{side}_leg", parent="trunk", axis=(0, 1, 0), placement=(np.eye(3), (0.0, y, 0.0)), **body)
         builder.add_frame(f"{side}_foot", body=f"{side}_leg", placement=(np.eye(3), (0.0, 0.0, -0.3)))
-    builder.couple("left_leg", to="right_leg", ratio=-0.5)
+    builder.couple("left_leg_joint", to="right_leg_joint", ratio=-0.5)
     return builder.build()
 
 
