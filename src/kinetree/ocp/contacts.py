@@ -17,21 +17,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kinetree.errors import InputError
+from kinetree.kernels.impacts import impact_derivatives
 from kinetree.kernels.node_costs import moved_on
+from kinetree.kernels.solve import count_doubt
 from kinetree.model.constraints import Constraints
 from kinetree.model.held_rows import AnyConstraint
 from kinetree.model.model import Model
-from kinetree.ocp.dynamics import FreeDynamics, Rates, Reached
+from kinetree.ocp.dynamics import Rates, Reached
 from kinetree.ocp.terms import Foot
 from kinetree.runtime import arguments
+from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import compiled
-from kinetree.runtime.matrix_products import product
-from kinetree.runtime.texts import Recording
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.texts import Recording, recorded
 from kinetree.spatial.value import Array
 from kinetree.tasks.task_types import ROWS, Task
 
@@ -57,12 +61,23 @@ class Contacts:
 
 
 class _Phase(NamedTuple):
-    """Steps with the same feet: their numbers, the constraints, and where their forces are among all."""
+    """Steps with the same feet.
 
-    nodes: Array
+    Attributes:
+        nodes: Their numbers; a slice if they follow each other.
+        size: How many they are.
+        impact: Whether they are impacts.
+        held: Their constraints, of a robot without gravity for impacts; None without any.
+        columns: Where the forces of their feet are among all; a slice if they follow each other.
+        rows: How many components these have.
+    """
+
+    nodes: Any
+    size: int
     impact: bool
     held: Constraints | None
-    columns: Array
+    columns: Any
+    rows: int
 
 
 class Phases:
@@ -87,7 +102,6 @@ class Phases:
         held = np.array([foot.held for foot in self.feet]).reshape(len(self.feet), T).T
         self.impacts = _impacts(contacts.impact, held)
         self.dt, self.pace = np.where(self.impacts, 0.0, dt), np.where(self.impacts, 1.0, dt)
-        self._free = FreeDynamics(robot, self.dt, actuated)
         others = list(contacts.constraints)
         kinds = np.column_stack([held, self.impacts])
         distinct, which = np.unique(kinds, axis=0, return_inverse=True)
@@ -97,6 +111,7 @@ class Phases:
             for i, kind in enumerate(distinct)
         ]
         self._advance = compiled(moved_on, n=robot.nv)
+        self._steps = cache(self._recorded)
 
     def _phase(self, nodes: Array, held: Array, impact: bool, others: list[AnyConstraint]) -> _Phase:
         feet = [foot for foot, on in zip(self.feet, held, strict=True) if on]
@@ -105,76 +120,98 @@ class Phases:
         robot = self.robot.with_gravity(np.zeros(3)) if impact else self.robot
         # poses do not count, since only velocities are damped
         known = robot.constraints(rows, at=self.robot._generic_configurations()[0]) if rows else None
-        return _Phase(nodes, impact, known, np.array(columns, dtype=np.intp))
+        return _Phase(_sliced(nodes), len(nodes), impact, known, _sliced(np.array(columns, np.intp)), len(columns))
 
     def step(self, q: Array, v: Array, tau: Array) -> Reached:
         """See `Dynamics`."""
-        rate, force = np.empty_like(v), np.zeros((*q.shape[:2], self.forces))
-        for phase in self._phases:
-            at, *given = self._of(phase, q, v, tau)
-            rate[:, phase.nodes], found = self._moved(phase, at, *given)
-            force[:, phase.nodes[:, None], phase.columns] = found
-        after = self.robot.integrate(q, rate, np.broadcast_to(self.dt, q.shape[:2]).copy())
+        after, rate, force = np.empty_like(q), np.empty_like(v), np.zeros((*q.shape[:2], self.forces))
+        for number, phase in enumerate(self._phases):
+            shape, *given = self._of(phase, q, v, tau)
+            found = self._resolved(phase, number, *given, *self._times(phase, shape[0]))
+            for whole, part in zip((after, rate), found, strict=False):
+                whole[:, phase.nodes] = part.reshape(*shape, part.shape[-1])
+            _put(force, phase, found[2].reshape(*shape, found[2].shape[-1]))
         return Reached(after, rate, force)
 
     def _of(self, phase: _Phase, *arrays: Array) -> list[Any]:
         """What a phase needs of all nodes, with one leading axis; and its shape."""
-        shape = len(arrays[0]), len(phase.nodes)
-        whole = shape[1] == arrays[0].shape[1]
-        some = arrays if whole else [x[:, phase.nodes] for x in arrays]
-        return [shape, *(x.reshape(shape[0] * shape[1], x.shape[-1]) for x in some)]
+        shape = len(arrays[0]), phase.size
+        return [shape, *(x[:, phase.nodes].reshape(shape[0] * shape[1], x.shape[-1]) for x in arrays)]
 
-    def _moved(self, phase: _Phase, shape: tuple[int, int], q: Array, v: Array, tau: Array) -> tuple[Array, Array]:
-        """Velocities after a step, and forces, (N, nodes, …)."""
-        pace = np.tile(self.pace[phase.nodes], shape[0])
+    def _times(self, phase: _Phase, problems: int) -> list[Array]:
+        return [np.tile(x[phase.nodes], problems) for x in (self.dt, self.pace)]
+
+    def _resolved(self, phase: _Phase, number: int, *given: Array) -> list[Array]:
+        """Configurations, velocities and forces after steps; those of doubtful samples by eigenvalues."""
         if phase.held is None:
-            a, force = self.robot.forward_dynamics(q, v, tau), np.zeros((len(q), 0))
-        elif phase.impact:
-            still = np.zeros_like(v)
-            push = phase.held.robot.inverse_dynamics(q, still, v)
-            after, force = phase.held.forward_dynamics(q, still, push)
-            return after.reshape(*shape, -1), _shaped(force, shape, phase)
-        else:
-            a, force = phase.held.forward_dynamics(q, v, tau, stabilization=self._gains)
-        return self._advance(v, a, pace).reshape(*shape, -1), _shaped(force, shape, phase)
+            return list(self._steps(number, False)(*given)[:3])
+        return phase.held._resolved(self._steps, number, *given)
+
+    def _recorded(self, number: int, near: bool) -> Compiled:
+        """A step of a phase as one function."""
+        phase, nq, nv = self._phases[number], self.robot.nq, self.robot.nv
+        inputs = [
+            Operand("q", (nq,)),
+            Operand("v", (nv,)),
+            Operand("tau", (nv,)),
+            Operand("dt", ()),
+            Operand("pace", ()),
+        ]
+        outputs = [Operand("q", (nq,)), Operand("v", (nv,)), Operand("force", (phase.rows,)), Operand("doubts", ())]
+
+        def text(run: Any, q: Any, v: Any, tau: Any, dt: Any, pace: Any) -> Sequence[Any]:
+            after, force, spread = self._text(run, phase, near, q, v, tau, pace)
+            force = np.zeros(0) if force is None or not phase.rows else run.taken(force, np.arange(phase.rows))
+            doubt = 0.0 if spread is None else run(compiled(count_doubt), spread, 0.0)
+            return run(self.robot.integrate, q, after, dt), after, force, doubt
+
+        return recorded("step", inputs, outputs, text)
+
+    def _text(self, run: Any, phase: _Phase, near: bool, q: Any, v: Any, tau: Any, pace: Any) -> tuple[Any, Any, Any]:
+        """Velocities after a step, forces, and `spread` (see `Constraints.solve`)."""
+        if phase.impact and phase.held is not None:
+            after, force, spread = phase.held.solve(run, q, None, v, near)  # v⁺ = v + M⁻¹Jᵀλ
+            return after, force, None if near else spread
+        a, force, spread = run(self.robot.forward_dynamics, q, v, tau), None, None
+        if phase.held is not None:
+            gains = None if self._gains is None else np.tile(self._gains, (phase.held.rows, 1))
+            a, force, spread = phase.held.solve(run, q, v, a, near, None, gains)
+        return run(self._advance, v, a, pace), force, None if near else spread
 
     def linear(self, q: Array, v: Array, tau: Array) -> Rates:
         """See `Dynamics`."""
-        lead, nv, nu, nf = q.shape[:2], self.robot.nv, len(self.actuated), self.forces
+        lead, nv, nu, nf, drive = q.shape[:2], self.robot.nv, len(self.actuated), self.forces, self.actuated
         of_a = [np.empty((*lead, nv, size)) for size in (nv, nv, nu)]
         of_force = [np.zeros((*lead, nf, size)) for size in (nv, nv, nu)]
         rate = np.empty_like(v)
         for phase in self._phases:
             shape, *given = self._of(phase, q, v, tau)
             found = self._derivatives(phase, *given)
-            for whole, part in zip(of_a, found[:3], strict=True):
-                whole[:, phase.nodes] = part.reshape(*shape, nv, -1)
-            for whole, part in zip(of_force, found[3:6], strict=True):
-                rows = part[..., : len(phase.columns), :].reshape(*shape, len(phase.columns), part.shape[-1])
-                whole[:, phase.nodes[:, None], phase.columns] = rows
-            pace = np.tile(self.pace[phase.nodes], shape[0])
-            after = found[6] if phase.impact else self._advance(given[1], found[6], pace)
+            for i, whole in enumerate(of_a):
+                whole[:, phase.nodes] = (found[i] if i < 2 else found[i][..., drive]).reshape(*shape, nv, -1)
+            for i, whole in enumerate(of_force):
+                if phase.rows:
+                    part = found[3 + i] if i < 2 else found[3 + i][..., drive]
+                    _put(whole, phase, part.reshape(*shape, *part.shape[-2:]))
+            after = found[6] if phase.impact else self._advance(given[1], found[6], self._times(phase, shape[0])[1])
             rate[:, phase.nodes] = after.reshape(*shape, nv)
         return Rates._make([*of_a, *of_force, rate])
 
-    def _derivatives(self, phase: _Phase, q: Array, v: Array, tau: Array) -> list[Array]:
-        """Derivatives of a and λ by q, v and u, and a itself; v⁺ of impacts."""
-        nv, drive = self.robot.nv, self.actuated
-        if phase.held is None:
-            a_q, a_v, a_u = self.robot.linearize(q, v, tau=tau)
-            none = [np.zeros((len(q), 0, size)) for size in (nv, nv, len(drive))]
-            return [a_q, a_v, a_u[..., drive], *none, self.robot.forward_dynamics(q, v, tau)]
+    def _derivatives(self, phase: _Phase, q: Array, v: Array, tau: Array) -> Sequence[Any]:
+        """Derivatives of a and λ by q, v and τ, and a itself; v⁺ of impacts."""
+        nv, held = self.robot.nv, phase.held
+        if held is None:
+            return [*self.robot.linearize(q, v, tau=tau), None, None, None, self.robot.forward_dynamics(q, v, tau)]
         if not phase.impact:
-            x = phase.held.linearize(q, v, tau, stabilization=self._gains)
-            forces = x.forces_dq, x.forces_dv, x.forces_dtau[..., drive]
-            return [x.dq, x.dv, x.dtau[..., drive], *forces, x.acceleration]
-        robot, still = phase.held.robot, np.zeros_like(v)
+            x = held.linearize(q, v, tau, stabilization=self._gains)
+            return [x.dq, x.dv, x.dtau, x.forces_dq, x.forces_dv, x.forces_dtau, x.acceleration]
+        robot, still = held.robot, np.zeros_like(v)
         moved, _, mass = robot.linearize(q, still, a=v)
-        x = phase.held.linearize(q, still, robot.inverse_dynamics(q, still, v))
-        by_v = product(x.dtau, mass) - np.eye(nv)  # (2)
-        by_q, force_q = x.dq + product(x.dtau, moved), x.forces_dq + product(x.forces_dtau, moved)
-        none = [np.zeros((len(q), size, len(drive))) for size in (nv, phase.held.rows)]
-        return [by_q, by_v, none[0], force_q, product(x.forces_dtau, mass), none[1], x.acceleration]
+        x = held.linearize(q, still, robot.inverse_dynamics(q, still, v))
+        both = compiled(impact_derivatives, n=nv, c=held.rows)  # (2)
+        by_q, by_v, force_q, force_v = both(x.dq, x.dtau, x.forces_dq, x.forces_dtau, moved, mass)
+        none = np.zeros_like(by_q), np.zeros_like(force_q)
+        return [by_q, by_v, none[0], force_q, force_v, none[1], x.acceleration]
 
     def hold(self, q: Array) -> Array:
         """See `Dynamics`; forces at feet are the smallest that leave the least to be held."""
@@ -197,23 +234,26 @@ class Phases:
 
     def record(self, run: Any, node: int, q: Any, v: Any, tau: Any, dt: Any) -> Any:
         """See `Dynamics`."""
-        phase, text = self._phases[self._which[node]], Recording(run)
-        if phase.held is None:
-            return self._free.record(run, node, q, v, tau, dt)
-        near = not phase.held.regular
-        if phase.impact:
-            after, *_ = phase.held.solve(text, q, None, v, near)  # v⁺ = v + M⁻¹Jᵀλ
-        else:
-            gains = None if self._gains is None else np.tile(self._gains, (phase.held.rows, 1))
-            free = run.call(self.robot.forward_dynamics, q, v, tau)
-            a, *_ = phase.held.solve(text, q, v, free, near, None, gains)
-            after = run.call(self._advance, v, a, dt)
+        phase = self._phases[self._which[node]]
+        near = phase.held is not None and not phase.held.regular
+        pace = np.ones(()) if phase.impact else dt
+        after, *_ = self._text(Recording(run), phase, near, q, v, tau, pace)
         return run.call(self.robot.integrate, q, after, dt), after
 
 
-def _shaped(force: Array, shape: tuple[int, int], phase: _Phase) -> Array:
-    found: Array = force[..., : len(phase.columns)].reshape(*shape, len(phase.columns))
-    return found
+def _sliced(numbers: Array) -> Any:
+    """Numbers as a slice, if they follow each other."""
+    if len(numbers) and (np.diff(numbers) == 1).all():
+        return slice(int(numbers[0]), int(numbers[-1]) + 1)
+    return numbers
+
+
+def _put(whole: Array, phase: _Phase, part: Array) -> None:
+    """What a phase has of its feet, and perhaps of other constraints, in the places of its nodes and feet."""
+    nodes, columns = phase.nodes, phase.columns
+    if not isinstance(nodes, slice) and not isinstance(columns, slice):
+        nodes = nodes[:, None]
+    whole[:, nodes, columns] = part[:, :, : phase.rows]
 
 
 def _feet(contacts: Contacts, T: int) -> list[Foot]:
