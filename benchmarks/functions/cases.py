@@ -285,6 +285,7 @@ MODELS: Mapping[str, Case] = {
     "compile": _on_model(lambda model: model.compile(["inverse_dynamics"])),
     "export_c": _on_model(_export),
     "population": _on_model(lambda model: model.population(gravity=np.zeros((8, 3)))),
+    "parameters": _on_model(lambda model: model.parameters(mass=True)),
     "attach": _on_model(lambda model: model.attach(model.frames[-1], model, prefix="second ")),
     "reduced": _on_model(lambda model: model.reduced({_hinge(model): 0.0})),
     "subtree": _on_model(lambda model: model.subtree(model.bodies[0].name)),

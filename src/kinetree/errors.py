@@ -186,6 +186,10 @@ class ContractError(KinetreeError, TypeError):
     """An algorithm breaks a rule of the tree language; the message names the line."""
 
 
+class IrreversibleError(ContractError):
+    """An algorithm uses loops that reverse mode does not follow, so its gradients take many directional derivatives."""
+
+
 class ModelWarning(UserWarning):
     """A usable model with a questionable property that its author should know about."""
 

@@ -50,6 +50,7 @@ from kinetree.language.loops import LoopShape, Table
 from kinetree.spatial import scalar
 from kinetree.spatial.dual import Dual
 from kinetree.spatial.logarithm import first_quadrant, logarithm
+from kinetree.spatial.tape import Taped
 
 
 class Role:
@@ -187,7 +188,7 @@ def _operators(code: str) -> tuple[Callable[[Op, Any], Any], Callable[[Op, Any],
 
 
 #: Their own operators handle scalars.
-_WITH_OPERATORS = (np.ndarray, Dual)
+_WITH_OPERATORS = (np.ndarray, Dual, Taped)
 
 
 class Op:

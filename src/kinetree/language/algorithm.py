@@ -106,8 +106,7 @@ class Algorithm:
     @property
     def constants(self) -> int | None:
         """The number of the input that holds the mechanism's constants, if they are an input."""
-        found = [i for i, argument in enumerate(self.inputs) if "constants" in argument.dimensions]
-        return found[0] if found else None
+        return next((i for i, argument in enumerate(self.inputs) if argument.name == "constants"), None)
 
     def visited(self, mechanism: Mechanism, sites: Sequence[Site]) -> Sequence[int]:
         """The nodes that loops run over: all of them, or only those supporting the frames if that is sufficient."""

@@ -13,16 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from kinetree.errors import ContractError
 from kinetree.language.algorithm import Algorithm, Argument
 from kinetree.language.contract import Increment, addable, components, describe, rebuild
-from kinetree.language.roles import SUPPLIED, ColumnRole, FrameRole, NodeRole
+from kinetree.language.roles import FORMULAS, SUPPLIED, ColumnRole, FrameRole, NodeRole
 from kinetree.language.tree import Indexed, Tree
 from kinetree.spatial.dual import Dual
+from kinetree.spatial.motion import Motion
 from kinetree.spatial.screw import dot
 from kinetree.spatial.value import Array, Value
 
@@ -43,7 +44,8 @@ def directional_derivative(
         algorithm: The algorithm; it must take the configuration as `q`.
         name: Name of the derivative.
         tangent: Name of the direction of q, a tangent vector.
-        directions: Names of the further directions, each with the input it belongs to.
+        directions: Names of the further directions, each with the input it belongs to: "constants" for those of nodes,
+            if they are an input, and "gravity".
         outputs: Names of the rates of change of the outputs.
         level: Level of its dual numbers. A derivative of a derivative takes a lower one than the latter.
 
@@ -70,7 +72,7 @@ def _derivative(
     algorithm: A, name: str, tangent: str, directions: Mapping[str, str], outputs: tuple[str, ...], level: int
 ) -> A:
     own = algorithm.inputs
-    sizes = {argument.name: argument.dimensions for argument in own}
+    sizes = {argument.name: argument.dimensions for argument in own} | {"gravity": (3,)}
     given = [Argument(tangent, ("v",))] if tangent else []
     given += [Argument(d, sizes[of]) for d, of in directions.items()]
     first = next((i for i, argument in enumerate(own) if "frames" in argument.dimensions), len(own))
@@ -82,10 +84,15 @@ def _derivative(
 
     def run(tree: Any, *arguments: Indexed) -> None:
         arrays = {argument.name: array for argument, array in zip((*inputs, *results), arguments, strict=True)}
-        moved: dict[str, Any] = {of: _Moving(arrays[of], arrays[d], level) for d, of in directions.items()}
+        moved: dict[str, Any] = {
+            of: _Moving(arrays[of], arrays[d], level) for d, of in directions.items() if of in arrays
+        }
         if tangent:
             moved["q"] = _Configurations(arrays["q"], arrays[tangent], level)
-        tree = _Tree(tree, arrays[tangent], level) if tangent else _Memory(tree, level)
+            further = {of: arrays[d] for d, of in directions.items() if of in ("constants", "gravity")}
+            tree = _Tree(tree, _Given(arrays[tangent], level, **further))
+        else:
+            tree = _Memory(tree, level)
         taken = [moved.get(a.name, arrays[a.name]) for a in own]
         algorithm.run(tree, *taken, *(_Rates(arrays[r.name], level) for r in results))
 
@@ -120,29 +127,40 @@ class _Memory:
         return getattr(self._tree, name)
 
 
+class _Given(NamedTuple):
+    """The directions: of the configuration and, if they change, of nodes' constants and of gravity; and the level."""
+
+    tangent: Indexed
+    level: int
+    constants: Indexed | None = None
+    gravity: Indexed | None = None
+
+
 class _Tree:
     """A tree whose nodes store a rate of change with each field."""
 
-    def __init__(self, tree: Tree, tangent: Indexed, level: int) -> None:
-        self._tree, self._given = tree, (tangent, level)
-        self.world, self.gravity = _Node(tree.world, *self._given), tree.gravity
+    def __init__(self, tree: Tree, given: _Given) -> None:
+        self._tree, self._given = tree, given
+        self.world, self.gravity = _Node(tree.world, given), tree.gravity
+        if given.gravity is not None:
+            self.gravity = joined(tree.gravity, Motion.of(np.zeros(3), given.gravity[...]), given.level)
         self.rigid_bodies, self.rigid_multibody = tree.rigid_bodies, tree.rigid_multibody
 
     def scatter(self) -> Iterator[tuple[_Node, _Node]]:
         for k, parent in self._tree.scatter():
-            yield _Node(k, *self._given), _Node(parent, *self._given)
+            yield _Node(k, self._given), _Node(parent, self._given)
 
     def gather(self) -> Iterator[tuple[_Node, _Node]]:
         for k, parent in self._tree.gather():
-            yield _Node(k, *self._given), _Node(parent, *self._given)
+            yield _Node(k, self._given), _Node(parent, self._given)
 
     def frames(self, part: str = "") -> Iterator[tuple[FrameRole, _Node]]:
         for frame, carrier in self._tree.frames(part):
-            yield frame, _Node(carrier, *self._given)
+            yield frame, _Node(carrier, self._given)
 
     def relatives(self) -> Iterator[tuple[FrameRole, _Node, FrameRole, _Node]]:
         for near, near_carrier, far, far_carrier in self._tree.relatives():
-            yield near, _Node(near_carrier, *self._given), far, _Node(far_carrier, *self._given)
+            yield near, _Node(near_carrier, self._given), far, _Node(far_carrier, self._given)
 
     def support(self, frame: FrameRole) -> Iterator[ColumnRole]:
         return self._tree.support(frame)
@@ -195,7 +213,7 @@ class _Tree:
         return Tree.first_moment(cast("Tree", self), cast("NodeRole", k))
 
     def _dual(self, make: Callable[[], Indexed]) -> _Array:
-        return _Array(make(), make(), self._given[1])
+        return _Array(make(), make(), self._given.level)
 
 
 class _Array:
@@ -223,17 +241,29 @@ class _Node:
     The role may itself be such a node, for the derivative of a derivative.
     """
 
-    __slots__ = ("_level", "_role", "_tangent")
+    __slots__ = ("_given", "_level", "_role")
 
-    def __init__(self, role: Any, tangent: Indexed, level: int) -> None:
+    def __init__(self, role: Any, given: _Given) -> None:
         object.__setattr__(self, "_role", role)
-        object.__setattr__(self, "_tangent", tangent)
-        object.__setattr__(self, "_level", level)
+        object.__setattr__(self, "_given", given)
+        object.__setattr__(self, "_level", given.level)
+
+    def formulas(self) -> tuple[Any, Array]:
+        """As of `NodeRole`, with constants that may change."""
+        kind, constants = self._role.formulas()
+        if self._given.constants is None:
+            return kind, constants
+        return kind, self._joined(constants, self._given.constants[self._role])
 
     def weight(self, q: Array) -> Any:
-        X, (kind, parameters) = self._role.weight(parts(q, self._level)[0]), self._role.formulas()
+        value, (kind, parameters) = parts(q, self._level)[0], self.formulas()
+        X = self._role.weight(value)
         if not kind.moving:
-            return self._joined(X, X.rate(self._role.H @ self._tangent[self._role]))
+            rate = X.rate(self._role.H @ self._given.tangent[self._role])
+            if self._given.constants is not None:
+                by_constants = parts(kind.weight(parameters, value), self._level)[1]
+                rate = rebuild(describe(rate), components(rate) + components(by_constants))
+            return self._joined(X, rate)
         own = {"q": q, "H": kind.joint_map(parameters, q), "M": kind.inertia(parameters, q)}
         for name, value in own.items():
             self._role.keep(self._rate_of(name), parts(value, self._level)[1])
@@ -254,11 +284,14 @@ class _Node:
     def _joined(self, value: Any, rate: Any) -> Any:
         return joined(value, rate, self._level)
 
-    # Formulas that depend on q are evaluated on dual numbers.
+    # Formulas that depend on q or on constants that change are evaluated on dual numbers.
 
     @property
     def H(self) -> Any:
-        return self._configured("H", self._role.H)
+        kind, parameters = self.formulas()
+        if kind.moving:
+            return self.kept("H")
+        return self._role.H if self._given.constants is None else kind.joint_map(parameters)
 
     @property
     def subspace(self) -> Any:
@@ -266,33 +299,31 @@ class _Node:
 
     @property
     def M(self) -> Any:
-        return self._configured("M", self._role.M)
+        kind, parameters = self.formulas()
+        if kind.moving:
+            return self.kept("M")
+        return self._role.M if self._given.constants is None else kind.inertia(parameters)
 
-    def _configured(self, name: str, value: Any) -> Any:
-        kind, _ = self._role.formulas()
-        return self._joined(value, self._role.kept(self._rate_of(name))) if kind.moving else value
+    @property
+    def armature(self) -> Any:
+        kind, parameters = self.formulas()
+        return kind.armature(parameters)
 
     def coriolis(self, velocity: Any, v: Any, carrier: Any = None) -> Any:
-        kind, parameters = self._role.formulas()
-        if not kind.moving:
-            return self._role.coriolis(velocity, v, carrier)
-        return kind.coriolis(parameters, self._configured("q", self._role.kept("q")), v, velocity, carrier)
+        kind, parameters = self.formulas()
+        return kind.coriolis(parameters, self.kept("q") if kind.moving else None, v, velocity, carrier)
 
     def gyroscopic(self, velocity: Any, v: Any) -> Any:
-        kind, parameters = self._role.formulas()
-        if not kind.moving:
-            return self._role.gyroscopic(velocity, v)
-        return kind.gyroscopic(parameters, self._configured("q", self._role.kept("q")), v, velocity)
+        kind, parameters = self.formulas()
+        return kind.gyroscopic(parameters, self.kept("q") if kind.moving else None, v, velocity)
 
-    def coupling(self, q: Array) -> Any:
-        kind, parameters = self._role.formulas()
-        return kind.coupling(parameters, q)
-
-    def resistance(self, q: Array, v: Any) -> Any:
-        kind, parameters = self._role.formulas()
-        return kind.resistance(parameters, q, v)
+    def _of_kind(self, name: str) -> Any:
+        kind, parameters = self.formulas()
+        return lambda *arguments: getattr(kind, name)(parameters, *arguments)
 
     def __getattr__(self, name: str) -> Any:
+        if name in FORMULAS:
+            return self._of_kind(name)
         value = getattr(self._role, name)
         if name in SUPPLIED:
             return value

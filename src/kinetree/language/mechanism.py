@@ -194,12 +194,14 @@ class Mechanism:
         return any(np.any(kind.armature(own)) for kind, own in zip(self.kinds, self.parameters, strict=True))
 
     #: Where the part of each node starts, followed by the length of the whole: in q, in v, among the components of all
-    #: nodes' velocities, among the velocities of all joints, and among the constraints that close loops.
+    #: nodes' velocities, among the velocities of all joints, among the constraints that close loops, and among the
+    #: constants of all nodes.
     q_starts = _starts(lambda kind: kind.nq)
     v_starts = _starts(lambda kind: kind.nv)
     m_starts = _starts(lambda kind: kind.dimension)
     joint_starts = _starts(lambda kind: kind.joint_rates)
     loop_starts = _starts(lambda kind: kind.loop_rows)
+    constant_starts = _starts(lambda kind: kind.parameter_count)
 
     @cached_property
     def column_parents(self) -> tuple[int, ...]:

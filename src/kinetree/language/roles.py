@@ -60,6 +60,10 @@ def _of_kind(name: str) -> Any:
     return call
 
 
+#: Formulas that a role has of its kind as they are.
+FORMULAS = ("resistance", "potential", "brackets", "coupling", "coupling_drift", "loops", "moved")
+
+
 class NodeRole:
     """A node. Its fields are attributes; the properties and methods below come from its kind."""
 
@@ -141,8 +145,7 @@ class NodeRole:
         return kind.gyroscopic(self._cell.parameters, q, v, velocity)
 
     # As of `NodeKind`, without the constants
-    resistance, potential, brackets = _of_kind("resistance"), _of_kind("potential"), _of_kind("brackets")
-    coupling, coupling_drift, loops, moved = map(_of_kind, ("coupling", "coupling_drift", "loops", "moved"))
+    resistance, potential, brackets, coupling, coupling_drift, loops, moved = map(_of_kind, FORMULAS)
 
     def keep(self, name: str, value: Any) -> None:
         """Internal: store a quantity that depends on q in a field hidden from algorithms."""
@@ -222,6 +225,7 @@ _LENGTHS: dict[str, Callable[[NodeKind], int]] = {
     "m": lambda kind: kind.dimension,
     "joints": lambda kind: kind.joint_rates,
     "loops": lambda kind: kind.loop_rows,
+    "constants": lambda kind: kind.parameter_count,
 }
 
 #: Names that nodes define besides their fields.

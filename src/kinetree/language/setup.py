@@ -213,6 +213,7 @@ Dimension("loops", lambda setup: setup.mechanism.loop_starts[-1])  # constraints
 Dimension("frames", lambda setup: len(setup.sites))
 Dimension("sorted_rows", lambda setup: setup.rows.count)
 Dimension("rows", lambda setup: setup.rows.task_row_count)
+Dimension("constants", lambda setup: len(setup.mechanism.total_parameters) + 3)  # of all nodes, then gravity
 Dimension("gravity", lambda setup: len(setup.mechanism.total_parameters))  # where it starts among the constants
 
 

@@ -343,10 +343,10 @@ class ModelBase:
         return known[aim]
 
     def _twin(self, **changes: Any) -> Self:
-        """The same parts, with another mechanism that has the same frames."""
+        """The same parts, with another mechanism and, if they are not the same, its frames."""
         made = object.__new__(type(self))
         same = {name: getattr(self, name) for name in ModelBase.__annotations__}
-        made.__dict__.update(same, sites=self.sites, **changes)
+        made.__dict__.update(same, **({"sites": self.sites} | changes))
         return made
 
     # -- text ---------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from kinetree.model.joints import KINDS
 from kinetree.model.loops.aggregation import Constraint
 from kinetree.model.loops.coupling import Coupling, LinearCoupling, reduced_couplings
 from kinetree.model.loops.loop import Loop
+from kinetree.model.parameters import KINDS_OF_PARAMETERS, Names, Parameters
 from kinetree.model.physical import fault, from_parameters, possible_inertia
 from kinetree.model.population import Population
 from kinetree.model.shapes import SolidShape
@@ -381,6 +382,44 @@ class Editing(ModelBase):
             UnsupportedError: If what varies is part of a coupling.
         """
         return Population(self, inertial_parameters, gravity, strict, armature)
+
+    def parameters(
+        self,
+        *,
+        mass: Names = (),
+        com: Names = (),
+        inertia: Names = (),
+        position: Names = (),
+        rotation: Names = (),
+        axis: Names = (),
+        armature: Names = (),
+        pitch: Names = (),
+        constants: Names = (),
+        gravity: bool = False,
+    ) -> Parameters:
+        """Some of the robot's parameters as arguments of its functions, with derivatives: for calibration and design.
+
+        Each takes the name of a body, joint or frame, several of them, or True for all bodies that have one.
+
+        Args:
+            mass: Masses of bodies, with their centres of mass and inertias about these as they are [kg].
+            com: Centres of mass in link frames [m].
+            inertia: Inertias about the centres of mass in link axes: xx, xy, xz, yy, yz, zz [kg m²].
+            position: Positions in the parent's link frame, at neutral q: of bodies, with all that they carry, and of
+                frames [m].
+            rotation: Orientations there: rotation vectors from the robot's own, in link axes [rad].
+            axis: Axes of joints in link axes, of any length. Link frames at neutral q stay as they are.
+            armature: Reflected rotor inertias [kg m² or kg].
+            pitch: Advance of helical joints [m/rad].
+            constants: Constants of general nodes and flexible bodies.
+            gravity: Whether gravity is a parameter [m/s²].
+
+        Raises:
+            UnknownNameError: If there is no such body, joint or frame, or it has no such parameter.
+            UnsupportedError: If it is part of a loop or a coupling.
+        """
+        chosen = (mass, com, inertia, position, rotation, axis, armature, pitch, constants, gravity)
+        return Parameters(self, **dict(zip(KINDS_OF_PARAMETERS, chosen, strict=True)))
 
 
 def _require_joints(robot: ModelBase, names: Mapping[str, Any]) -> None:

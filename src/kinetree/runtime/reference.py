@@ -117,9 +117,9 @@ class _Inward(_Memory):
 
 
 class ReferenceTree(Tree):
-    """The tree for one sample. Handles of nodes, frames and rows are their numbers."""
+    """The tree for one sample, with its own constants if they are an input. Handles of nodes etc. are their numbers."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, constants: Array | None = None) -> None:
         self._setup, mechanism = setup, setup.mechanism
         self._open: list[str] = []
         world = _Cell(WORLD, None, np.zeros(0), None)
@@ -130,14 +130,18 @@ class ReferenceTree(Tree):
             "m": mechanism.m_starts,
             "joints": mechanism.joint_starts,
             "loops": mechanism.loop_starts,
+            "constants": mechanism.constant_starts,
         }
         for number, kind in enumerate(mechanism.kinds):
-            cell = _Cell(number, kind, mechanism.parameters[number], world)
+            own = mechanism.parameters[number]
+            if constants is not None:
+                own = constants[mechanism.constant_starts[number] :][: len(own)]
+            cell = _Cell(number, kind, own, world)
             cell.starts = {what: starts[number] for what, starts in parts.items()}
             self._cells.append(cell)
         self._cells.append(world)  # index −1
         self.world = NodeRole(world, "world", "set", Ledger())
-        self.gravity = Motion.of(np.zeros(3), mechanism.gravity)
+        self.gravity = Motion.of(np.zeros(3), mechanism.gravity if constants is None else constants[-3:])
         self.rigid_bodies = all(kind.rigid for kind in mechanism.kinds)
         self.rigid_multibody = all(kind.rigid_multibody for kind in mechanism.kinds)
 
@@ -190,7 +194,7 @@ def run(
     dtype = np.result_type(np.float64, *arrays)
     outputs = [np.zeros(batch + argument.shape(sizes), dtype=dtype) for argument in algorithm.outputs]
     for sample in np.ndindex(batch):
-        tree = ReferenceTree(setup)
+        tree = ReferenceTree(setup, None if algorithm.constants is None else arrays[algorithm.constants][sample])
         one = (*sample, ...)  # the ellipsis keeps scalars as arrays, which can be written
         taken = [_Argument(argument, a[one], True, False) for argument, a in zip(algorithm.inputs, arrays, strict=True)]
         given = [

@@ -47,6 +47,15 @@ def apply(a: Array, x: Array) -> Array:
     return product(a, x[..., None])[..., 0]
 
 
+def summed(x: Array, axis: int) -> Array:
+    """Sums along an axis, from the first term to the last, however many there are besides."""
+    terms = np.moveaxis(x, axis, 0)
+    total: Array = terms[0].copy() if len(terms) else np.zeros(terms.shape[1:])
+    for term in terms[1:]:
+        total += term
+    return total
+
+
 def length(x: Array) -> Array:
     """Euclidean norms of vectors, (…, n) to (…), provided that squares neither overflow nor underflow."""
     total = x[..., 0] * x[..., 0]

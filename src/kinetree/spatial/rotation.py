@@ -145,11 +145,14 @@ def _angle(square: Array) -> tuple[Array, Array]:
     return np.sqrt(np.where(small, 1.0, square)), small
 
 
-def alignment(axis: Iterable[float]) -> Array:
-    """The smallest rotation whose z column is a unit `axis`, (3, 3). Exact along ±x, ±y and ±z."""
-    x, y, z = map(float, axis)
-    # if z is negative, half a turn about x first, to avoid dividing by nearly zero
-    side = -1.0 if z < 0.0 else 1.0
+def alignment(axis: Iterable[Any], side: Any = None) -> Array:
+    """The smallest rotation whose z column is a unit `axis`, (3, 3). Exact along ±x, ±y and ±z.
+
+    If z is negative, after half a turn about x, to avoid dividing by nearly zero: then `side` is −1, otherwise 1. If it
+    is given, the axis may consist of scalars of any type.
+    """
+    x, y, z = map(float, axis) if side is None else axis
+    side = (-1.0 if z < 0.0 else 1.0) if side is None else side
     x, y, z = side * x, side * y, side * z
     share = 1.0 / (1.0 + z)
     return np.array(

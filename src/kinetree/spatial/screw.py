@@ -29,6 +29,7 @@ import numpy as np
 from kinetree.spatial.dual import Dual
 from kinetree.spatial.rotation import cross, skew
 from kinetree.spatial.scalar import arctan2, magnitude, select, sincos, sqrt
+from kinetree.spatial.tape import Taped, add_function
 from kinetree.spatial.value import Array
 
 # Added to a squared angle or sine to keep quotients such as sin ½θ / θ defined at 0. All functions of it are smooth
@@ -121,6 +122,15 @@ def _(square: Dual) -> tuple[Any, Any]:
         Dual(half, slope * square.rate, square.level),
         Dual(cosine, -0.25 * half * square.rate, square.level),
     )
+
+
+@_half_angle.register
+def _(square: Taped) -> tuple[Any, Any]:
+    return square.tape.record("half", square), square.tape.record("half cosine", square)
+
+
+add_function("half", lambda s: _half_angle(s)[0], lambda g, half, s: (g * Angle(s, half, _half_angle(s)[1]).dhalf,))
+add_function("half cosine", lambda s: _half_angle(s)[1], lambda g, _, s: (-0.25 * _half_angle(s)[0] * g,))
 
 
 def within_half_turn(angle: Any) -> Any:

@@ -21,6 +21,7 @@ from kinetree.language.node import NodeKind
 from kinetree.model.assembly.frames import Reframed, distinct, reframe
 from kinetree.model.assembly.node_constants import (
     NONE,
+    DraftKind,
     NodeDraft,
     constants_of,
     inertias_of,
@@ -37,8 +38,7 @@ from kinetree.model.loops.aggregation import Cluster, Clustering, Constraint
 from kinetree.model.loops.cluster_kind import ClusterKind, SlotKind
 from kinetree.model.loops.cluster_structure import ClusterStage, InnerConstants
 from kinetree.model.loops.loop import Closure, Coupled, Loop
-from kinetree.model.nodes.general import ExitKind, GeneralKind, Node, size
-from kinetree.model.nodes.rigid import JointedBody
+from kinetree.model.nodes.general import ExitKind, Node, size
 from kinetree.runtime.bound import ieee_default
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.reproducible import product
@@ -80,15 +80,15 @@ def assemble(
     """
     how = {"reframed": reframed, "merged": merged}
     if clustering is None or not clustering.clusters:
-        rigid = _Assembly(bodies, joints, (), [(body.name,) for body in bodies], **how)
+        rigid = Assembly(bodies, joints, (), [(body.name,) for body in bodies], **how)
         return Assembled(rigid.mechanism(gravity), partial(rigid.sites, frames))
     clusters, order, _ = clustering
     # bodies inside a cluster need a twist of their own only if they carry something, or a frame of theirs is used
-    lean = _Assembly(bodies, joints, clusters, order, **how)
+    lean = Assembly(bodies, joints, clusters, order, **how)
 
     @cache
-    def full() -> _Assembly:
-        return _Assembly(bodies, joints, clusters, order, every=True, **how)
+    def full() -> Assembly:
+        return Assembly(bodies, joints, clusters, order, every=True, **how)
 
     @cache
     @ieee_default
@@ -103,10 +103,10 @@ def clusters_of(
     bodies: Sequence[Body], joints: Mapping[str, Joint], clusters: Sequence[Cluster], order: Sequence[tuple[str, ...]]
 ) -> dict[str, tuple[ClusterKind, Array]]:
     """Formulas and constants of each cluster, by its first body; independent rates need not be known yet."""
-    return _Assembly(bodies, joints, clusters, order).clusters()
+    return Assembly(bodies, joints, clusters, order).clusters()
 
 
-class _Assembly:
+class Assembly:
     """Nodes under construction; `every` body of a cluster may get an exit, or only those that carry something."""
 
     def __init__(
@@ -296,7 +296,7 @@ class _Assembly:
         return tuple(Site(name, node, row) for (name, node, _), row in zip(named, rows))
 
 
-def _known(kind: JointedBody | GeneralKind | ExitKind | ClusterKind | SlotKind | None) -> NodeKind:
+def _known(kind: DraftKind | None) -> NodeKind:
     if kind is None:
         raise RuntimeError("a cluster was not finished")
     return kind

@@ -13,6 +13,7 @@ from kinetree.language.mechanism import WORLD
 from kinetree.model.body import Body, frozen
 from kinetree.model.loops.cluster_kind import ClusterKind, SlotKind
 from kinetree.model.nodes.general import ExitKind, GeneralKind
+from kinetree.model.nodes.parametric import LinkBody
 from kinetree.model.nodes.rigid import AxialBody, JointedBody, numbers_in
 from kinetree.spatial.inertia import RigidInertia, spread
 from kinetree.spatial.reproducible import apply, product
@@ -27,13 +28,16 @@ NONE = np.zeros(0)
 jointed_kind, axial_kind = cache(JointedBody), cache(AxialBody)
 
 
+DraftKind = JointedBody | LinkBody | GeneralKind | ExitKind | ClusterKind | SlotKind
+
+
 @dataclass(slots=True, eq=False)
 class NodeDraft:
     """A node under construction. Clusters get their kind at the end."""
 
     name: str
     parent: int
-    kind: JointedBody | GeneralKind | ExitKind | ClusterKind | SlotKind | None
+    kind: DraftKind | None
     armature: Array
     own: Array
 
@@ -79,7 +83,7 @@ def constants_of(
     for k, node in enumerate(nodes):
         if isinstance(node.kind, JointedBody):
             alike.setdefault(id(node.kind), []).append(k)
-        elif isinstance(node.kind, GeneralKind | ExitKind):
+        elif isinstance(node.kind, LinkBody | GeneralKind | ExitKind):
             inertia = RigidInertia(inertias[k])
             found[k] = _read_only(node.kind.parameters(transform_of(at[k]), inertia, node.armature, node.own))
         else:

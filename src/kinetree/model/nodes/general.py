@@ -234,10 +234,10 @@ class GeneralKind(Traced, Unconstrained):
 
     @property
     def parameter_count(self) -> int:
-        return self._own_start + len(self.node.constants)
+        return self.own_start + len(self.node.constants)
 
     @property
-    def _own_start(self) -> int:
+    def own_start(self) -> int:
         return Transform.size + self.nv
 
     def manifold(self, _parameters: Array) -> PlainCoordinates:
@@ -248,7 +248,7 @@ class GeneralKind(Traced, Unconstrained):
         return np.concatenate([placement.data, armature, own]).astype(float)
 
     def _own(self, parameters: Array) -> Array:
-        return parameters[self._own_start :]
+        return parameters[self.own_start :]
 
     def weight(self, parameters: Array, q: Array) -> RootWeight:
         W = np.asarray(self.node.weight(self._own(parameters), q))
@@ -263,7 +263,7 @@ class GeneralKind(Traced, Unconstrained):
         return DenseInertia.of(self.node.inertia(self._own(parameters), _known(q)))
 
     def armature(self, parameters: Array) -> Array:
-        return parameters[12 : self._own_start]
+        return parameters[12 : self.own_start]
 
     def coriolis(self, parameters: Array, q: Array | None, v: Array, velocity: Array, carrier: Motion) -> Array:
         root = (Transform(parameters[:12]) @ carrier).data

@@ -1,0 +1,147 @@
+"""Assembles a model whose nodes' constants are its parameters: see `model.nodes.parametric`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from kinetree.errors import UnsupportedError
+from kinetree.language.mechanism import Mechanism, Site
+from kinetree.model.assembly.assembly import WELDED, Assembly
+from kinetree.model.assembly.node_constants import NONE, NodeDraft
+from kinetree.model.assembly.stages import stages_of
+from kinetree.model.body import Body, Frame
+from kinetree.model.joint import Joint, Limits
+from kinetree.model.joints import KINDS
+from kinetree.model.loops.aggregation import Clustering
+from kinetree.model.nodes.parametric import LinkBody, Slots, own_constants
+from kinetree.spatial.transform import IDENTITY, composed
+from kinetree.spatial.value import Array
+
+#: A parameter: what it is, and of which body or frame.
+Selected = tuple[str, str]
+_INERTIAL, _PLACED = ("mass", "com", "inertia"), ("position", "rotation")
+
+_link_kind = cache(LinkBody)
+
+
+class ParametricAssembly(Assembly):
+    """Nodes in the coordinates of link frames. Bodies behind fixed joints are merged if no parameter is theirs.
+
+    Attributes:
+        places: Each parameter's nodes, and where in their constants it is.
+    """
+
+    def __init__(
+        self,
+        bodies: Sequence[Body],
+        joints: Mapping[str, Joint],
+        frames: Sequence[Frame],
+        clustering: Clustering,
+        selected: Iterable[Selected],
+    ) -> None:
+        self._selected = frozenset(selected)
+        self.places: dict[Selected, list[tuple[int, slice]]] = {}
+        kinds = {what for what, _ in self._selected}
+        self._flags = "rotation" in kinds, "axis" in kinds
+        # frames with parameters are bodies without mass
+        own = [frame for frame in frames if any((what, frame.name) in self._selected for what in _PLACED)]
+        self._frames_left = [frame for frame in frames if frame not in own]
+        joints = {**joints, **{frame.name: _weld(frame) for frame in own}}
+        clusters, groups, _ = clustering
+        order: list[tuple[str, ...]] = [] if clusters else [(frame.name,) for frame in own if frame.body == "world"]
+        for group in groups if clusters else [(body.name,) for body in bodies]:
+            order.append(tuple(group))
+            order += [(frame.name,) for frame in own if frame.body in group]
+        every = {body.name: body for body in (*bodies, *map(_massless, own))}
+        ordered = [every[name] for group in order for name in group]
+        super().__init__(ordered, joints, clusters, order, every=True, reframed=False)
+
+    def assembled(self, gravity: Array) -> tuple[Mechanism, tuple[Site, ...]]:
+        """The mechanism and its frames."""
+        for what, name in self._selected:
+            if (what, name) not in self.places:
+                raise UnsupportedError(
+                    f"{what} of {name!r} cannot vary: it is part of a loop or a coupling, whose joints depend on each "
+                    "other; describe these as constraints of a tree (loops='constrain'), or vary others"
+                )
+        return self.mechanism(gravity), self.sites(self._frames_left)
+
+    def _is(self, name: str, *whats: str) -> bool:
+        return any((what, name) in self._selected for what in whats)
+
+    def _add(self, body: Body, joint: Joint) -> None:
+        name, general = body.name, self._general
+        if joint.parent in general:
+            super()._add(body, joint)
+            if self._is(name, *_INERTIAL):
+                node, _ = self._carriers[name]
+                self._carriers[name] = self._link(body, node, IDENTITY, IDENTITY), IDENTITY
+            return
+        carrier, at = self._carrier(joint.parent)
+        if at is not IDENTITY and self._is(name, *_PLACED):
+            # a node of its own for the parent's link frame, in which the placement is given
+            empty = _massless(Frame(f"link of {joint.parent}", joint.parent, IDENTITY))
+            carrier, at = self._link(empty, carrier, at, IDENTITY), IDENTITY
+        if joint.node is not None:
+            placement = joint.placement
+            if self._is(name, *_PLACED):
+                empty = _massless(Frame(name, joint.parent, IDENTITY))
+                carrier, at, placement = self._link(empty, carrier, at, placement), IDENTITY, IDENTITY
+            draft = NodeDraft(name, carrier, joint.node.kind, joint.armature, joint.own)
+            node, start = self._append(draft, at, placement), joint.node.kind.own_start
+            self._carriers[name], general[name] = (node, IDENTITY), joint.node
+            self.places["constants", name] = [(node, slice(start, start + len(joint.own)))]
+            self.places["armature", name] = [(node, slice(start - joint.type.nv, start))]
+            return
+        if joint.kind == "fixed":
+            if not self._is(name, *_INERTIAL, *_PLACED):
+                self._carriers[name] = carrier, composed(at, joint.placement)
+                return
+            self._carriers[name] = self._link(body, carrier, at, joint.placement), IDENTITY
+            return
+        stages, placement, nodes = stages_of(name, joint), joint.placement, []
+        for stage_name, stage, turn, _, armature in stages:
+            kind = _link_kind(stage, *self._flags)
+            aligned = turn[:3, :3] if stage.axes else None
+            own = own_constants(
+                body if stage_name == name else _massless(Frame(name, name, IDENTITY)), joint.own, aligned
+            )
+            carrier = self._append(NodeDraft(stage_name, carrier, kind, armature, own), at, placement)
+            nodes.append((carrier, kind.slots))
+            at, placement = IDENTITY, IDENTITY
+        self._place(name, _PLACED, nodes[:1])
+        self._place(name, _INERTIAL, nodes[-1:])
+        self._place(name, ("armature", "axis"), nodes)
+        if joint.own.size:
+            self.places["pitch", name] = [(carrier, kind.slots.own)]
+        self._carriers[name] = carrier, IDENTITY
+
+    def _link(self, body: Body, carrier: int, at: Array, placement: Array) -> int:
+        """Add a welded body."""
+        kind = _link_kind(WELDED, *self._flags)
+        own = own_constants(body, NONE, None)
+        node = self._append(NodeDraft(body.name, carrier, kind, NONE, own), at, placement)
+        self._place(body.name, (*_PLACED, *_INERTIAL), [(node, kind.slots)])
+        return node
+
+    def _place(self, name: str, whats: Sequence[str], nodes: Sequence[tuple[int, Slots]]) -> None:
+        for what in whats:
+            self.places[what, name] = [(node, getattr(slots, what)) for node, slots in nodes]
+
+
+def _massless(frame: Frame) -> Body:
+    return Body(frame.name, frame.body, frame.name, 0.0, np.zeros(3), np.zeros((3, 3)))
+
+
+def _weld(frame: Frame) -> Joint:
+    fixed, none = KINDS["fixed"], np.zeros(0)
+    numbers: dict[str, Any] = {"pitch": 0.0, "armature": none, "damping": none, "friction": none}
+    limits = Limits().expanded(fixed)
+    return Joint(
+        frame.name, "fixed", frame.body, frame.name, frame.placement, np.zeros((0, 3)), limits=limits, q_start=0,
+        v_start=0, **numbers,
+    )  # fmt: skip
