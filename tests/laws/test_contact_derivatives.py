@@ -304,7 +304,7 @@ def test_what_has_no_derivatives_says_so() -> None:
     refused(r"OwnPlane has no slopes\(points\); define it", own.discretize, START, np.zeros(6))
     refused("need one of the methods midpoint", simulation.Simulator(box, method="rk4").discretize, START, np.zeros(6))
     held = simulation.Simulator(box, constraints=[kt.Weld("box", rows="position")], at=START, contacts=points)
-    with pytest.raises(kt.errors.UnsupportedError, match="steps with constraints have no derivatives yet"):
+    with pytest.raises(kt.errors.UnsupportedError, match="steps with constraints and contacts have"):
         held.step.vjp(START, np.zeros(6), None, np.zeros(6), np.zeros(6))
     floor = world()
     none, many = np.zeros(6), np.zeros((3, 6))

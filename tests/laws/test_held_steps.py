@@ -185,7 +185,7 @@ def test_refusals() -> None:
     both = kt.simulation.Simulator(
         robot, constraints=["left_foot"], at=q, contacts=[kt.simulation.Points("right_foot", np.zeros(3))]
     )
-    refused("steps with constraints have no derivatives yet", both.discretize, q, v, error=UnsupportedError)
+    refused("constraints and contacts have no derivatives yet", both.discretize, q, v, error=UnsupportedError)
     alone = kt.simulation.Simulator(robot, constraints=["left_foot"], at=q)
     refused("q_weights has shape", alone.step.vjp, q, v, v, np.zeros(3), v)
     link = {"axis": (0, 1, 0), "mass": 1.0, "com": (0.1, 0.0, 0.2), "inertia": 0.1 * np.eye(3)}

@@ -268,6 +268,14 @@ def sizes_of(kernel: Kernel) -> dict[str, Any]:
         sizes |= {"nv": 11, "nb": 9, "threes": [(7, 0)], "sixes": [(1, 3)]}
     elif kernel.lists_given == ("moving", "rest"):
         sizes |= {"moving": [(1,)], "rest": [(6,), (7,)]}
+    elif kernel.name == "contact_response":  # two contacts of two bodies, and three joints
+        sizes |= {"t": 9, "r": 6, "n": 12, "c": 15, "g": 2, "v": 4, "passes": 3, "once": 1}
+        sizes |= {"contacts": [(0, 0, 6, 6, 1), (3, 3, 0, 0, 0)], "joints": [(6, 12, 3), (8, 14, 0), (7, 13, 1)]}
+    elif kernel.name == "velocity_changes":
+        bodies = [(i, i) for i in range(6)]
+        sizes |= {"c": 9, "b": 6, "n": 11, "bodies": bodies, "moving": [(1,)], "rest": [(6,), (7,)]}
+    elif kernel.name == "with_lift":
+        sizes |= {"m": 14, "n": 7, "columns": [(i, i) for i in range(7)]}
     elif "joints" in kernel.lists_given:  # behind two contacts
         alone = kernel.name == "contact_newton"
         joint, contacts = ([(6,), (8,), (7,)], [(0,), (3,)]) if alone else ([(8, 0), (6, 6), (7, 1)], [(3, 0), (0, 6)])

@@ -28,7 +28,7 @@ from kinetree.language.tree import Indexed
 _MOVING = {"moving": {"n": TILE}, "rest": {"n": 1}}
 
 
-class _Moving:
+class MovingColumns:
     """The degrees of freedom that move rows, as terms of products with J."""
 
     def __init__(self, k: Workspace) -> None:
@@ -59,7 +59,7 @@ def moving_columns(columns: Iterable[int], n: int) -> dict[str, list[tuple[int]]
 def row_response(k: Workspace, J: Indexed, Minv: Indexed, response: Indexed, A: Indexed, own: Indexed) -> None:
     """J M⁻¹, and Λ⁻¹ = J M⁻¹Jᵀ with its diagonal."""
     columns = k.array("n", "c")
-    terms: Any = _Moving(k)
+    terms: Any = MovingColumns(k)
     add_product(response, (k.c, terms, k.n), J, Minv)
     for j in k.n:
         for i in k.c:
@@ -104,7 +104,7 @@ def constrained_linearization(
     for i in c:
         for j in n:
             Z_q[i, j], Z_v[i, j] = psi_q[i, j], psi_v[i, j]
-    terms: Any = _Moving(k)
+    terms: Any = MovingColumns(k)
     add_products([Z_q, Z_v], (c, terms, n), J, [free_q, free_v])
     for out, right in ((X_q, Z_q), (X_v, Z_v), (Y, response)):
         add_product(out, (c, c, n), inertia, right, start=ZERO)

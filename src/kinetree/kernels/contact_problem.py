@@ -29,6 +29,7 @@ import numpy as np
 
 from kinetree.kernels.language import IndexBlock, Kernel, Size, Workspace, kernel
 from kinetree.language.tree import Indexed
+from kinetree.spatial.dual import Dual
 from kinetree.spatial.rotation import cross
 from kinetree.spatial.scalar import magnitude, select, sqrt
 
@@ -178,49 +179,55 @@ Vector = tuple[Any, Any, Any]
 Measure = Callable[[Vector, Any], tuple[Any, Vector]]
 
 
-def _shape(numbers: int) -> Callable[[Measure], Kernel]:
-    """A kernel that measures all points."""
+def _shape(numbers: int) -> Callable[[Measure], tuple[Kernel, Kernel]]:
+    """Kernels that measure all points: normals and heights, and their derivatives with respect to the points."""
 
-    def declare(measure: Measure) -> Kernel:
+    def declare(measure: Measure) -> tuple[Kernel, Kernel]:
         def run(k: Workspace, points: Indexed, shape: Indexed, normal: Indexed, height: Indexed) -> None:
             for point in k.c:
                 h, n = measure(tuple(points[point]), shape[...])
                 normal[point] = np.array(n)
                 height[point] = np.array([0.0, 0.0, h])
 
-        run.__name__, run.__doc__ = measure.__name__, measure.__doc__
-        declared = kernel(
-            points=("c", 3), shape=(numbers,), normal=("c", 3), height=("c", 3),
-            outputs=("normal", "height"),
-        )  # fmt: skip
-        return declared(run)
+        def slopes(k: Workspace, points: Indexed, shape: Indexed, slope: Indexed, bend: Indexed) -> None:
+            for point in k.c:
+                rates = []
+                for unit in np.eye(3):
+                    moved = [Dual(x, dx) for x, dx in zip(points[point], unit, strict=True)]
+                    h, n = measure((moved[0], moved[1], moved[2]), shape[...])
+                    rates.append([x.rate if isinstance(x, Dual) else 0.0 for x in (h, *n)])
+                by_x = np.array(rates)
+                slope[point], bend[point] = by_x[:, 0], by_x[:, 1:].T
+
+        name = measure.__name__.removeprefix("_")
+        run.__name__, run.__doc__ = f"above_{name}", measure.__doc__
+        slopes.__name__, slopes.__doc__ = f"{name}_slopes", f"Derivatives of heights and normals. {measure.__doc__}"
+        axes: dict[str, Any] = {"points": ("c", 3), "shape": (numbers,)}
+        measured = kernel(**axes, normal=("c", 3), height=("c", 3), outputs=("normal", "height"))
+        return measured(run), kernel(**axes, slope=("c", 3), bend=("c", 3, 3), outputs=("slope", "bend"))(slopes)
 
     return declare
 
 
-@_shape(4)
-def above_plane(p: Vector, shape: Any) -> tuple[Any, Vector]:
+def _plane(p: Vector, shape: Any) -> tuple[Any, Vector]:
     """Of a plane: unit normal, and distance from the origin along it."""
     n = shape[0], shape[1], shape[2]
     return _dot(p, n) - shape[3], n
 
 
-@_shape(4)
-def above_sphere(p: Vector, shape: Any) -> tuple[Any, Vector]:
+def _sphere(p: Vector, shape: Any) -> tuple[Any, Vector]:
     """Of a sphere: centre, radius."""
     return _around(_minus(p, shape[:3]), shape[3])
 
 
-@_shape(8)
-def above_capsule(p: Vector, shape: Any) -> tuple[Any, Vector]:
+def _capsule(p: Vector, shape: Any) -> tuple[Any, Vector]:
     """Of a capsule: start and axis of its segment, one over the axis' squared length or zero, radius."""
     way, axis = _minus(p, shape[:3]), tuple(shape[3:6])
     share = _clipped(_dot(way, axis) * shape[6])
     return _around(_minus(way, [share * a for a in axis]), shape[7])
 
 
-@_shape(6)
-def above_block(p: Vector, shape: Any) -> tuple[Any, Vector]:
+def _block(p: Vector, shape: Any) -> tuple[Any, Vector]:
     """Of a box along the world axes: centre, half edges. Inside, the nearest face counts."""
     way = _minus(p, shape[:3])
     x, y, z = (magnitude(w) - half for w, half in zip(way, shape[3:], strict=True))
@@ -255,3 +262,9 @@ def _minus(a: Any, b: Any) -> Vector:
 def _clipped(x: Any) -> Any:
     low = 0.5 * (x + magnitude(x))
     return select(-low, -1.0, 1.0, low)
+
+
+above_plane, plane_slopes = _shape(4)(_plane)
+above_sphere, sphere_slopes = _shape(4)(_sphere)
+above_capsule, capsule_slopes = _shape(8)(_capsule)
+above_block, block_slopes = _shape(6)(_block)

@@ -118,7 +118,8 @@ class Recording:
         _, *found = self._sequence.call(function, *inputs, into=[calls[0].inputs[0], *[None] * (outputs - 1)])
         return [partial(self._shared, call) for call in calls], found
 
-    def _shared(self, call: Call, *inputs: MemorySpan) -> MemorySpan:
+    def _shared(self, call: Call, *given: Any) -> MemorySpan:
+        inputs = [x if isinstance(x, MemorySpan) else self._sequence.constant(x) for x in given]
         # those of a population come last; calls of others have overwritten them
         constants = [self._sequence.defaults["constants"]] if len(call.inputs) > 1 + len(inputs) else []
         (result,) = call.run(None, *inputs, *constants)

@@ -1,10 +1,10 @@
 """Simulation: integrators on the configuration manifold, constraints, contacts, controllers in the loop."""
 
+from kinetree.kernels.contact_response import EDGE, FREE, OPEN, SLIDING, SLIPPING, STICKING, STOPPED, STUCK
 from kinetree.model.integrators import METHODS
 from kinetree.simulation.contacts import Points
 from kinetree.simulation.shapes import Block, Capsule, HeightField, Plane, Shape, Sphere
 from kinetree.simulation.simulator import Simulator
-from kinetree.simulation.step_derivatives import EDGE, FREE, OPEN, SLIDING, SLIPPING, STICKING, STOPPED, STUCK
 from kinetree.simulation.step_results import (
     Film,
     FoundContacts,

@@ -33,10 +33,11 @@ from kinetree.algorithms.dynamics.mass_factors import (
     PLACE,
     factored_accelerations,
     factored_impulses,
+    factored_solution,
     factored_twists,
     mass_factors,
 )
-from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_inverse
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_inverse, mass_matrix_solve
 from kinetree.algorithms.kinematics.frame_kinematics import VELOCITIES, poses
 from kinetree.algorithms.kinematics.manifold import joint_bounds
 from kinetree.errors import InputError, ModelWarning
@@ -57,7 +58,7 @@ from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import KernelFunction, compiled
 from kinetree.runtime.kernels import bind
 from kinetree.simulation.shapes import Plane, Shape
-from kinetree.simulation.step_results import Impulses
+from kinetree.simulation.step_results import ContactProblem, Impulses
 from kinetree.spatial.value import Array
 from kinetree.tasks.task_types import Task
 from kinetree.tasks.tasks import Tasks
@@ -133,14 +134,15 @@ class FactoredBodies:
     `recursion` compiles a recursion for the robot and its bodies; a dynamic one for a population.
     """
 
-    def __init__(self, run: Any, recursion: Callable[[Algorithm, bool], Compiled], count: int) -> None:
+    def __init__(self, run: Any, recursion: Callable[[Algorithm, bool], Compiled], count: int, solves: bool) -> None:
         self._run, self._recursion, self._count, self._q = run, recursion, count, None
+        self._more = (factored_solution,) if solves else ()
 
     def at(self, q: Any) -> tuple[Any, Any]:
         """Places, (m, 15), and Λ⁻¹, (6 m, 6 m), of the bodies."""
         if q is not self._q:
             users = [self._recursion(factored_accelerations, True)]
-            users += [self._recursion(one, False) for one in (factored_twists, factored_impulses)]
+            users += [self._recursion(one, False) for one in (factored_twists, factored_impulses, *self._more)]
             self._users, self._found = self._run.sharing(self._recursion(mass_factors, True), [q], users)
             self._q = q
         place, mobility = self._found
@@ -159,6 +161,10 @@ class FactoredBodies:
         """Joint velocities after impulses on the bodies in world axes, (6 m,)."""
         each = self._run.taken(wrench, np.arange(6 * self._count).reshape(-1, 6))
         return self._users[2](v, self.at(q)[0], each)
+
+    def solved(self, q: Any, tau: Any, wrench: Any) -> Any:
+        """M⁻¹ (τ + Jᵀw), if it was made for this."""
+        return self._users[3](tau, self.at(q)[0], wrench)
 
 
 class DenseBodies:
@@ -189,6 +195,10 @@ class DenseBodies:
     def after(self, _: Any, v: Any, wrench: Any) -> Any:
         """Joint velocities after impulses on the bodies, (6 m,), at the configuration of the last `at`."""
         return self._run(compiled(velocities_after, m=self._nv, n=6 * self._count), self._response, v, wrench)
+
+    def solved(self, q: Any, tau: Any, wrench: Any) -> Any:
+        """M⁻¹ (τ + Jᵀw) without constraints, at the configuration of the last `at`."""
+        return self.after(q, self._run(self._recursion(mass_matrix_solve, True), q, tau), wrench)
 
 
 def of_bodies(kernel: Kernel, bodies: tuple[int, ...]) -> KernelFunction:
@@ -251,8 +261,8 @@ class Contacts:
         self._solve, self.law = solver.bound(alone, len(touching), 0 if joints is None else len(joints.columns))
         self.is_compiled = self._held is None and all(shape.kernel for shape in self.ground)
 
-    def bodies(self, run: Any) -> FactoredBodies | DenseBodies:
-        """The bodies that may touch something, in a step."""
+    def bodies(self, run: Any, solves: bool = False) -> FactoredBodies | DenseBodies:
+        """The bodies that may touch something, in a step; `solves` if `solved` is needed."""
         recursions = self._bodies.core.recursions
 
         def recursion(algorithm: Algorithm, dynamic: bool) -> Compiled:
@@ -263,7 +273,7 @@ class Contacts:
             held = [PythonFunction(partial(_held_dynamics, self._held))]
             return DenseBodies(run, recursion, held, count, self._robot.nv)
         if self._robot.mechanism.first_general is None:
-            return FactoredBodies(run, recursion, count)
+            return FactoredBodies(run, recursion, count, solves)
         functions = [recursion(one.algorithm, True) for one in (recursions.inverse_inertia, recursions.response)]
         return DenseBodies(run, recursion, functions, count, self._robot.nv)
 
@@ -274,24 +284,27 @@ class Contacts:
         of_points = [
             run.taken(x, width * self.body_of[:, None] + np.arange(width)) for x, width in ((place, PLACE), (twist, 6))
         ]
-        points, *moving = run(compiled(contact_points, c=count), *of_points, self.positions)
+        points, *motion = run(compiled(contact_points, c=count), *of_points, self.positions)
         gaps = [run(self._measured(shape), points, shape.numbers) for shape in self.ground]
         arms, velocities, normals, heights = (
             run.joined(*(run.taken(x, np.arange(3 * count)) for x in each))
-            for each in (*([x] * many for x in moving), *zip(*gaps, strict=True))
+            for each in (*([x] * many for x in motion), *zip(*gaps, strict=True))
         )
         G, free, axes = run(self._problem, mobility, arms, velocities, normals, heights, self._dt)
         bounds = np.stack([self._mu, np.zeros(rows), np.zeros(rows)], axis=-1)
         if self.joints is not None:
             given = self.joints.given(run, q, v)
             G, free, bounds = self.joints.joined(run, G, free, axes, self._mu, self._response(run, q), *given)
-        found, _, report = run(self._solve, G, free, bounds, self.law)
+        found, moving, report = run(self._solve, G, free, bounds, self.law)
         forces = run(compiled(contact_forces, r=rows), axes, run.taken(found, np.arange(rows)))
-        after = bodies.after(q, v, run(self._gather, arms, forces))
+        wrench = run(self._gather, arms, forces)
+        problem = ContactProblem(G, free, bounds, found, moving, axes, arms, points, place, wrench)
+        after = bodies.after(q, v, wrench)
+        touched = Impulses(after, forces=forces, heights=heights, report=report, problem=problem)
         if self.joints is None:
-            return Impulses(after, forces=forces, heights=heights, report=report)
-        after, pushed = self.joints.after(run, after, found, rows, given[0])
-        return Impulses(after, forces=forces, heights=heights, report=report, joint_impulses=pushed)
+            return touched
+        after, pushed = self.joints.after(run, touched.velocity, found, rows, given[0])
+        return touched._replace(velocity=after, joint_impulses=pushed)
 
     def _measured(self, shape: Shape) -> Any:
         """The function that measures normals and heights of the points."""
@@ -385,7 +398,7 @@ class JointRows:
             text = f"Simulator(limits=True) does not stop coupled joints of {robot.name!r}: {names}"
             warnings.warn(text, ModelWarning, stacklevel=4)
 
-    def bodies(self, run: Any) -> None:
+    def bodies(self, run: Any, solves: bool = False) -> None:
         """No bodies touch anything."""
 
     def given(self, run: Any, q: Any, v: Any) -> tuple[Any, ...]:
@@ -394,12 +407,6 @@ class JointRows:
         limits = self.origin, self.lower, self.upper, self._dt
         bounds = run(bound_to(joint_bounds, self._robot, ()), q, *limits)
         return run(bound_to(inverse, self._robot, ()), q), v, *bounds, self._dry
-
-    def allowed(self, q: Array) -> tuple[Array, Array, Array]:
-        """For each of the columns, the velocities between which it stays within its stops, and its largest friction."""
-        bounds = bound_to(joint_bounds, self._robot, ())(q, self.origin, self.lower, self.upper, self._dt)
-        slowest, fastest = (x[..., self.columns] for x in bounds)
-        return slowest, fastest, self._dry[self.columns]
 
     def joined(self, run: Any, G: Any, free: Any, axes: Any, *given: Any) -> tuple[Any, Any, Any]:
         """Matrix, velocities and bounds of the problem of contacts and joints; `given` are as of `joined_problem`."""
@@ -427,6 +434,7 @@ class JointRows:
         given = self.given(run, q, v)
         nothing = np.zeros((3, 3)), np.zeros(3), np.zeros((3, 3)), np.zeros(3), np.zeros((self._robot.nv, 3))
         problem = self._problem(run, 3, [], *nothing, *given)
-        found, _, report = run(self._solve, *problem, self.law)
+        found, moving, report = run(self._solve, *problem, self.law)
         after, pushed = self.after(run, v, found, 0, given[0])
-        return Impulses(after, report=report, joint_impulses=pushed)
+        solved = ContactProblem(*problem, found, moving)
+        return Impulses(after, report=report, joint_impulses=pushed, problem=solved)

@@ -77,7 +77,7 @@ class DiscoveredContacts:
 
     # The text
 
-    def bodies(self, run: Any) -> None:
+    def bodies(self, run: Any, solves: bool = False) -> None:
         """No bodies are known before a step."""
 
     def _recursion(self, algorithm: Any, sites: tuple[Any, ...] = (), dynamic: bool = False) -> Any:

@@ -22,7 +22,7 @@ from kinetree.errors import InputError, UnsupportedError
 from kinetree.kernels.joint_rows import joint_springs
 from kinetree.kernels.products import total
 from kinetree.language.algorithm import Algorithm, with_constants
-from kinetree.language.mechanism import Site
+from kinetree.language.mechanism import Mechanism, Site
 from kinetree.model.integrators import IMPULSIVE, METHODS, Impulses, Run
 from kinetree.model.model import Model
 from kinetree.model.population import Population
@@ -48,6 +48,8 @@ class Plant:
         damping: Of joints, (nv,).
         stiffness: Of springs in the joints, (nv,).
         rest: Rest configuration of the springs, (nq,).
+        soft: Whether there are springs or dampers.
+        borne: The robot with the compensated part of its masses, if there is one.
         lift: Forces that bear the compensated part of the weight, if there is one.
     """
 
@@ -68,12 +70,13 @@ class Plant:
         self.stiffness = gains("stiffness", own, robot.nv)
         neutral = robot.spring_reference if stiffness is True else robot.neutral()
         self.rest = neutral if rest is None else _vector("rest", rest, robot.nq)
-        self.lift = _lifting(robot) if gravity_compensation else None
+        self.borne = _borne(robot) if gravity_compensation else None
+        self.lift = None if self.borne is None else bind(gravity_forces, self.borne, (), "step")
         if self.lift is not None and population is not None:
             raise InputError("a population, whose masses differ, cannot have gravity_compensation=True")
-        self._soft = bool(self.damping.any() or self.stiffness.any())
+        self.soft = bool(self.damping.any() or self.stiffness.any())
         self._implicit = method in IMPULSIVE
-        if self._soft and self._implicit:
+        if self.soft and self._implicit:
             added = dt * self.damping + dt**2 * self.stiffness
             free = [joint for joint in robot.joints if joint.nv == joint.type.nv]
             partial = [joint for joint in robot.joints if 0 < joint.nv < joint.type.nv and added[joint.v_slice].any()]
@@ -124,18 +127,18 @@ class Plant:
         """Joint forces together with those of dampers and springs, and what bears a part of the weight."""
         if self.lift is not None:
             tau = run(compiled(total, n=self.robot.nv), tau, run(self.lift, q))
-        if not self._soft:
+        if not self.soft:
             return tau
         ahead = self.dt if self._implicit else 0.0  # (1)
         return run(joint_springs, q, v, tau, self.damping, self.stiffness, self.rest, ahead)
 
 
-def _lifting(robot: Model) -> Compiled | None:
-    """Joint forces that bear the compensated part of each body's weight; None if nothing is compensated."""
+def _borne(robot: Model) -> Mechanism | None:
+    """The robot with the compensated part of each body's mass; None if nothing is compensated."""
     if not any(body.gravity_compensation for body in robot.bodies):
         return None
     borne = [replace(body, mass=body.mass * body.gravity_compensation) for body in robot.bodies]
-    return bind(gravity_forces, robot._edited(bodies=borne).mechanism, (), "step")
+    return robot._edited(bodies=borne).mechanism
 
 
 def _vector(name: str, values: Any, size: int) -> Array:

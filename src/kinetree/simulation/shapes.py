@@ -12,7 +12,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kinetree.errors import InputError
-from kinetree.kernels.contact_problem import above_block, above_capsule, above_plane, above_sphere
+from kinetree.kernels.contact_problem import (
+    above_block,
+    above_capsule,
+    above_plane,
+    above_sphere,
+    block_slopes,
+    capsule_slopes,
+    plane_slopes,
+    sphere_slopes,
+)
 from kinetree.kernels.language import Kernel
 from kinetree.runtime import arguments
 from kinetree.runtime.function import compiled
@@ -25,6 +34,8 @@ class Shape:
     friction: float
     #: The kernel that measures heights (`kinetree.kernels.contact_problem`), for shapes that compiled steps know.
     kernel: ClassVar[Kernel | None] = None
+    #: The kernel of `slopes`.
+    slope_kernel: ClassVar[Kernel | None] = None
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -48,10 +59,13 @@ class Shape:
 
         Shapes of your own override this, for derivatives of steps.
         """
-        raise InputError(
-            f"{type(self).__name__} has no slopes(points); define it, to return derivatives of gaps and normals with "
-            f"respect to {np.shape(points)[-1]} coordinates"
-        )
+        if self.slope_kernel is None:
+            raise InputError(
+                f"{type(self).__name__} has no slopes(points); define it, to return derivatives of gaps and normals "
+                f"with respect to {np.shape(points)[-1]} coordinates"
+            )
+        slopes, bends = compiled(self.slope_kernel, c=1)(np.asarray(points)[..., None, :], self.numbers)
+        return slopes[..., 0, :], bends[..., 0, :, :]
 
 
 @dataclass(frozen=True)
@@ -69,6 +83,7 @@ class Plane(Shape):
     friction: float = 0.7
 
     kernel: ClassVar[Kernel | None] = above_plane
+    slope_kernel: ClassVar[Kernel | None] = plane_slopes
 
     def __post_init__(self) -> None:
         normal = _vector("normal", self.normal)
@@ -81,11 +96,6 @@ class Plane(Shape):
         object.__setattr__(self, "normal", tuple(x / size for x in normal))
         _set(self, "offset")
         _set(self, "friction", 0.0)
-
-    def slopes(self, points: Any) -> tuple[Array, Array]:
-        """The normal, which does not change."""
-        normal = np.broadcast_to(self.normal, np.shape(points))
-        return normal, np.zeros((*normal.shape, 3))
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -108,15 +118,12 @@ class Sphere(Shape):
     friction: float = 0.7
 
     kernel: ClassVar[Kernel | None] = above_sphere
+    slope_kernel: ClassVar[Kernel | None] = sphere_slopes
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "center", _vector("center", self.center))
         _set(self, "radius", 0.0)
         _set(self, "friction", 0.0)
-
-    def slopes(self, points: Any) -> tuple[Array, Array]:
-        """The normal, and how it turns about the centre."""
-        return _around(np.asarray(points) - np.array(self.center), np.ones(3))
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -141,22 +148,13 @@ class Capsule(Shape):
     friction: float = 0.7
 
     kernel: ClassVar[Kernel | None] = above_capsule
+    slope_kernel: ClassVar[Kernel | None] = capsule_slopes
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "start", _vector("start", self.start))
         object.__setattr__(self, "end", _vector("end", self.end))
         _set(self, "radius", 0.0)
         _set(self, "friction", 0.0)
-
-    def slopes(self, points: Any) -> tuple[Array, Array]:
-        """The normal, and how it turns about the axis, or one of its ends."""
-        start, axis = np.array(self.start), np.array(self.end) - np.array(self.start)
-        square, way = float(axis @ axis), np.asarray(points) - start
-        share = way @ axis / square if square > 0.0 else np.zeros(way.shape[:-1])
-        along = ((share > 0.0) & (share < 1.0))[..., None, None] * np.outer(axis, axis) / max(square, 1e-300)
-        normal, turns = _around(way - np.clip(share, 0.0, 1.0)[..., None] * axis, np.ones(3))
-        far = np.linalg.norm(way - np.clip(share, 0.0, 1.0)[..., None] * axis, axis=-1)[..., None, None]
-        return normal, turns - along / np.where(far > 0.0, far, 1.0)
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -181,18 +179,12 @@ class Block(Shape):
     friction: float = 0.7
 
     kernel: ClassVar[Kernel | None] = above_block
+    slope_kernel: ClassVar[Kernel | None] = block_slopes
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "center", _vector("center", self.center))
         object.__setattr__(self, "size", _numbers("size", self.size, 3, 0.0))
         _set(self, "friction", 0.0)
-
-    def slopes(self, points: Any) -> tuple[Array, Array]:
-        """The normal, and how it turns about an edge or a corner."""
-        way = np.asarray(points) - np.array(self.center)
-        beyond = np.maximum(np.abs(way) - 0.5 * np.array(self.size), 0.0)
-        turns = _around(np.copysign(beyond, way), np.where(beyond > 0.0, 1.0, 0.0))[1]
-        return self.gap(points)[1], turns
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -273,14 +265,6 @@ class HeightField(Shape):
         normal = np.stack([-slope[0] * up, -slope[1] * up, up], axis=-1)
         twist = (a - b - c + d) / (spacing[0] * spacing[1])
         return (points[..., 2] - height) * up, normal, height, slope, up, twist, inside
-
-
-def _around(way: Array, free: Array) -> tuple[Array, Array]:
-    """The direction away from a point, and its derivative along axes that are free."""
-    far = np.linalg.norm(way, axis=-1, keepdims=True)
-    normal = way / np.where(far > 0.0, far, 1.0)
-    across = free[..., None] * np.eye(3) - normal[..., None] * normal[..., None, :]
-    return normal, across / np.where(far > 0.0, far, 1.0)[..., None]
 
 
 def _vector(name: str, values: Any) -> tuple[float, float, float]:

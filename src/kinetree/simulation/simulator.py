@@ -35,6 +35,7 @@ from kinetree.simulation.discovery import DiscoveredContacts
 from kinetree.simulation.held_step_derivatives import HeldStepDerivatives
 from kinetree.simulation.plant import Plant, gains, own_or_given, run
 from kinetree.simulation.shapes import Shape
+from kinetree.simulation.step_derivatives import StepDerivatives
 from kinetree.simulation.step_results import CONVERGED, Film, Rollout, StepDiscretized, StepInfo
 from kinetree.simulation.steps import Steps
 from kinetree.spatial.value import Array
@@ -220,14 +221,18 @@ class Simulator:
 
         Raises:
             InputError: A method other than "midpoint" and "semi_implicit_euler", or a shape without slopes.
-            UnsupportedError: Constraints together with contacts, friction or stops; a population without constraints;
-                gravity compensation.
+            UnsupportedError: Constraints together with contacts or gravity compensation; contacts that are discovered.
         """
         if self._held is None:
             return step_functions.discretize(self, q, v, tau, f_ext)
         given = self._state("discretize", q, v, self._zero if tau is None else tau)
         A, B = self._held.matrices(*given, f_ext)
         return StepDiscretized(A, B, step_functions.no_modes(A.shape[:-2], self.robot.nv))
+
+    @functools.cached_property
+    def _derivatives(self) -> StepDerivatives:
+        """Derivatives of all other steps."""
+        return StepDerivatives(self._steps)
 
     @functools.cached_property
     def _held(self) -> HeldStepDerivatives | None:

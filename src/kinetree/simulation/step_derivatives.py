@@ -1,390 +1,575 @@
-"""Derivatives of steps with contacts, dry friction and stops, by the implicit-function theorem at their solution.
+"""Derivatives of steps with contacts, dry friction and stops as texts: matrices, along directions, gradients.
 
-A step solves, at q ("midpoint": at q ⊕ ½dt v, with v_m = v + ½dt a₁ for v in ID), with a = (v′ − v)/dt, impulses λ in
-world axes, w = J v′ the velocities of the points, n(p) and h(p) normal and height,
+A step solves, at q′ = q or, in the middle, at q ⊕ ½dt v, with a = (v⁺ − v)/dt and impulses λ on rows J,
 
-    F = ID(q, v, a) − Jᵀλ/dt − push(q, v, τ) = 0                                                    (1)
-    open  λ = 0;   sticking  w + n c(h)/dt = 0;   sliding  n·w + c(h)/dt = 0, λ = λ_n (n − μ d), d = w_t/|w_t|     (2)
+    F = ID(q′, v_m, a) − Jᵀλ/dt − push(q, v, τ) = 0        q⁺ = q′ ⊕ (dt or ½dt) v⁺                     (1)
 
-with c(h) = h above the surface and β h below. ID has the armature of implicit dampers and springs. Differentiated, (2)
-are rows E_w δw + E_λ δλ + E_q δq + E_μ δμ + E_h δh₀ = 0, three of each contact and one of each joint with friction or
-stop: stuck or stopped δv′ + δq/dt = 0 (the latter only with a gap), slipping δλ = 0. With δw = J δv′ + Ψ δq,
+and the laws of contact (`kinetree.kernels.contact_response`), whose answer to changes of velocities and places of the
+rows is one small matrix each, C and C_ξ. Wrenches λ/dt that are constant in the axes of their bodies are those of
+linearised dynamics, so that
 
-    S δλ = −(E_w (J δv_f + Ψ δq) + E_q δq + E_μ δμ + E_h δh₀),     S = E_w G + E_λ                  (3)
-    δv′ = δv_f + M⁻¹Jᵀδλ,     δv_f = δv + dt M⁻¹r,     r = δpush − F_q δq − F_v δv                  (4)
+    δv_f = δv + dt δa(q′, v_m, push) at given impulses
+    y = −(C (J δv_f + Ψ δq′) + C_ξ J δq′ + …)        δv⁺ = δv_f + M⁻¹Jᵀy
+    transposed    u = J M⁻¹v̄,   z = −Cᵀu,   g = −C_ξᵀu,   M x = v̄ + Jᵀz,
+                  q̄′ = Ψᵀz + Jᵀg − dt F_qᵀx,   v̄_m = −dt F_vᵀx,   push̄ = dt x,   θ̄ = −dt Yᵀx                    (2)
 
-Redundant contacts make S singular. As in the solver (`kinetree.kernels.contact_newton`), G has a compliance added, and
-centrings take its effect away again: what is determined converges, what is not has the smallest δλ.
-
-Modes are certain if each is away from its neighbours by more than the residual explains. At an *edge*, where a force is
-at the limit of friction and nothing moves, the sticking side is differentiated; c′ = 1 on the surface itself.
+in O(n) but for the rows. Matrices have (2) column by column (`kinetree.kernels.step_changes`). Nothing here knows what
+touches what: contacts of another kind only need their own response.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from kinetree.kernels.contact_problem import IMMOBILE, RECOVERY
-from kinetree.runtime.bound import standard_arithmetic
-from kinetree.simulation.contacts import Contacts
-from kinetree.simulation.step_results import Modes
+from kinetree.algorithms.derivatives.contact_steps import (
+    ahead_change,
+    ahead_gradient,
+    parameters_change,
+    parameters_gradient,
+    springs_change,
+    springs_gradient,
+    step_matrices,
+    twists_gradient,
+)
+from kinetree.algorithms.derivatives.forward_dynamics_derivatives import forward_dynamics_derivatives
+from kinetree.algorithms.derivatives.inverse_dynamics_derivatives import inverse_dynamics_derivatives
+from kinetree.algorithms.derivatives.jvp import forward_dynamics_jvp, inverse_dynamics_jvp
+from kinetree.algorithms.derivatives.vjp import forward_dynamics_vjp, inverse_dynamics_vjp
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_solve
+from kinetree.algorithms.dynamics.time_step import advance
+from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS, VELOCITIES, VELOCITY_DERIVATIVES
+from kinetree.algorithms.kinematics.manifold import ddifference, difference
+from kinetree.concurrency import ForkSafeLock
+from kinetree.kernels.chained_products import chained, row_scaled
+from kinetree.kernels.constrained_solution import moving_columns, with_transposed_product
+from kinetree.kernels.contact_response import EPSILON, PASSES, contact_response
+from kinetree.kernels.products import total
+from kinetree.kernels.step_changes import (
+    frame_wrenches,
+    impulse_changes,
+    impulse_gradients,
+    less_of,
+    step_gradients,
+    still_sure,
+    velocity_changes,
+    with_lift,
+)
+from kinetree.language.algorithm import Algorithm
+from kinetree.language.common_frame import in_view
+from kinetree.language.forward_mode import directional_derivative
+from kinetree.language.mechanism import Mechanism, Site
+from kinetree.runtime.bound import Compiled
+from kinetree.runtime.function import compiled
+from kinetree.runtime.kernels import bind
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.sequence import KernelSequence, MemorySpan
+from kinetree.runtime.texts import Recording, executed, recorded
+from kinetree.simulation.contacts import Contacts, JointRows, PythonFunction
+from kinetree.simulation.step_results import ContactProblem, Impulses
+from kinetree.simulation.steps import Stage, Steps, Trail
 from kinetree.spatial.value import Array
 
-OPEN, STICKING, SLIDING, EDGE = range(4)
-FREE, STUCK, SLIPPING, STOPPED = range(4)
-#: Heights above this are differentiated as on the surface or above it [m].
-_ON_SURFACE = -1e-9
-#: Speeds and forces of contacts, relative to the fastest approach, that are rounding.
-_NOTHING = 1e-10
-#: Least margin of modes that are certain, and by what factor it exceeds the residual.
-_MARGIN, _FACTOR = 1e-6, 100.0
-#: Centrings of derivatives.
-_CENTRINGS = 8
-#: Singular values below this share of the largest are zero, and so is what null vectors do.
-_RANK, _LOOSE = 1e-9, 1e-6
+_AXES = "local_world_aligned"
+#: What a step depends on, of each shape.
+_SHAPES = ["friction", "height"]
+#: Functions that are kept.
+_KEPT = 64
+_twists_change = directional_derivative(VELOCITIES[_AXES], "twists_change", "dq", {}, ("change",))
 
 
-class Columns(NamedTuple):
-    """Changes of what a step depends on, one in each column."""
+class _Response(NamedTuple):
+    """How impulses respond: see `contact_response`."""
 
-    q: Array  # (…, nv, k)
-    v: Array  # (…, nv, k)
-    push: Array  # joint forces, and external wrenches times their Jacobians, (…, nv, k)
-    friction: Array  # of each shape, (…, shapes, k)
-    height: Array  # of each shape along its normals, (…, shapes, k)
+    C: Any
+    by_place: Any
+    by_friction: Any
+    by_height: Any
+    stopping: Any
+    modes: Any
+    report: Any
+
+    @property
+    def matrices(self) -> tuple[Any, ...]:
+        return self[:4]
 
 
-class _Contact(NamedTuple):
-    """What a pair of a shape and a point needs for its rows."""
+class _About(NamedTuple):
+    """The step that is differentiated."""
 
-    shape: int  # its number
-    mu: float
-    n: Array  # normal
-    bend: Array  # ∂n/∂q
-    gap: Array  # c/dt
-    rate: Array  # c′/dt
-    closing: Array  # ∂(c/dt)/∂q
-    w: Array  # velocity of the point
-    u: Array  # w + n c/dt
-    root: Array  # of its mean mobility
-    movable: Array
+    last: Stage  # the accelerations that count, at q′ and v_m
+    first: Stage | None  # those that predict v_m
+    rate: Any  # v⁺
+    a: Any  # (v⁺ − v)/dt
+    push: Any  # joint forces, with impulses of joints
+    wrenches: list[Any]  # of contacts and of the user, in the axes of their frames; one array or none
+    pushed: list[Any]  # of the user alone
+    response: _Response | None
+    bodies: Any
 
 
 class StepDerivatives:
-    """Derivatives of a simulator's step at states of one batch axis."""
+    """Derivatives of the steps of a plant as functions of arrays."""
 
-    def __init__(self, sim: Any, q: Array, v: Array, tau: Array, f_ext: Mapping[str, Array]) -> None:
-        self._sim, self._plant, self._dt = sim, sim._plant, sim.dt
-        self._robot, self._q, self._v, self._f_ext = sim._plant.robot, q, v, f_ext
-        with standard_arithmetic():
-            self._solve(tau)
-            self._rows()
-
-    def _solve(self, tau: Array) -> None:
-        """The step, and the dynamics about it."""
-        sim, robot, dt, (q, v) = self._sim, self._robot, self._dt, (self._q, self._v)
-        sites, wrenches = robot.forward_dynamics._wrenches(self._f_ext) if self._f_ext else ((), ())
-        found = sim._computed((q, v, tau, *wrenches), sites)
-        self.after, self.rate, _, *results = found
-        contacts = sim._contacts
-        named = dict(zip(contacts.shapes, results, strict=False)) if contacts is not None else {}
-        batch = len(q)
-        self._report = named.get("report", np.zeros((batch, 3)))
-        self._pushed_joints = named.get("joint_impulses", np.zeros((batch, robot.nv)))
-        push, self._push_q, self._push_v = _pushed(self._plant, q, v, tau)
-        self._here, speed, self._first = q, v, None
-        forces = self._f_ext or None
-        if sim.method == "midpoint":
-            self._here = robot.integrate(q, v, 0.5 * dt)
-            self._first = robot.linearize(self._here, v, tau=push, f_ext=forces)
-            speed = v + 0.5 * dt * robot.forward_dynamics(self._here, v, push, f_ext=forces)
-        a = (self.rate - v) / dt
-        self._touching(contacts, named)
-        applied = dict(self._wrenches)
-        for frame, wrench in self._f_ext.items():
-            applied[frame] = applied.get(frame, 0.0) + wrench
-        lin = robot.linearize(self._here, speed, a=a, f_ext=applied or None)
-        self._F_q, self._F_v = lin.dq - self._turned, lin.dv
-        if self._first is not None:
-            self._to_here = robot.dintegrate(q, v, 0.5 * dt)
-        self._to_end = robot.dintegrate(self._here, self.rate, dt if self._first is None else 0.5 * dt)
-        self._Minv = robot.mass_matrix_inverse(self._here)
-
-    def _touching(self, contacts: Any, named: dict[str, Array]) -> None:
-        """Points, their Jacobians J and Ψ for all shapes, impulses, and wrenches of these on frames."""
-        robot, here, rate, batch, nv = self._robot, self._here, self.rate, len(self._q), self._robot.nv
-        self._wrenches: dict[str, Array] = {}
-        self._turned = np.zeros((batch, nv, nv))
-        self.ground: tuple[Any, ...] = ()
-        self._J = self._Psi = np.zeros((batch, 0, 3, nv))
-        self._impulse = np.zeros((batch, 0, 3))
-        self._joints = contacts
-        if not isinstance(contacts, Contacts):
-            return
-        self._joints, self.ground = contacts.joints, contacts.ground
-        frames, body, at, count = contacts.frames, contacts.body_of, contacts.positions, len(contacts.body_of)
-        T = robot.pose(here, frames)[:, body]
-        J = robot.jacobian(here, frames, "local_world_aligned")[:, body]
-        change = robot.acceleration_derivatives(here, np.zeros_like(rate), rate, frames, "local_world_aligned").dq[
-            :, body
-        ]
-        arm = np.einsum("bkij,kj->bki", T[..., :3, :3], at)
-        across, turning = _skew(arm), _skew(np.einsum("bkij,bj->bki", J[..., :3, :], rate))
-        own = J[..., 3:, :] - across @ J[..., :3, :]
-        moved = change[..., 3:, :] - across @ change[..., :3, :] - turning @ across @ J[..., :3, :]
-        self._points = T[..., :3, 3] + arm
-        many = len(self.ground)
-        self._J, self._Psi = np.tile(own, (1, many, 1, 1)), np.tile(moved, (1, many, 1, 1))
-        self._impulse = named["forces"].reshape(batch, many * count, 3)
-        force = self._impulse.reshape(batch, many, count, 3).sum(axis=1) / self._dt
-        self._turned = np.einsum("bkri,bkrs,bksj->bij", own, _skew(force), J[..., :3, :])
-        local = np.einsum("bkji,bkj->bki", T[..., :3, :3], force)
-        wrench = np.concatenate([np.cross(np.broadcast_to(at, local.shape), local), local], axis=-1)
-        for i, frame in enumerate(frames):
-            self._wrenches[frame] = wrench[:, body == i].sum(axis=1)
-
-    def _rows(self) -> None:
-        """Modes, and the rows of (3)."""
-        batch, nv, count, shapes = len(self._q), self._robot.nv, self._J.shape[1], len(self.ground)
-        joints = self._joints
-        columns = np.zeros(0, dtype=int) if joints is None else joints.columns
-        total = 3 * count + len(columns)
-        self._all = np.zeros((batch, total, nv))
-        self._all[:, : 3 * count] = self._J.reshape(batch, -1, nv)
-        self._all[:, 3 * count + np.arange(len(columns)), columns] = 1.0
-        self._G = self._all @ self._Minv @ _T(self._all)
-        own = np.einsum("bii->bi", self._G)
-        each = own[:, : 3 * count].reshape(batch, count, 3).mean(axis=-1)
-        self._mobility = np.concatenate([np.repeat(each, 3, axis=1), own[:, 3 * count :]], axis=1)
-        self._impulses = np.concatenate([self._impulse.reshape(batch, -1), self._pushed_joints[:, columns]], axis=1)
-        self._E_w, self._E_l = np.zeros((2, batch, total, total))
-        self._E_q = np.zeros((batch, total, nv))
-        self._E_mu, self._E_h = np.zeros((2, batch, total, shapes))
-        self.contact_modes, self.joint_modes = np.zeros((batch, count), dtype=int), np.zeros((batch, nv), dtype=int)
-        self._margins = [np.full(batch, np.inf)]
-
-        # in roots of energies, as in the solver: the fastest approach without impulses
-        pushed = np.einsum("bij,bj->bi", self._G, self._impulses)
-        touching = [self._measured(i) for i in range(count)]
-        size = np.full(batch, 1e-300)
-        for i, one in enumerate(touching):
-            free = (one.u - pushed[:, 3 * i : 3 * i + 3]) / one.root[:, None]
-            near = np.maximum(-_dot(free, one.n), 1e-6 * np.linalg.norm(free, axis=-1))
-            size = np.maximum(size, np.where(one.movable, near, 0.0))
-        if joints is not None:
-            slowest, fastest, dry = bounds = joints.allowed(self._here)
-            free = self.rate[:, columns] - pushed[:, 3 * count :]
-            rubbing = np.where(dry > 0.0, 1.0, 1e-6) * np.abs(free)
-            near = np.maximum(np.maximum(rubbing, slowest - free), free - fastest) / np.sqrt(own[:, 3 * count :])
-            size = np.maximum(size, near.max(axis=1))
-        for i, one in enumerate(touching):
-            self._contact_rows(i, one, size)
-        if joints is not None:
-            self._joint_rows(3 * count, size, *bounds)
-        # what moves points without a change of velocities is part of E_q
-        self._E_q += self._E_w[:, :, : 3 * count] @ self._Psi.reshape(batch, -1, nv)
-        self.margin = np.maximum(np.min(self._margins, axis=0), 0.0)
-        self._factor()
-
-    def _measured(self, i: int) -> _Contact:
-        """A pair of a shape and a point."""
-        each = self._J.shape[1] // len(self.ground)
-        shape, p = self.ground[i // each], self._points[:, i % each]
-        h, n = shape.gap(p)
-        dh, dn = shape.slopes(p)
-        J, mobility = self._J[:, i], self._mobility[:, 3 * i]
-        w = (J @ self.rate[..., None])[..., 0]
-        gap = np.where(h > 0.0, h, RECOVERY * h) / self._dt
-        rate = np.where(h > _ON_SURFACE, 1.0, RECOVERY) / self._dt
-        closing = rate[:, None] * np.einsum("bi,bij->bj", dh, J)
-        movable = mobility > IMMOBILE
-        root = np.sqrt(np.where(movable, mobility, 1.0))
-        return _Contact(
-            i // each, shape.friction, n, dn @ J, gap, rate, closing, w, w + n * gap[:, None], root, movable
+    def __init__(self, steps: Steps) -> None:
+        self._steps, self._plant, self._robot = steps, steps.plant, steps.plant.robot
+        contacts = steps.contacts
+        self._contacts = contacts if isinstance(contacts, Contacts) else None
+        self._joints = (
+            contacts if isinstance(contacts, JointRows) else self._contacts.joints if self._contacts else None
         )
+        self._lock = ForkSafeLock()
+        self._made: dict[Any, Callable[..., Any]] = {}
+        self.shapes = len(self._contacts.ground) if self._contacts else 0
+        self._count = len(self._contacts.body_of) * self.shapes if self._contacts else 0
+        self._columns = self._joints.columns if self._joints else np.zeros(0, dtype=int)
 
-    def _contact_rows(self, i: int, at: _Contact, size: Array) -> None:
-        """The mode of a contact, and its three rows."""
-        mu, n, w, root, rows = at.mu, at.n, at.w, at.root, slice(3 * i, 3 * i + 3)
-        impulse = self._impulse[:, i]
-        normal, apart, lifts = _dot(impulse, n), _dot(at.u, n) / root, _dot(w, n)
-        slip = w - lifts[:, None] * n
-        speed, across = np.linalg.norm(slip, axis=-1), np.linalg.norm(impulse - normal[:, None] * n, axis=-1)
-        pressed, slack = normal * root, np.maximum(mu * normal - across, 0.0) * root
-        is_open = (pressed <= apart) | ~at.movable
-        slides = ~is_open & (speed / root > slack)
-        edge = slides & (speed / root <= _NOTHING * size) & (mu > 0.0)
-        slides &= ~edge
-        self.contact_modes[:, i] = np.select([is_open, edge, slides], [OPEN, EDGE, SLIDING], STICKING)
-        guard = np.where(slides, speed / root, np.where(edge, 0.0, slack))
-        margin = np.where(is_open, apart, np.minimum(pressed, guard)) / size
-        self._margins.append(np.where(at.movable, margin, np.inf))
+    # Functions
 
-        # sticking: δw + n δ(c/dt) + (c/dt) δn
-        q_stick = n[:, :, None] * at.closing[:, None] + at.gap[:, None, None] * at.bend
-        # sliding, along n, along t = d × n times |w_t|, and along μ n + d
-        d = np.where((speed > 0.0)[:, None], slip / np.where(speed > 0.0, speed, 1.0)[:, None], _tangent(n))
-        t, zero = np.cross(d, n), np.zeros_like(n)
-        w_slide = np.stack([n, (mu * normal)[:, None] * t, zero], axis=1)
-        l_slide = np.stack([zero, speed[:, None] * t, mu * n + d], axis=1)
-        along = [np.einsum("bi,bij->bj", x, at.bend) for x in (w, t, d)]
-        q_slide = np.stack([
-            along[0] + at.closing, -(normal * (speed + mu * lifts))[:, None] * along[1],
-            -(normal * (1.0 + mu * mu))[:, None] * along[2],
-        ], axis=1)  # fmt: skip
-        holds = (~is_open & ~slides)[:, None, None]
+    def function(self, name: str, sites: tuple[Site, ...] = (), masses: bool = False) -> Callable[..., Any]:
+        """One of "vjp", "jvp" and "matrices" as a function of arrays.
 
-        def chosen(stick: Any, slide: Any, none: Any) -> Any:
-            return np.where(holds, stick, np.where(slides[:, None, None], slide, none))
+        Args:
+            name: Which one.
+            sites: Frames with wrenches.
+            masses: Whether inertial parameters change, or their gradients are wanted.
+        """
+        key = name, sites, masses
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = self._function(*key)
+            return self._made[key]
 
-        self._E_w[:, rows, rows], self._E_l[:, rows, rows] = (
-            chosen(np.eye(3), w_slide, 0.0),
-            chosen(0.0, l_slide, np.eye(3)),
-        )
-        self._E_q[:, rows] = chosen(q_stick, q_slide, 0.0)
-        raised = np.stack([at.rate, 0.0 * at.rate, 0.0 * at.rate], axis=-1)
-        self._E_h[:, rows, at.shape] = -chosen((n * at.rate[:, None])[..., None], raised[..., None], 0.0)[..., 0]
-        self._E_mu[:, rows.stop - 1, at.shape] = np.where(slides, normal, 0.0)
+    def _function(self, name: str, sites: tuple[Site, ...], masses: bool) -> Callable[..., Any]:
+        inputs, outputs = self._operands(name, sites, masses)
 
-    def _joint_rows(self, first: int, size: Array, slowest: Array, fastest: Array, dry: Array) -> None:
-        """Modes of joints with friction or stops, and their rows."""
-        joints, robot = self._joints, self._robot
-        place, by_q = robot.difference(joints.origin, self._here), robot.ddifference(joints.origin, self._here)[1]
-        for j, c in enumerate(joints.columns):
-            row = first + j
-            impulse, v, root = self._impulses[:, row], self.rate[:, c], np.sqrt(self._mobility[:, row])
-            over, rounding = np.abs(impulse) - dry[j], _NOTHING * size * root
-            ends = np.where(impulse > 0.0, v <= slowest[:, j] + rounding, v >= fastest[:, j] - rounding)
-            stopped = (over > 0.0) & ends
-            slips = ~stopped & (np.abs(v) / root > -over * root)
-            self.joint_modes[:, c] = np.select([stopped, slips], [STOPPED, SLIPPING if dry[j] > 0.0 else FREE], STUCK)
-            inside = np.minimum(v - slowest[:, j], fastest[:, j] - v) / root
-            moving = np.minimum(np.abs(v) / root, inside) if dry[j] > 0.0 else inside
-            self._margins.append(np.where(stopped, over * root, np.where(slips, moving, -over * root)) / size)
-            gap = np.where(impulse > 0.0, place[:, c] - joints.lower[c], joints.upper[c] - place[:, c])
-            self._E_w[:, row, row], self._E_l[:, row, row] = np.where(slips, 0.0, 1.0), np.where(slips, 1.0, 0.0)
-            self._E_q[:, row] = np.where((stopped & (gap > _ON_SURFACE))[:, None], by_q[:, c] / self._dt, 0.0)
+        def text(run: Any, *given: Any) -> Sequence[Any]:
+            named = {operand.name: x for operand, x in zip(inputs, given, strict=True)}
+            found = getattr(self, f"_{name}")(run, sites, masses, named)
+            return [found[operand.name] for operand in outputs]
 
-    def _factor(self) -> None:
-        """S⁻¹, and whether S determines what moves and what presses on sliding contacts."""
-        batch, total = self._E_w.shape[:2]
-        self.unique = np.ones(batch, dtype=bool)
-        self._inverse = np.zeros((batch, total, total))
-        if not total:
-            return
-        epsilon, _, _, centrings, _ = self._sim._contacts.law
-        soft = self._E_w * (epsilon * self._mobility)[:, None, :]
-        rigid = self._E_w @ self._G + self._E_l
-        finite = np.isfinite(rigid).all(axis=(1, 2))
-        first = np.full(rigid.shape, np.nan)
-        first[finite] = np.linalg.inv((rigid + soft)[finite])
-        self._inverse, yielding = first, first @ soft
-        for _ in range(_CENTRINGS if centrings > 0.5 else 0):
-            self._inverse = first + yielding @ self._inverse
-        # where nothing slides, forces that S does not determine move nothing
-        sliding = self.contact_modes == SLIDING
-        some = np.flatnonzero(sliding.any(axis=1) & finite)
-        if len(some):
-            self.unique[some] = ~_undetermined(rigid[some], self._all[some], self._E_w[some], sliding[some])
+        if not self._steps.is_compiled:
+            return executed(inputs, text, "native")
+        return recorded(f"step.{name}", inputs, outputs, text)
+
+    def _operands(self, name: str, sites: tuple[Site, ...], masses: bool) -> tuple[list[Operand], list[Operand]]:
+        """Inputs and results of a function."""
+        forces, shapes, parameters = ["wrench"] * bool(sites), _SHAPES * bool(self.shapes), ["parameters"] * masses
+        more = [*shapes, *forces, *parameters]
+        given, found = {
+            "vjp": (["q_weights", "v_weights"], ["by_q", "by_v", "by_tau", *(f"by_{x}" for x in more), "report"]),
+            "jvp": ([f"along_{x}" for x in ("q", "v", "tau", *more)], ["after_q", "after_v"]),
+            "matrices": ([], ["A", "B", *["contacts"] * bool(self._count), "joints", "report", "solved"]),
+        }[name]
+        inputs = [self._operand(x, sites) for x in ["q", "v", "tau", *given, *forces]]
+        return [*inputs, *self._constants], [self._operand(x, sites) for x in found]
+
+    def _operand(self, name: str, sites: tuple[Site, ...] = (), steps: tuple[int, ...] = ()) -> Operand:
+        n = self._robot.nv
+        shapes: dict[str, tuple[int, ...]] = {
+            "q": (self._robot.nq,), **dict.fromkeys(("A", "after"), (2 * n, 2 * n)), "B": (2 * n, n),
+            "contacts": (self._count,), "report": (3,), "solved": (3,), "sure": (),
+        }  # fmt: skip
+        for what in ("by", "along"):
+            shapes |= {f"{what}_{x}": (self.shapes,) for x in _SHAPES} | {f"{what}_wrench": (len(sites), 6)}
+            shapes[f"{what}_parameters"] = (len(self._robot.inertial_parameters), 10)
+        return Operand(name, (*steps, *({**shapes, "wrench": (len(sites), 6)}).get(name, (n,))))
 
     @property
-    def modes(self) -> Modes:
-        """What contacts and joints do."""
-        residual = self._report[:, 1]
-        certain = self.margin > np.maximum(_MARGIN, _FACTOR * residual)
-        return Modes(self.contact_modes, self.joint_modes, self.margin, self.unique, certain, residual)
+    def _constants(self) -> list[Operand]:
+        population = self._plant.population
+        return [] if population is None else [Operand("constants", population.constants.shape[-1:])]
 
-    def changes(self, given: Columns) -> tuple[Array, Array]:
-        """Changes of configuration and velocity after the step, (…, nv, k) each: (3), (4)."""
-        dt, first = self._dt, self._first
-        dpush = self._push_q @ given.q + self._push_v @ given.v + given.push
-        dq, dspeed = given.q, given.v
-        if first is not None:
-            dq = self._to_here[0] @ given.q + self._to_here[1] @ given.v
-            dspeed = given.v + 0.5 * dt * (first.dq @ dq + first.dv @ given.v + first.dtau @ dpush)
-        dv = given.v + dt * (self._Minv @ (dpush - self._F_q @ dq - self._F_v @ dspeed))
-        right = self._E_w @ (self._all @ dv) + self._E_q @ dq
-        right = right + self._E_mu @ given.friction + self._E_h @ given.height
-        dv = dv - self._Minv @ (_T(self._all) @ (self._inverse @ right))
-        return self._to_end[0] @ dq + self._to_end[1] @ dv, dv
+    def sums(self, masses: bool) -> list[Operand]:
+        """What gradients through several steps add up."""
+        return [self._operand(f"by_{x}") for x in [*_SHAPES * bool(self.shapes), *["parameters"] * masses]]
 
-    def gradients(self, q_weights: Array, v_weights: Array, part: slice = slice(None)) -> tuple[Array, ...]:
-        """What `changes` is, transposed: of q, v, push, friction and heights, for some of the samples."""
-        dt = self._dt
+    def rollout(self, count: int, masses: bool) -> Compiled:
+        """Gradients through several steps as one function, backwards; its steps are compiled.
 
-        def times(matrix: Array, x: Array) -> Any:
-            return (_T(matrix[part]) @ x[..., None])[..., 0]
+        It takes the states before all steps, their joint forces, the weights of these states, gradients with respect to
+        the state after them, and what is summed over steps, so far. It returns gradients with respect to the first
+        state and to the joint forces of each step, these sums, and 1 if all modes are certain and derivatives unique.
+        """
+        key = "rollout", count, masses
+        with self._lock:
+            if key not in self._made:
+                if len(self._made) >= _KEPT:
+                    self._made.clear()
+                self._made[key] = self._backwards(count, masses)
+            return self._made[key]  # type: ignore[return-value]
 
-        v_bar = v_weights + times(self._to_end[1], q_weights)
-        q_bar = times(self._to_end[0], q_weights)
-        right = -times(self._inverse, (self._all[part] @ (self._Minv[part] @ v_bar[..., None]))[..., 0])
-        pressed = times(self._E_w, right)
-        v_bar = v_bar + times(self._all, pressed)
-        x = dt * (self._Minv[part] @ v_bar[..., None])[..., 0]
-        q_bar = q_bar + times(self._E_q, right) - times(self._F_q, x)
-        speed, push = -times(self._F_v, x), x
-        v_in = v_bar + speed
-        if self._first is not None:
-            first, ahead = self._first, 0.5 * dt * speed
-            q_bar, push = q_bar + times(first.dq, ahead), push + times(first.dtau, ahead)
-            v_in = v_in + times(first.dv, ahead) + times(self._to_here[1], q_bar)
-            q_bar = times(self._to_here[0], q_bar)
-        q_bar, v_in = q_bar + times(self._push_q, push), v_in + times(self._push_v, push)
-        return q_bar, v_in, push, times(self._E_mu, right), times(self._E_h, right)
+    def _backwards(self, count: int, masses: bool) -> Compiled:
+        n, added = self._robot.nv, self.sums(masses)
+        sums = [operand.name for operand in added]
+        series = [self._operand(x, (), (count,)) for x in ("q", "v", "tau", "q_weights", "v_weights")]
+        inputs = [*series, Operand("q_after", (n,)), Operand("v_after", (n,)), *added, *self._constants]
+        outputs = [self._operand("by_q"), self._operand("by_v"), self._operand("by_tau", (), (count,))]
+        outputs += [self._operand(x) for x in (*sums, "sure")]
+        sequence = KernelSequence("rollout.vjp", inputs, outputs)
+        named = dict(zip((operand.name for operand in inputs), sequence.inputs, strict=True))
+        results = dict(zip((operand.name for operand in outputs), sequence.outputs, strict=True))
+        if self._constants:
+            sequence.defaults["constants"] = named["constants"]
+        kept = {"q_weights": sequence.variable(named["q_after"]), "v_weights": sequence.variable(named["v_after"])}
+        sure = sequence.variable(sequence.constant(1.0))
+        for name in sums:
+            sequence.copy(named[name], results[name])
+        with sequence.loop(count) as number:
 
-    def forces(self, frame: str, push: Array) -> Any:
-        """Gradients with respect to a wrench on a frame."""
-        return (self._robot.jacobian(self._here, frame) @ push[..., None])[..., 0]
+            def back(place: MemorySpan) -> MemorySpan:
+                size = place.size // count
+                return place.part((count - 1) * size, size).at(number, size, -size)
 
-    def pushed(self, frame: str, wrench: Array) -> Any:
-        """Joint forces of a wrench on a frame."""
-        return (_T(self._robot.jacobian(self._here, frame)) @ wrench[..., None])[..., 0]
+            run = Recording(sequence)
+            here = {operand.name: back(named[operand.name]) for operand in series}
+            found = self._vjp(run, (), masses, {**here, **kept})
+            for name, by in (("q_weights", "by_q"), ("v_weights", "by_v")):
+                sequence.copy(self._sum(run, found[by], here[name]), kept[name])
+            sequence.copy(found["by_tau"], back(results["by_tau"]))
+            for name in sums:
+                place = results[name]
+                sequence.copy(run(compiled(total, n=place.size), place, found[name]), place)
+            sequence.copy(run(compiled(still_sure), found["report"], sure), sure)
+        for name, place in (("by_q", kept["q_weights"]), ("by_v", kept["v_weights"]), ("sure", sure)):
+            sequence.copy(place, results[name])
+        return sequence.finish()
 
+    # The step
 
-def _undetermined(S: Array, J: Array, E_w: Array, sliding: Array) -> Any:
-    """Whether null vectors of S move something, or press on contacts that slide."""
-    scaled = S / np.maximum(np.abs(S).max(axis=2, keepdims=True), 1e-300)
-    _, sizes, V = np.linalg.svd(scaled)
-    loose = np.where(sizes[:, :, None] > _RANK * sizes[:, :1, None], 0.0, V)
-    P = _T(loose) @ loose
-    found = np.abs(P @ J).max(axis=(1, 2)) > _LOOSE * np.abs(J).max(axis=(1, 2))
-    for i in range(sliding.shape[1]):
-        normal = E_w[:, 3 * i : 3 * i + 1]  # of those that slide
-        found |= sliding[:, i] & (np.abs(normal @ P).max(axis=(1, 2)) > _LOOSE)
-    return found
+    def _about(self, run: Any, sites: tuple[Site, ...], given: dict[str, Any]) -> tuple[_About, dict[str, Any]]:
+        """The step, and its results."""
+        plant, trail = self._plant, Trail()
+        pushed = [given["wrench"]] if sites else []
+        found = self._steps.text(run, sites, False, True, given["q"], given["v"], given["tau"], pushed, 0.0, trail)
+        first, last = (None, trail.stages[0]) if len(trail.stages) == 1 else trail.stages
+        touched, wrenches, push, response = trail.touched, pushed, last.push, None
+        if touched is not None:
+            response = self._response(run, last.q, trail)
+            if touched.joint_impulses is not None:
+                push = self._own(run, advance, push, touched.joint_impulses, 1.0 / plant.dt)
+            if touched.problem is not None and touched.problem.wrench is not None:
+                count = len(self._contact_sites)
+                each = run.taken(touched.problem.wrench, np.arange(6 * count).reshape(-1, 6))
+                mean = run(compiled(frame_wrenches, m=count), touched.problem.place, each, plant.dt)
+                wrenches = [run.joined(mean, *pushed)]
+        of = _About(last, first, trail.rate, found["acceleration"], push, wrenches, pushed, response, trail.bodies)
+        return of, found
 
+    def _response(self, run: Any, q: Any, trail: Trail) -> _Response:
+        contacts, joints, touched = self._contacts, self._joints, cast(Impulses, trail.touched)
+        count, several = self._count, len(self._columns)
+        of, law = cast(ContactProblem, touched.problem), cast(Contacts, self._steps.contacts).law
+        bodies = len(self._contact_sites)
+        if contacts is None:
+            geometry = np.zeros((0, 3)), *np.zeros((3, 0)), np.zeros((0, 3)), np.zeros(0)
+            lists = []
+        else:
+            each = count // self.shapes
+            parts = [run(self._sloped(shape), of.points, shape.numbers) for shape in contacts.ground]
+            slope, bend = (
+                run.joined(*(run.taken(x, np.arange(size)) for x in part))
+                for part, size in zip(zip(*parts, strict=True), (3 * each, 9 * each), strict=True)
+            )
+            twist = run.taken(trail.bodies.twists(q, trail.rate), np.arange(6 * bodies))
+            geometry = (
+                of.axes,
+                of.arms,
+                touched.heights,
+                slope,
+                run.taken(bend, np.arange(9 * count).reshape(-1, 3)),
+                twist,
+            )
+            lists = [
+                (3 * i, 3 * i, 6 * body, 6 * body, i // each)
+                for i, body in enumerate(np.tile(contacts.body_of, self.shapes).tolist())
+            ]
+        place, limits, listed = np.zeros(1), np.zeros((1, 2)), []
+        if joints is not None:
+            place = self._own(run, difference, joints.origin, q)
+            limits = np.stack([joints.lower, joints.upper], axis=-1)
+            listed = [(3 * count + i, 6 * bodies + i, int(c)) for i, c in enumerate(self._columns)]
+        rigid = law[3] > 0.5
+        kernel = compiled(
+            contact_response, t=3 * count + several, r=3 * count, n=6 * bodies, c=6 * bodies + several,
+            g=self.shapes, v=len(limits), passes=PASSES if rigid else 1, once=1, contacts=lists, joints=listed,
+        )  # fmt: skip
+        numbers = np.array([self._plant.dt, EPSILON if rigid else law[0]])
+        problem = of.G, of.free, of.impulse, of.velocity, of.bounds, touched.report
+        return _Response(*run(kernel, *problem, *geometry, place, limits, numbers))
 
-def _T(matrix: Array) -> Array:
-    return np.swapaxes(matrix, -1, -2)
+    def _sloped(self, shape: Any) -> Any:
+        each = self._count // self.shapes
+        if shape.slope_kernel is not None:
+            return compiled(shape.slope_kernel, c=each)
+        return PythonFunction(lambda points, _: shape.slopes(points))
 
+    @cached_property
+    def _contact_sites(self) -> tuple[Site, ...]:
+        return tuple(self._robot.site(frame) for frame in self._contacts.frames) if self._contacts else ()
 
-def _pushed(plant: Any, q: Array, v: Array, tau: Array) -> tuple[Array, Array, Array]:
-    """Joint forces with springs and dampers, and their derivatives with respect to q and v."""
-    robot, dt, D, K = plant.robot, plant.dt, plant.damping, plant.stiffness
-    if not (D.any() or K.any()):
-        none = np.zeros((len(q), robot.nv, robot.nv))
-        return tau, none, none
-    stretch = robot.difference(plant.rest, q) + dt * v
-    by_q = -K[:, None] * robot.ddifference(plant.rest, q)[1]
-    return tau - D * v - K * stretch, by_q, np.broadcast_to(-np.diag(D + dt * K), by_q.shape)
+    def _own(self, run: Any, algorithm: Algorithm, *inputs: Any) -> Any:
+        return run(self._plant.recursion(algorithm), *inputs)
 
+    def _dynamics(self, run: Any, algorithm: Algorithm, sites: Sequence[Site], *inputs: Any) -> Any:
+        return run(self._plant.recursion(algorithm, tuple(sites), dynamic=True), *inputs)
 
-def _skew(v: Array) -> Array:
-    x, y, z = np.moveaxis(v, -1, 0)
-    o = np.zeros_like(x)
-    return np.stack([np.stack([o, -z, y], -1), np.stack([z, o, -x], -1), np.stack([-y, x, o], -1)], -2)
+    def _solved(self, run: Any, of: _About, tau: Any, wrench: Any) -> Any:
+        """M⁻¹ (τ + Jᵀw)."""
+        if of.bodies is None:
+            return self._dynamics(run, mass_matrix_solve, (), of.last.q, tau)
+        return of.bodies.solved(of.last.q, tau, wrench)
 
+    def _moved(self, run: Any, of: _About, x: Any) -> Any:
+        """J x of all rows."""
+        parts = [] if of.bodies is None else [run.taken(of.bodies.twists(of.last.q, x), np.arange(self._of_bodies))]
+        return run.joined(*parts, *([run.taken(x, self._columns)] if len(self._columns) else []))
 
-def _dot(a: Array, b: Array) -> Any:
-    return np.einsum("bi,bi->b", a, b)
+    @property
+    def _origin(self) -> Any:
+        """Where places of joints are counted from."""
+        return cast(JointRows, self._joints).origin
 
+    @property
+    def _of_bodies(self) -> int:
+        return 6 * len(self._contact_sites)
 
-def _tangent(n: Array) -> Array:
-    """Some direction across n."""
-    other = np.where(np.abs(n[:, :1]) < 0.9, np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0]))
-    t = np.cross(n, other)
-    unit: Array = t / np.linalg.norm(t, axis=-1, keepdims=True)
-    return unit
+    @property
+    def _sizes(self) -> dict[str, int]:
+        return {
+            "c": self._of_bodies + len(self._columns), "b": self._of_bodies, "g": self.shapes,
+        }  # fmt: skip
+
+    def _split(self, run: Any, rows: Any) -> tuple[Any, Any]:
+        """Values of rows of bodies, (m, 6), and of joints, (nv,); None where there are none."""
+        count, several = self._of_bodies, len(self._columns)
+        bodies = run.taken(rows, np.arange(count).reshape(-1, 6)) if count else None
+        joints = (
+            run.placed(run.taken(rows, count + np.arange(several)), self._columns, (self._robot.nv,))
+            if several
+            else None
+        )
+        return bodies, joints
+
+    def _sum(self, run: Any, *parts: Any) -> Any:
+        some = [x for x in parts if x is not None]
+        found = some[0]
+        for x in some[1:]:
+            found = run(compiled(total, n=self._robot.nv), found, x)
+        return found
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        """How far ahead a step is computed, and what is left of it then [s]."""
+        dt = self._plant.dt
+        return (0.0, dt) if self._plant.method == "semi_implicit_euler" else (0.5 * dt, 0.5 * dt)
+
+    # Gradients
+
+    def _vjp(self, run: Any, sites: tuple[Site, ...], masses: bool, given: dict[str, Any]) -> dict[str, Any]:
+        of, _ = self._about(run, sites, given)
+        plant, n, dt, (ahead, left) = self._plant, self._robot.nv, self._plant.dt, self._ends
+        found: dict[str, Any] = {"report": np.array([np.inf, 1.0, 1.0])}
+        q_bar, v_bar = self._own(run, ahead_gradient, of.rate, left, given["q_weights"])
+        v_bar = self._sum(run, v_bar, given["v_weights"])
+        here, turned = of.last.q, np.zeros(n)
+        none = np.zeros((max(len(self._contact_sites), 1), 6))
+        x = self._solved(run, of, v_bar, none)
+        if of.response is not None:
+            u = self._moved(run, of, x)
+            z, g, found["by_friction"], found["by_height"] = run(
+                compiled(impulse_gradients, **self._sizes), *of.response.matrices, u
+            )
+            (wrench, stops), found["report"] = self._split(run, z), of.response.report
+            x = self._solved(run, of, self._sum(run, v_bar, stops), none if wrench is None else wrench)
+            if wrench is not None:
+                along = run.taken(g, np.arange(self._of_bodies).reshape(-1, 6))
+                turned = self._dynamics_free(run, twists_gradient, here, of.rate, wrench, along)
+            if stops is not None:
+                turned = self._sum(run, turned, self._stopped(run, of, of.response.stopping, stops))
+        all_sites = (*self._contact_sites, *sites)
+        by_q, by_v, by_a = self._dynamics(run, inverse_dynamics_vjp, all_sites, here, of.last.v, of.a, x, *of.wrenches)
+        q_bar, v_bar, speed, push = run(compiled(step_gradients, n=n), q_bar, turned, by_q, by_v, by_a, x, dt)
+        v_bar = self._sum(run, v_bar, speed)
+        heavy = [self._by_masses(run, of.last._replace(a=of.a), x, -dt)] if masses else []
+        if of.first is not None:
+            weight = self._own(run, advance, np.zeros(n), speed, 0.5 * dt)
+            first = self._dynamics(
+                run, forward_dynamics_vjp, sites, here, of.first.v, of.first.push, weight, *of.pushed
+            )
+            if masses:
+                heavy.append(self._by_masses(run, of.first, first[2], -1.0))
+            q_bar, v_bar, push = (self._sum(run, x, y) for x, y in zip((q_bar, v_bar, push), first, strict=True))
+            q_bar, moved = self._own(run, ahead_gradient, given["v"], ahead, q_bar)
+            v_bar = self._sum(run, v_bar, moved)
+        if sites:
+            found["by_wrench"] = run(plant.recursion(VELOCITIES["local"], sites), here, push)
+        if plant.soft:
+            springs = self._own(run, springs_gradient, given["q"], plant.damping, plant.stiffness, plant.rest, dt, push)
+            q_bar, v_bar = self._sum(run, q_bar, springs[0]), self._sum(run, v_bar, springs[1])
+        if plant.lift is not None:
+            lifted, *_ = run(self._lifted(inverse_dynamics_vjp), given["q"], np.zeros(n), np.zeros(n), push)
+            q_bar = self._sum(run, q_bar, lifted)
+        if masses:
+            found["by_parameters"] = heavy[0]
+            for other in heavy[1:]:
+                count = 10 * len(self._robot.bodies)
+                found["by_parameters"] = run(compiled(total, n=count), found["by_parameters"], other)
+        return {**found, "by_q": q_bar, "by_v": v_bar, "by_tau": push}
+
+    def _by_masses(self, run: Any, at: Stage, x: Any, scale: float) -> Any:
+        """Gradients of xᵀτ with respect to inertial parameters, at a stage."""
+        numbers, recursion = self._heavy(parameters_gradient)
+        found = run(recursion, at.q, at.v, at.a, x, scale)
+        return run.placed(found, numbers, (len(self._robot.bodies), 10))
+
+    def _heavier(self, run: Any, at: Stage, change: Any) -> Any:
+        """The change of τ with inertial parameters, at a stage."""
+        numbers, recursion = self._heavy(parameters_change)
+        return run(recursion, at.q, at.v, at.a, run.taken(change, numbers))
+
+    def _heavy(self, algorithm: Algorithm) -> tuple[Array, Any]:
+        """Places of the parameters of bodies that have frames, which nodes of users have not, and a recursion."""
+        bodies = [(i, body.name) for i, body in enumerate(self._robot.bodies) if body.name in self._robot.frames]
+        sites = tuple(self._robot.site(name) for _, name in bodies)
+        numbers = 10 * np.array([i for i, _ in bodies])[:, None] + np.arange(10)
+        return numbers, self._plant.recursion(algorithm, sites, dynamic=True)
+
+    def _lifted(self, algorithm: Algorithm) -> Any:
+        """A recursion of what bears a part of the weight."""
+        return bind(algorithm, cast(Mechanism, self._plant.borne), (), "step")
+
+    def _dynamics_free(self, run: Any, algorithm: Algorithm, *inputs: Any) -> Any:
+        return run(self._plant.recursion(algorithm, self._contact_sites), *inputs)
+
+    def _stopped(self, run: Any, of: _About, stiffness: Any, weights: Any) -> Any:
+        """Gradients of the places of joints that are at their stops."""
+        minus = self._own(run, advance, np.zeros(self._robot.nv), weights, -1.0)
+        zero = np.zeros(self._robot.nv)
+        by_q, _ = self._own(run, springs_gradient, of.last.q, zero, stiffness, self._origin, 0.0, minus)
+        return by_q
+
+    # Along a direction
+
+    def _jvp(self, run: Any, sites: tuple[Site, ...], masses: bool, given: dict[str, Any]) -> dict[str, Any]:
+        of, _ = self._about(run, sites, given)
+        plant, n, dt, (ahead, left) = self._plant, self._robot.nv, self._plant.dt, self._ends
+        here, dq, dv, push = of.last.q, given["along_q"], given["along_v"], given["along_tau"]
+        zero = np.zeros(n)
+        if plant.soft:
+            springs = plant.damping, plant.stiffness, plant.rest, dt
+            push = self._own(run, springs_change, given["q"], *springs, dq, dv, push)
+        if plant.lift is not None:
+            push = self._sum(run, push, run(self._lifted(inverse_dynamics_jvp), given["q"], zero, zero, dq, zero, zero))
+        if sites:
+            J = run(plant.recursion(JACOBIANS["local"], sites), here)
+            wrench = run.taken(given["along_wrench"], np.arange(6 * len(sites)))
+            push = run(compiled(with_transposed_product, c=6 * len(sites), n=n), J, wrench, push, 1.0)
+        speed, early = dv, push
+        if masses:
+            heavier = self._heavier(run, of.last._replace(a=of.a), given["along_parameters"])
+            push = run(compiled(less_of, n=n), push, heavier)
+        if of.first is not None:
+            if masses:
+                early = run(
+                    compiled(less_of, n=n),
+                    early,
+                    self._heavier(run, of.first, given["along_parameters"]),
+                )
+            dq = self._own(run, ahead_change, given["v"], ahead, dq, dv)
+            first = of.first.q, of.first.v, of.first.push, dq, dv, early
+            speed = self._own(
+                run, advance, dv, self._dynamics(run, forward_dynamics_jvp, sites, *first, *of.pushed), 0.5 * dt
+            )
+        last = here, of.last.v, of.push, dq, speed, push, *of.wrenches
+        change = self._dynamics(run, forward_dynamics_jvp, (*self._contact_sites, *sites), *last)
+        after = self._own(run, advance, dv, change, dt)
+        if of.response is not None:
+            turned, along = [], np.zeros(0)
+            if of.bodies is not None:
+                numbers = np.arange(self._of_bodies)
+                turned = [run.taken(self._dynamics_free(run, _twists_change, here, of.rate, dq), numbers)]
+                along = run.taken(of.bodies.twists(here, dq), numbers)
+            if len(self._columns):
+                places = zero, of.response.stopping, self._origin, 0.0
+                minus = self._own(run, springs_change, here, *places, dq, zero, zero)
+                turned += [run.taken(self._own(run, advance, zero, minus, -1.0), self._columns)]
+            shapes = [given.get(f"along_{name}", np.zeros(0)) for name in ("friction", "height")]
+            rows = self._moved(run, of, after), run.joined(*turned), along, *shapes
+            wrench, stops = self._split(
+                run, run(compiled(impulse_changes, **self._sizes), *of.response.matrices, *rows)
+            )
+            pushed = self._solved(
+                run, of, zero if stops is None else stops, np.zeros((1, 6)) if wrench is None else wrench
+            )
+            after = self._sum(run, after, pushed)
+        return {"after_v": after, "after_q": self._own(run, ahead_change, of.rate, left, dq, after)}
+
+    # Matrices
+
+    def _matrices(self, run: Any, sites: tuple[Site, ...], _: bool, given: dict[str, Any]) -> dict[str, Any]:
+        of, step = self._about(run, sites, given)
+        plant, n, dt, (ahead, left) = self._plant, self._robot.nv, self._plant.dt, self._ends
+        here, all_sites = of.last.q, (*self._contact_sites, *sites)
+        last = here, of.last.v, of.push, *of.wrenches
+        a_q, a_v, Minv = self._dynamics(run, forward_dynamics_derivatives, all_sites, *last)
+        a_tau = Minv
+        if of.first is not None:
+            first = of.first.q, of.first.v, of.first.push, *of.pushed
+            before = self._dynamics(run, forward_dynamics_derivatives, sites, *first)
+            a_q, a_v, a_tau = (
+                run(compiled(chained, n=n), start, a_v, x, 0.5 * dt)
+                for start, x in zip((a_q, a_v, Minv), before, strict=True)
+            )
+        J, Psi, matrices = self._rows(run, of)
+        sizes = {"c": self._of_bodies + len(self._columns), "b": self._of_bodies}
+        bodies = [(i, i) for i in range(self._of_bodies)]
+        kernel = compiled(velocity_changes, n=n, **sizes, bodies=bodies, **self._moving)
+        blocks = run(kernel, J, Psi, *matrices, Minv, a_q, a_v, a_tau, dt)
+        recursion = step_matrices(of.first is not None, plant.soft)
+        springs = plant.damping, plant.stiffness, plant.rest
+        A, B = self._own(run, recursion, given["q"], given["v"], of.rate, ahead, left, *springs, dt, *blocks)
+        if plant.lift is not None:
+            lifted, *_ = run(self._lifted(inverse_dynamics_derivatives), given["q"], np.zeros(n), np.zeros(n))
+            A = run(compiled(with_lift, n=n, m=2 * n, columns=[(i, i) for i in range(n)]), A, B, lifted)
+        found = {"A": A, "B": B, "joints": np.zeros(n), "report": np.array([np.inf, 1.0, 1.0]), "solved": np.zeros(3)}
+        if of.response is not None:
+            modes, count = of.response.modes, 3 * self._count
+            found |= {"report": of.response.report, "solved": step["report"]}
+            if count:
+                found["contacts"] = run.taken(modes, np.arange(0, count, 3))
+            if len(self._columns):
+                found["joints"] = run.placed(
+                    run.taken(modes, count + np.arange(len(self._columns))), self._columns, (n,)
+                )
+        return found
+
+    def _rows(self, run: Any, of: _About) -> tuple[Any, Any, Sequence[Any]]:
+        """J and Ψ of all rows, and C and C_ξ."""
+        n, size, J, Psi = self._robot.nv, self._of_bodies, [], []
+        if of.response is None:
+            return np.zeros((0, n)), np.zeros((0, n)), (np.zeros((0, 0)), np.zeros((0, 0)))
+        if size:
+            numbers = np.arange(size * n).reshape(-1, n)
+            J = [run.taken(self._seen(run, JACOBIANS[_AXES], of.last.q), numbers)]
+            Psi = [run.taken(self._seen(run, VELOCITY_DERIVATIVES[_AXES], of.last.q, of.rate), numbers)]
+        if len(self._columns):
+            J += [np.eye(n)[self._columns]]
+            _, turned = self._own(run, ddifference, self._origin, of.last.q)
+            places = run(compiled(row_scaled, n=n), np.zeros((n, n)), of.response.stopping, turned)
+            Psi += [run.taken(places, n * self._columns[:, None] + np.arange(n))]
+        return run.joined(*J), run.joined(*Psi), of.response.matrices[:2]
+
+    def _seen(self, run: Any, algorithm: Algorithm, *inputs: Any) -> Any:
+        return self._dynamics_free(run, in_view(algorithm, self._robot.mechanism, "common"), *inputs)
+
+    @cached_property
+    def _moving(self) -> dict[str, Any]:
+        """The degrees of freedom that move rows."""
+        mechanism = self._robot.mechanism.at(self._contact_sites)
+        nodes = mechanism.topology.supporting(site.node for site in self._contact_sites)
+        columns = {c for k in nodes for c in range(mechanism.v_starts[k], mechanism.v_starts[k + 1])}
+        return moving_columns(columns | set(self._columns.tolist()), mechanism.nv)

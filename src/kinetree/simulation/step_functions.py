@@ -1,8 +1,8 @@
 """`Simulator.step` and `rollout` as functions with derivatives: matrices, changes along directions, gradients.
 
-Gradients of rollouts are computed in reverse mode: states are kept every so many steps, and between two of them once
-more computed, linearised many at once, and left behind. So memory does not grow with the number of steps, but for the
-results and one state in √T.
+Gradients of rollouts are computed in reverse mode: states are kept every so many steps, and those between two of them
+are computed once more, with the same bits. So memory does not grow with the number of steps, but for the results and
+one state in √T.
 """
 
 from __future__ import annotations
@@ -17,22 +17,19 @@ import numpy as np
 from kinetree.errors import InputError, UnsupportedError
 from kinetree.model.integrators import IMPULSIVE
 from kinetree.runtime import arguments
-from kinetree.simulation.step_derivatives import Columns, StepDerivatives
+from kinetree.runtime.bound import standard_arithmetic
 from kinetree.simulation.step_results import Modes, Rollout, StepDiscretized, StepGradients, StepInfo
 from kinetree.spatial.value import Array
 
-#: Steps of samples that are linearised at once in reverse mode.
-_AT_ONCE = 256
+#: Numbers of a sample, in the states and weights of some steps, that one call handles.
+_CHUNK = 4096
 
 
 def require(sim: Any) -> None:
     """Refuse what has no derivatives."""
     if sim.method not in IMPULSIVE:
         raise InputError(f"derivatives of steps need one of the methods {', '.join(IMPULSIVE)}; got {sim.method!r}")
-    without = {
-        "constraints": sim.constraints, "populations": sim._population, "gravity compensation": sim._plant.lift,
-        "contacts that are discovered": sim._discovered,
-    }  # fmt: skip
+    without = {"constraints and contacts": sim.constraints, "contacts that are discovered": sim._discovered}
     for what, one in without.items():
         if one is not None:
             raise UnsupportedError(f"steps with {what} have no derivatives yet; leave them out")
@@ -40,12 +37,20 @@ def require(sim: Any) -> None:
 
 def discretize(sim: Any, q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None) -> StepDiscretized:
     """A, B and modes, as of `Simulator.discretize`."""
-    at, batch = _about(sim, "discretize", q, v, tau, f_ext)
-    nv, sizes = sim.robot.nv, (sim.robot.nv,) * 3 + (len(at.ground),) * 2
-    parts = np.split(np.eye(sum(sizes))[:, : 3 * nv], np.cumsum(sizes)[:-1])
-    whole = np.concatenate(at.changes(Columns(*(np.broadcast_to(x, (len(at.rate), *x.shape)) for x in parts))), axis=1)
-    A, B = (x.reshape(*batch, 2 * nv, -1) for x in (whole[..., : 2 * nv], whole[..., 2 * nv :]))
-    return StepDiscretized(A, B, Modes(*(x.reshape((*batch, *x.shape[1:])) for x in at.modes)))
+    require(sim)
+    A, B, *contacts, joints, report, solved = _called(sim, "matrices", (q, v, tau), f_ext)
+    whole = [np.zeros((*report.shape[:-1], 0), dtype=int)] if not contacts else [contacts[0].astype(int)]
+    modes = *whole, joints.astype(int), report[..., 0], report[..., 1] > 0.5, report[..., 2] > 0.5, solved[..., 1]
+    return StepDiscretized(A, B, Modes(*modes))
+
+
+def _called(sim: Any, name: str, given: Any, f_ext: Mapping[str, Any] | None, masses: bool = False) -> Any:
+    """The results of a function of `StepDerivatives`."""
+    q, v, tau, *rest = given
+    sites, wrenches = sim._plant.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
+    function = sim._derivatives.function(name, sites, masses)
+    with standard_arithmetic():
+        return function(q, v, sim._zero if tau is None else tau, *rest, *wrenches, *sim._steps.constants)
 
 
 def no_modes(batch: tuple[int, ...], nv: int) -> Modes:
@@ -56,27 +61,13 @@ def no_modes(batch: tuple[int, ...], nv: int) -> Modes:
     )
 
 
-def _about(
-    sim: Any, function: str, q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None
-) -> tuple[StepDerivatives, tuple[int, ...]]:
-    """A step to differentiate, and the shape of the batch."""
-    require(sim)
-    arrays = sim._state(function, q, v, sim._zero if tau is None else tau)
-    batch = arrays[0].shape[:-1]
-    q, v, tau = (np.ascontiguousarray(x.reshape(-1, x.shape[-1])) for x in arrays)
-    return StepDerivatives(sim, q, v, tau, _wrenches(function, f_ext, batch)), batch
-
-
-def _wrenches(function: str, f_ext: Mapping[str, Any] | None, batch: tuple[int, ...]) -> dict[str, Array]:
-    """External wrenches along one axis."""
-    return {frame: _along(function, f"f_ext[{frame!r}]", x, 6, batch) for frame, x in (f_ext or {}).items()}
-
-
-def _along(function: str, name: str, value: Any, size: int, batch: tuple[int, ...]) -> Array:
-    """An argument of the batch, along one axis; zero if it is None."""
-    given = arguments.doubles(function, name, np.zeros(size) if value is None else value, (size,))
-    arguments.common_batch(function, (name, "q, v, tau"), [given.shape[:-1], batch])
-    return np.broadcast_to(given, (*batch, size)).reshape(math.prod(batch), size)
+def _require_no_masses(wanted: bool) -> None:
+    """Steps with constraints have no derivatives with respect to masses."""
+    if wanted:
+        raise UnsupportedError(
+            "steps with constraints have no derivatives with respect to inertial parameters yet; see "
+            "held.parameter_derivative"
+        )
 
 
 def held_gradients(q: Array, v: Array, tau: Array, f_ext: dict[str, Array]) -> StepGradients:
@@ -90,7 +81,8 @@ class StepFunction(partial[tuple[Any, Any, StepInfo]]):
 
     def jvp(
         self, q: Any, v: Any, tau: Any, dq: Any, dv: Any, dtau: Any = None, *, friction: Any = None,
-        height: Any = None, f_ext: Mapping[str, Any] | None = None, df_ext: Mapping[str, Any] | None = None,
+        height: Any = None, parameters: Any = None, f_ext: Mapping[str, Any] | None = None,
+        df_ext: Mapping[str, Any] | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
         """Changes of q and v after the step along changes before it; both of q are tangents, (…, nv).
 
@@ -103,32 +95,38 @@ class StepFunction(partial[tuple[Any, Any, StepInfo]]):
             dtau: Change of tau, (…, nv).
             friction: Change of μ of each shape, (…, shapes).
             height: How far each shape is raised along its normals, (…, shapes) [m].
+            parameters: Change of the inertial parameters, (…, bodies, 10), as of `robot.inertial_parameters`.
             f_ext: External wrenches on frames, as for `step`.
             df_ext: Changes of these.
         """
         sim: Any = self.args[0]
         if sim._held is not None:
+            _require_no_masses(parameters is not None)
             state = *sim._state("step.jvp", q, v, sim._zero if tau is None else tau), dq, dv
             found: tuple[Array, Array] = sim._held.jvp(*state, sim._zero if dtau is None else dtau, f_ext, df_ext)
             return found
-        at, batch = _about(sim, "step.jvp", q, v, tau, f_ext)
-        nv, shapes = sim.robot.nv, len(at.ground)
-        sizes = {
-            "dq": (dq, nv),
-            "dv": (dv, nv),
-            "dtau": (dtau, nv),
-            "friction": (friction, shapes),
-            "height": (height, shapes),
-        }
-        columns = [_along("step.jvp", name, value, size, batch) for name, (value, size) in sizes.items()]
-        for frame, wrench in _wrenches("step.jvp", df_ext, batch).items():
-            columns[2] = columns[2] + at.pushed(frame, wrench)
-        q_after, v_after = at.changes(Columns(*(x[..., None] for x in columns)))
-        return q_after.reshape(*batch, nv), v_after.reshape(*batch, nv)
+        require(sim)
+        shapes, zero = sim._derivatives.shapes, np.zeros(sim.robot.nv)
+        if df_ext and not f_ext:
+            f_ext = dict.fromkeys(df_ext, np.zeros(6))
+        given = [q, v, tau, dq, dv, zero if dtau is None else dtau]
+        if shapes:
+            given += [np.zeros(shapes) if x is None else x for x in (friction, height)]
+        if f_ext:
+            unknown = [name for name in df_ext or () if name not in f_ext]
+            if unknown:
+                raise InputError(f"step.jvp: df_ext has {unknown[0]!r}, on which f_ext has no wrench")
+            changes = {name: (df_ext or {}).get(name, np.zeros(6)) for name in f_ext}
+            given += sim._plant.robot.forward_dynamics._wrenches(changes)[1]
+        if parameters is not None:
+            given.append(parameters)
+        after_q, after_v = _called(sim, "jvp", given, f_ext, parameters is not None)
+        return after_q, after_v
 
     def vjp(
-        self, q: Any, v: Any, tau: Any, q_weights: Any, v_weights: Any, *, f_ext: Mapping[str, Any] | None = None
-    ) -> StepGradients:
+        self, q: Any, v: Any, tau: Any, q_weights: Any, v_weights: Any, *, f_ext: Mapping[str, Any] | None = None,
+        parameters: bool = False,
+    ) -> StepGradients:  # fmt: skip
         """Gradients of q_weights · δq′ + v_weights · δv′, with respect to all that a step depends on.
 
         Args:
@@ -138,29 +136,31 @@ class StepFunction(partial[tuple[Any, Any, StepInfo]]):
             q_weights: Weights of the tangent of q after the step, (…, nv).
             v_weights: Weights of v after the step, (…, nv).
             f_ext: External wrenches on frames, as for `step`.
+            parameters: Whether gradients with respect to inertial parameters are wanted.
         """
         sim: Any = self.args[0]
         if sim._held is not None:
+            _require_no_masses(parameters)
             state = sim._state("step.vjp", q, v, sim._zero if tau is None else tau)
             return held_gradients(*sim._held.vjp(*state, q_weights, v_weights, f_ext))
-        at, batch = _about(sim, "step.vjp", q, v, tau, f_ext)
-        nv, modes = sim.robot.nv, at.modes
-        weigh = (
-            _along("step.vjp", "q_weights", q_weights, nv, batch),
-            _along("step.vjp", "v_weights", v_weights, nv, batch),
-        )
-        found = at.gradients(*weigh)
-        forces = {frame: at.forces(frame, found[2]).reshape(*batch, 6) for frame in f_ext or {}}
-        gradients = (x.reshape(*batch, x.shape[-1]) for x in found)
-        return StepGradients(*gradients, forces, (modes.certain & modes.unique).reshape(batch))  # type: ignore[call-arg, arg-type]
+        require(sim)
+        given = q, v, tau, q_weights, v_weights
+        by_q, by_v, by_tau, *rest, report = _called(sim, "vjp", given, f_ext, parameters)
+        forces = {}
+        if f_ext:
+            wrench = rest.pop(-1 - parameters)
+            forces = {frame: wrench[..., i, :] for i, frame in enumerate(f_ext)}
+        sure = (report[..., 1] > 0.5) & (report[..., 2] > 0.5)
+        return _gradients(sim, by_q, by_v, by_tau, rest, forces, sure, parameters)
 
 
 class RolloutFunction(partial[Rollout]):
     """`Simulator.rollout`, with gradients."""
 
     def vjp(
-        self, q: Any, v: Any, tau: Any, q_weights: Any, v_weights: Any, *, checkpoint: int | None = None
-    ) -> StepGradients:
+        self, q: Any, v: Any, tau: Any, q_weights: Any, v_weights: Any, *, checkpoint: int | None = None,
+        parameters: bool = False,
+    ) -> StepGradients:  # fmt: skip
         """Gradients of Σ q_weights · δq + v_weights · δv over all states of a motion, in reverse mode.
 
         States are kept every `checkpoint` steps only, and computed again from there, with the same bits.
@@ -172,6 +172,7 @@ class RolloutFunction(partial[Rollout]):
             q_weights: Weights of tangents of q, (…, T + 1, nv).
             v_weights: Weights of v, (…, T + 1, nv).
             checkpoint: Steps between states that are kept; about √T by default.
+            parameters: Whether gradients with respect to inertial parameters are wanted.
         """
         sim: Any = self.args[0]
         if sim._held is None:
@@ -185,56 +186,76 @@ class RolloutFunction(partial[Rollout]):
         more = arguments.doubles("rollout.vjp", "v_weights", v_weights, (steps + 1, nv))
         q, v = (arguments.doubles("rollout.vjp", n, x, (k,)) for n, x, k in (("q", q, sim.robot.nq), ("v", v, nv)))
         shapes = [q.shape[:-1], v.shape[:-1], taus.shape[:-2], many.shape[:-2], more.shape[:-2]]
-        batch = arguments.common_batch("rollout.vjp", ("q", "v", "tau", "q_weights", "v_weights"), shapes)
+        names = ["q", "v", "tau", "q_weights", "v_weights"]
+        if sim._population is not None:
+            names, shapes = [*names, "population"], [*shapes, sim._population.shape]
+        batch = arguments.common_batch("rollout.vjp", names, shapes)
         length = checkpoint if checkpoint is not None else max(1, math.isqrt(steps))
         if isinstance(length, bool) or not isinstance(length, (int, np.integer)) or length < 1:
             raise InputError(f"rollout.vjp: checkpoint={checkpoint!r} is not a positive integer")
-        q, v = (np.broadcast_to(x, (*batch, x.shape[-1])).reshape(-1, x.shape[-1]) for x in (q, v))
         if sim._held is not None:
+            _require_no_masses(parameters)
+            q, v = (np.broadcast_to(x, (*batch, x.shape[-1])).reshape(-1, x.shape[-1]) for x in (q, v))
             each = (np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (taus, many, more))
             gradients = sim._held.rollout_vjp(self, q, v, *each, int(length))
             by_q, by_v, by_tau = (x.reshape(*batch, *x.shape[1:]) for x in gradients)
             return held_gradients(by_q, by_v, by_tau, {})
-        taus, many, more = (
-            np.moveaxis(np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]), 1, 0)
-            for x in (taus, many, more)
-        )
-        return self._reverse(sim, batch, int(length), q, v, taus, many, more)
+        if steps == 0:
+            raise InputError("rollout.vjp: there are no steps")
+        starts, kept = range(0, steps, int(length)), [(q, v)]
+        for start in starts[1:]:
+            kept.append(self._end(*kept[-1], taus[..., start - length : start, :]))
+        end = [np.broadcast_to(x[..., -1, :], (*batch, nv)) for x in (many, more)]
+        back, by_tau = _Backwards(sim, end[0], end[1], parameters), np.zeros((*batch, steps, nv))
+        for start in reversed(starts):
+            part = slice(start, min(start + length, steps))
+            path = self(*kept.pop(), taus[..., part, :])
+            weights = (x[..., part, :] for x in (many, more))
+            back.through([path.q, path.v, taus[..., part, :], *weights], by_tau[..., part, :])
+        return _gradients(sim, back.q, back.v, by_tau, back.sums, {}, back.sure > 0.5, parameters)
 
-    def _reverse(
-        self, sim: Any, batch: tuple[int, ...], length: int, q: Array, v: Array, taus: Array, many: Array,
-        more: Array,
-    ) -> StepGradients:  # fmt: skip
-        """From checkpoint to checkpoint, backwards; time is the first axis."""
-        steps, samples = len(taus), len(q)
-        kept = [(q, v)]
-        for start in range(0, steps, length):
-            path = self(q, v, np.moveaxis(taus[start : start + length], 0, 1))
-            q, v = path.q[:, -1].copy(), path.v[:, -1].copy()
-            kept.append((q, v))
-        q_bar, v_bar = many[-1], more[-1]
-        by_tau, certain = np.zeros(taus.shape), np.ones(samples, dtype=bool)
-        shapes: Array = np.zeros((2, samples, 0))
-        most = max(1, _AT_ONCE // max(1, samples))
-        for number, start in reversed(list(enumerate(range(0, steps, length)))):
-            part = taus[start : start + length]
-            path = self(*kept[number], np.moveaxis(part, 0, 1))
-            kept.pop()
-            qs, vs = (np.moveaxis(x, 1, 0) for x in (path.q, path.v))
-            for first in reversed(range(0, len(part), most)):
-                here = slice(first, min(first + most, len(part)))
-                q, v, tau = (np.ascontiguousarray(x[here].reshape(-1, x.shape[-1])) for x in (qs, vs, part))
-                at = StepDerivatives(sim, q, v, tau, {})
-                modes = at.modes
-                certain &= (modes.certain & modes.unique).reshape(-1, samples).all(axis=0)
-                for i in reversed(range(here.start, here.stop)):
-                    at_i = slice((i - first) * samples, (i - first + 1) * samples)
-                    q_bar, v_bar, by_tau[start + i], friction, height = at.gradients(q_bar, v_bar, at_i)
-                    shapes = np.array([friction, height]) + (shapes if shapes.shape[-1] else 0.0)
-                    q_bar, v_bar = q_bar + many[start + i], v_bar + more[start + i]
-        found = q_bar, v_bar, np.moveaxis(by_tau, 0, 1), *shapes
-        rest = [x.reshape(*batch, *x.shape[1:]) for x in found]
-        return StepGradients(*rest, {}, certain.reshape(batch))  # type: ignore[call-arg]
+    def _end(self, q: Array, v: Array, taus: Array) -> tuple[Array, Array]:
+        path = self(q, v, taus)
+        return path.q[..., -1, :].copy(), path.v[..., -1, :].copy()
+
+
+class _Backwards:
+    """Gradients on their way backwards through a motion, from those with respect to its end."""
+
+    def __init__(self, sim: Any, q: Array, v: Array, masses: bool) -> None:
+        self._sim, self._masses, self.q, self.v = sim, masses, q, v
+        self.sums = [np.zeros((*q.shape[:-1], *one.shape)) for one in sim._derivatives.sums(masses)]
+        self.sure = np.ones(q.shape[:-1])
+
+    def through(self, given: list[Array], by_tau: Array) -> None:
+        """Through some steps: from states, joint forces and weights of states; fills gradients of joint forces."""
+        sim, count = self._sim, by_tau.shape[-2]
+        most = max(1, _CHUNK // (5 * sim.robot.nv)) if sim._steps.is_compiled else 1
+        for start in reversed(range(0, count, most)):
+            part = slice(start, min(start + most, count))
+            series = [x[..., part, :] for x in given]
+            with standard_arithmetic():
+                if sim._steps.is_compiled:
+                    function = sim._derivatives.rollout(part.stop - start, self._masses)
+                    found = function(*series, self.q, self.v, *self.sums, *sim._steps.constants)
+                    self.q, self.v, by_tau[..., part, :], *self.sums, sure = found
+                else:
+                    q, v, tau, *weights = (x[..., 0, :] for x in series)
+                    found = sim._derivatives.function("vjp", (), self._masses)(q, v, tau, self.q, self.v)
+                    by_q, by_v, by_tau[..., start, :], *added, report = found
+                    self.q, self.v, sure = by_q + weights[0], by_v + weights[1], report[..., 1] * report[..., 2]
+                    self.sums = [x + y for x, y in zip(self.sums, added, strict=True)]
+                self.sure = self.sure * sure
+
+
+def _gradients(
+    sim: Any, by_q: Array, by_v: Array, by_tau: Array, rest: list[Array], forces: dict[str, Array], sure: Array,
+    masses: bool,
+) -> StepGradients:  # fmt: skip
+    """`rest` are gradients with respect to shapes, if there are any, and inertial parameters, if they are wanted."""
+    none = np.zeros((*by_q.shape[:-1], 0))
+    friction, height = rest[:2] if sim._derivatives.shapes else (none, none)
+    return StepGradients(by_q, by_v, by_tau, friction, height, forces, sure, rest[-1] if masses else None)
 
 
 F = TypeVar("F", bound="partial[Any]")

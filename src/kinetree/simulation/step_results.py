@@ -105,6 +105,7 @@ class StepGradients(NamedTuple):
         height: With respect to raising each shape along its normals, (…, shapes).
         f_ext: With respect to external wrenches, by frame, (…, 6); none of several steps.
         certain: Whether all modes are certain and all derivatives unique, (…).
+        parameters: With respect to `robot.inertial_parameters`, (…, bodies, 10), if they are wanted.
     """
 
     q: Array
@@ -114,6 +115,22 @@ class StepGradients(NamedTuple):
     height: Array
     f_ext: dict[str, Array]
     certain: Array
+    parameters: Array | None = None
+
+
+class ContactProblem(NamedTuple):
+    """What a step has solved, for its derivatives: see `kinetree.kernels.contact_newton`."""
+
+    G: Any  # (…, t, t)
+    free: Any  # (…, t)
+    bounds: Any  # (…, t, 3)
+    impulse: Any  # (…, t)
+    velocity: Any  # (…, t)
+    axes: Any = None  # of contacts, (…, 3 n, 3)
+    arms: Any = None  # from bodies to points, (…, 3 n)
+    points: Any = None  # in the world, (…, k, 3)
+    place: Any = None  # of bodies, (…, m, 15)
+    wrench: Any = None  # on bodies, in world axes, (…, 6 m)
 
 
 class Impulses(NamedTuple):
@@ -125,6 +142,7 @@ class Impulses(NamedTuple):
     found: Any = None  # contacts that were discovered, see `kinetree.kernels.contact_discovery`, (…, c, 12)
     report: Any = None  # residual of the law with compliance, residual, whether contacts jam, (…, 3)
     joint_impulses: Any = None  # of dry friction and stops, (…, nv)
+    problem: ContactProblem | None = None
 
 
 class Rollout(NamedTuple):

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,6 +49,25 @@ _UNINTERRUPTED = 100_000
 _KEPT = 64
 
 
+class Stage(NamedTuple):
+    """Accelerations that a step has computed."""
+
+    q: Any
+    v: Any
+    push: Any  # joint forces, with springs and dampers
+    a: Any
+
+
+@dataclass
+class Trail:
+    """What a step has come by, for its derivatives."""
+
+    stages: list[Stage] = field(default_factory=list)
+    rate: Any = None  # velocities after it, before a projection
+    touched: Impulses | None = None
+    bodies: Any = None
+
+
 class Steps:
     """Steps of a plant.
 
@@ -59,6 +79,7 @@ class Steps:
 
     Attributes:
         is_compiled: Whether steps are compiled functions, rather than executed on arrays.
+        plant: As above, and so are the others.
     """
 
     def __init__(
@@ -68,26 +89,26 @@ class Steps:
         constraints: Constraints | None,
         project: bool,
     ) -> None:
-        self._plant, self._contacts = plant, contacts
-        self._constraints, self._project = constraints, project
+        self.plant, self.contacts = plant, contacts
+        self.constraints, self.project = constraints, project
         self.is_compiled = contacts is None or contacts.is_compiled
         self._lock = ForkSafeLock()
         self._made: dict[Any, Any] = {}
 
     # The text
 
-    def _text(
+    def text(
         self, run: Any, sites: tuple[Site, ...], near: bool, alone: bool, q: Any, v: Any, tau: Any,
-        wrenches: list[Any], doubts: Any,
+        wrenches: list[Any], doubts: Any, trail: Trail | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """One step: results by name.
 
         `wrenches` on `sites` are one array or none; `doubts` is their number so far. A step `alone` has mean
-        accelerations, those before a projection.
+        accelerations, those before a projection. A `trail` is filled.
         """
-        plant, contacts, held = self._plant, self._contacts, self._constraints
+        plant, contacts, held = self.plant, self.contacts, self.constraints
         near = near or (held is not None and not held.regular)
-        bodies = None if contacts is None else contacts.bodies(run)
+        bodies = None if contacts is None else contacts.bodies(run, solves=trail is not None)
         touched: list[Impulses] = []
         found: dict[str, Any] = {"doubts": doubts}
 
@@ -96,6 +117,12 @@ class Steps:
                 found["doubts"] = run(compiled(count_doubt), spread, found["doubts"])
 
         def dynamics(q: Any, v: Any, push: Any) -> Any:
+            a = accelerations(q, v, push)
+            if trail is not None:
+                trail.stages.append(Stage(q, v, push, a))
+            return a
+
+        def accelerations(q: Any, v: Any, push: Any) -> Any:
             if held is None and not sites and bodies is not None and bodies.accelerations is not None:
                 return bodies.accelerations(q, v, push)
             free = run(plant.recursion(forward_dynamics, sites, dynamic=True), q, v, push, *wrenches)
@@ -112,7 +139,7 @@ class Steps:
         def own(algorithm: Algorithm, *inputs: Any) -> Any:
             return run(plant.recursion(algorithm), *inputs)
 
-        if contacts is None and held is None and plant.method in _WHOLE:
+        if contacts is None and held is None and trail is None and plant.method in _WHOLE:
             whole = plant.recursion(_WHOLE[plant.method], sites, dynamic=True)
             after, rate = run(whole, q, v, plant.pushed(own, q, v, tau), plant.dt, *wrenches)
         else:
@@ -120,7 +147,9 @@ class Steps:
             after, rate = plant.integrated(own, dynamics, q, v, tau, applied)
         if alone:
             found["acceleration"] = run(compiled(mean_acceleration, n=plant.robot.nv), v, rate, plant.dt)
-        if held is not None and self._project:
+        if trail is not None:
+            trail.rate, trail.touched, trail.bodies = rate, touched[0] if touched else None, bodies
+        if held is not None and self.project:
             after, spread = held.part(run, "configuration", near, after)
             watch(spread)
             rate, spread = held.part(run, "velocity", near, after, rate)
@@ -158,13 +187,13 @@ class Steps:
     @property
     def constants(self) -> tuple[Array, ...]:
         """The constants of a population, the last input of functions, if there is one."""
-        return () if self._plant.population is None else (self._plant.population.constants,)
+        return () if self.plant.population is None else (self.plant.population.constants,)
 
     def _operands(
         self, records: int | None, every: int, series: bool, sites: tuple[Site, ...]
     ) -> tuple[list[Operand], list[Operand]]:
         """Inputs and outputs of a function."""
-        nq, nv, contacts = self._plant.robot.nq, self._plant.robot.nv, self._contacts
+        nq, nv, contacts = self.plant.robot.nq, self.plant.robot.nv, self.contacts
         length = () if records is None else (records,)
         tau = ((records or 1) * every, nv) if series else (nv,)
         inputs = [Operand("q", (nq,)), Operand("v", (nv,)), Operand("tau", tau)]
@@ -175,11 +204,11 @@ class Steps:
         if contacts is not None:
             kept = contacts.shapes if records is None else {"residual": length}
             outputs += [Operand(name, shape) for name, shape in kept.items()]
-        if self._constraints is not None:
+        if self.constraints is not None:
             if records is None:
-                outputs.append(Operand("constraint_forces", (self._constraints.rows,)))
+                outputs.append(Operand("constraint_forces", (self.constraints.rows,)))
             outputs.append(Operand("doubts", ()))
-        population = self._plant.population
+        population = self.plant.population
         inputs += [] if population is None else [Operand("constants", population.constants.shape[-1:])]
         return inputs, outputs
 
@@ -189,7 +218,7 @@ class Steps:
 
         def text(run: Any, q: Any, v: Any, tau: Any, *more: Any) -> list[Any]:
             wrenches = list(more[: bool(sites)])
-            found = self._text(run, sites, near, True, q, v, tau, wrenches, 0.0)
+            found = self.text(run, sites, near, True, q, v, tau, wrenches, 0.0)
             return [found[operand.name] for operand in outputs]
 
         return executed(inputs, text, "native")
@@ -204,17 +233,17 @@ class Steps:
             sequence.defaults["constants"] = named["constants"]
         wrenches = [named["wrench"]] if sites else []
         kept = {name: sequence.variable(named[name]) for name in ("q", "v")}
-        zero, nv = sequence.constant(0.0), self._plant.robot.nv
-        if self._constraints is not None:
+        zero, nv = sequence.constant(0.0), self.plant.robot.nv
+        if self.constraints is not None:
             kept["doubts"] = sequence.variable(zero)
-        worst = sequence.space(1) if records is not None and self._contacts is not None else None
+        worst = sequence.space(1) if records is not None and self.contacts is not None else None
         with sequence.loop(records or 1) as record:
             if worst is not None:
                 sequence.copy(zero, worst)
             with sequence.loop(every) as number:
                 tau = named["tau"]
                 tau = tau.at(record, nv, every * nv).at(number, nv) if series else tau
-                found = self._text(
+                found = self.text(
                     Recording(sequence), sites, near, records is None, kept["q"], kept["v"], tau, wrenches,
                     kept.get("doubts"),
                 )  # fmt: skip
@@ -257,8 +286,8 @@ class Steps:
                 after = slice(first // every + 1, -(-stop // every) + 1)
                 count = after.stop - after.start
                 found = np.zeros((*batch, count)), np.zeros(batch)
-                out = [qs[..., after, :], vs[..., after, :], *([found[0]] if self._contacts is not None else [])]
-                out += [found[1]] if self._constraints is not None else []
+                out = [qs[..., after, :], vs[..., after, :], *([found[0]] if self.contacts is not None else [])]
+                out += [found[1]] if self.constraints is not None else []
                 function = self.function(count, (stop - first) // count, series)
                 function(q, v, part, *self.constants, out=tuple(out))
                 residuals[..., after] = np.maximum(residuals[..., after], found[0])

@@ -11,6 +11,7 @@ effects of impulses then take a sweep in and one out, without articulated inerti
                              scatter           a = D⁻¹ε − Gᵀα(parent);  α = α(parent) + S a     Eqs. 58f, 58g
     factored_twists          scatter           velocities of the frames
     factored_impulses        gather, scatter   the same for impulses on the frames
+    factored_solution        gather, scatter   M⁻¹ (τ + Jᵀw)
 
 Each degree of freedom has a row of factors: six numbers of S, six of G, a row of D⁻¹, and the ten of its node's
 inertia.
@@ -131,10 +132,25 @@ def factored_impulses(
     tree: Tree, factors: Indexed, v: Indexed, place: Indexed, wrench: Indexed, after: Indexed
 ) -> None:
     """v + M⁻¹Jᵀ w: velocities after impulses on the frames, in world axes, moments first."""
+    _push(tree, place, wrench)
+    _answer(tree, factors, None, after, v)
+
+
+@algorithm(
+    factors=("v", WIDTH), tau=("v",), place=("frames", PLACE), wrench=("frames", 6), x=("v",), outputs=("x",),
+    rigid=True,
+)  # fmt: skip
+def factored_solution(tree: Tree, factors: Indexed, tau: Indexed, place: Indexed, wrench: Indexed, x: Indexed) -> None:
+    """M⁻¹ (τ + Jᵀ w), with wrenches as of `factored_impulses`."""
+    _push(tree, place, wrench)
+    _answer(tree, factors, tau, x)
+
+
+def _push(tree: Tree, place: Indexed, wrench: Indexed) -> None:
+    """Set Z of wrenches on the frames."""
     tree.world.Z = Force.zero()
     for k, _ in tree.scatter():
         k.Z = Force.zero()
     for frame, carrier in tree.frames():
         moment, force = wrench[frame][:3], wrench[frame][3:]
         carrier.Z -= Force.of(moment + cross(place[frame][12:15], force), force)
-    _answer(tree, factors, None, after, v)

@@ -1,0 +1,326 @@
+"""How impulses of contacts and joints respond to changes of a step: derivatives at its solution. Cost O(t³).
+
+The step solves, with v_f the velocities without impulses and J the motion of c rows, six of each body that may touch
+something and one of each joint with friction or a stop, u = χ J v′ + gaps and v′ = v_f + M⁻¹Jᵀχᵀλ in the modes
+
+    open  λ = 0;    sticking  u = 0;    sliding  u_n = 0, λ = λ_n (n − μ d), d = u_t/|u_t|                     (1)
+
+along d, p = n × d and n of each contact, with u_n = w_n + c(h)/dt, c(h) = h above the surface and β h below. δq moves
+bodies by ξ = J δq. Velocities of points at given v′ then change by χ (∂(J v′)/∂q) δq and, as arms turn, ω × (δθ × r);
+normals and heights with their points; and impulses that stay as they are in the world turn in the axes of bodies by
+Φ ξ = −δθ × λ. Differentiated, (1) are rows
+
+    S y = −(E χ (J δv_f + ∂(J v′)/∂q δq) + (E_ξ − E_λ Φ) ξ + E_μ δμ + E_h δh₀),    S = E G + E_λ            (2)
+
+of y, the change of λ in axes that turn with the bodies:
+
+    sticking       E: one, E_λ: none           δw_d + (c/dt) d·δn,   the same along p,   δw_n + δ(c/dt)
+    sliding, d     δλ_d + μ δλ_n − λ_n (1 + μ²) d·δn + λ_n δμ
+    sliding, p     (1 − κ) δλ_p + κ δw_p − (1 − κ)(1 + μ w_n/|w_t|) λ_n p·δn,    κ = μ λ_n/(μ λ_n + |w_t|)      (3)
+    sliding, n     δw_n + w·δn + δ(c/dt)
+    joint          stuck or stopped δv′, the latter + δq/dt while there is a gap; slipping δλ
+
+in the solver's scales (`kinetree.kernels.contact_newton`), in which κ has no unit. Results are what changes of
+velocities, places, frictions and heights do to impulses on the rows, all times −1:
+
+    C = χᵀS⁻¹Eχ,    C_ξ = χᵀS⁻¹(E_ξ − E_λΦ),    χᵀS⁻¹E_μ,    χᵀS⁻¹E_h                                      (4)
+
+Redundant contacts make S singular. As in the solver, a compliance ε is added to G, and repeated centrings take its
+effect away: what is determined converges by ε/σ a time, what is not has the smallest y. A vector that only ε answers
+in this way is in the null space of S. If it presses on contacts that slide, or moves something, (1) determines no
+derivative.
+
+Modes are certain if each is away from its neighbours by more than the residual explains. At an *edge*, where a force is
+at the limit of friction and nothing moves, the sticking side is differentiated; c′ = 1 on the surface itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinetree.kernels.branchless import above, larger, less, magnitude, smaller, where
+from kinetree.kernels.contact_problem import IMMOBILE, RECOVERY, ROUNDING, row_values
+from kinetree.kernels.language import Size, Workspace, kernel
+from kinetree.language.tree import Indexed
+from kinetree.spatial.rotation import cross
+from kinetree.spatial.scalar import sqrt
+
+OPEN, STICKING, SLIDING, EDGE = range(4)
+FREE, STUCK, SLIPPING, STOPPED = range(4)
+#: Heights above this are differentiated as on the surface or above it [m].
+_ON_SURFACE = -1e-9
+#: Speeds of contacts, relative to the fastest approach, that are rounding.
+_NOTHING = 1e-10
+#: Least margin of modes that are certain, and by what factor it exceeds the residual.
+_MARGIN, _FACTOR = 1e-6, 100.0
+#: What of a vector is left that S does not determine, and of any other is not.
+_LEFT = 1e-3
+_LEAST_PIVOT = 1e-13
+#: ε and how often (2) is solved, if the law is the rigid one in the end.
+EPSILON, PASSES = 1e-8, 3
+
+
+@kernel(
+    G=("t", "t"), free=("t",), impulse=("t",), velocity=("t",), bounds=("t", 3), solved=(3,), axes=("r", 3),
+    arm=("r",), height=("r",), slope=("r",), bend=("r", 3), twist=("n",), place=("v",), limits=("v", 2), numbers=(2,),
+    C=("c", "c"), by_place=("c", "n"), by_friction=("c", "g"), by_height=("c", "g"), stopping=("v",), modes=("t",),
+    report=(3,), outputs=("C", "by_place", "by_friction", "by_height", "stopping", "modes", "report"),
+    sparse=("C", "by_place", "by_friction", "by_height", "stopping"), rounds=("passes", "once"),
+    lists={"contacts": {"t": 3, "r": 3, "n": 6, "c": 6, "g": 1}, "joints": {"t": 1, "c": 1, "v": 1}},
+)  # fmt: skip
+def contact_response(
+    k: Workspace, G: Indexed, free: Indexed, impulse: Indexed, velocity: Indexed, bounds: Indexed, solved: Indexed,
+    axes: Indexed, arm: Indexed, height: Indexed, slope: Indexed, bend: Indexed, twist: Indexed, place: Indexed,
+    limits: Indexed, numbers: Indexed, C: Indexed, by_place: Indexed, by_friction: Indexed, by_height: Indexed,
+    stopping: Indexed, modes: Indexed, report: Indexed,
+) -> None:  # fmt: skip
+    """(4), modes, and the margin, whether the law determines the derivative, and whether modes are certain.
+
+    `G` to `solved` are the problem and its solution as of `contact_newton`, with velocities u; `axes`, `arm` and
+    `height` are of each contact. slope is ∂h/∂p and bend ∂n/∂p of its point, twist that of its body after the step, in
+    world axes. place and limits are those of joints, and numbers dt and ε. stopping is 1/dt where ξ of a joint counts.
+    """
+    dt, epsilon = numbers[...]
+    scale, of_impulse, of_velocity, of_normal, along, across = (k.array("t") for _ in range(6))
+    chi = [k.array("t") for _ in range(6)]
+    X, Y, Z_mu, Z_h, probe = (k.zeros("t", x) for x in ("c", "n", "g", "g", "once"))
+    size = _scaled(k, G, free, bounds, scale)
+    margin, sliding, sum_of_all = k.scalar(np.inf), k.scalar(0.0), k.scalar(0.0)
+    # of the law itself where it is soft; else centrings take ε away, wherever it acts
+    soft = less(epsilon, 10.0 * EPSILON, 0.0, epsilon)
+
+    for rows, own, body, columns, (shape,) in k.contacts:
+        x, y, z = rows
+        s, movable = scale[x][()], above(G[x, x] + G[y, y] + G[z, z], 3.0 * IMMOBILE, 1.0, 0.0)
+        (px, py, pz), (ux, uy, uz), mu = row_values(impulse, rows), row_values(velocity, rows), bounds[z][0]
+        h, speed = height[own[2]][()], sqrt(ux * ux + uy * uy)
+        gap, rate = above(h, 0.0, h, RECOVERY * h) / dt, less(h, _ON_SURFACE, RECOVERY, 1.0) / dt
+
+        # the mode, and how far the others are
+        pressed, apart, slip = pz / s, s * uz, s * speed
+        slack = larger(mu * pz - sqrt(px * px + py * py), 0.0) / s
+        closed = movable * above(pressed, apart, 1.0, 0.0)
+        rubs, still = above(mu, 0.0, 1.0, 0.0), above(slip, _NOTHING * size, 0.0, 1.0)
+        moves = above(slip, slack, closed, 0.0)
+        edge, slides = rubs * moves * still, where(rubs, moves * (1.0 - still), closed)
+        sticks, is_open = closed - slides, 1.0 - closed
+        for row in rows:
+            modes[row] = sticks + 2.0 * (slides + edge)
+        guard = where(rubs, where(slides, slip, where(edge, 0.0, slack)), np.inf)
+        off = where(closed, smaller(pressed, guard), apart) / size
+        margin[...] = smaller(margin[...], where(movable, off, np.inf))
+        sliding[...] = larger(sliding[...], slides)
+
+        # factors of the rows (3)
+        some = above(speed, 0.0, speed, 1.0)
+        c_d, s_d = above(speed, 0.0, ux / some, 1.0), uy / some
+        rubbing = mu * pressed + slip
+        kappa = above(rubbing, 0.0, mu * pressed / above(rubbing, 0.0, rubbing, 1.0), 0.0)
+        along[x], across[x] = c_d, s_d
+        of_impulse[x], of_impulse[y], of_impulse[z] = 1.0 - sticks, is_open + slides * (1.0 - kappa), is_open
+        of_velocity[x], of_velocity[y], of_velocity[z] = sticks, sticks + slides * kappa, closed
+        of_normal[x], of_normal[y], of_normal[z] = slides * mu, 0.0, 0.0
+        a, b, n = (axes[row] for row in own)
+        d, p = a * c_d + b * s_d, b * c_d - a * s_d
+        r, omega = np.array(row_values(arm, own)), np.array([twist[c][()] for c in body[:3]])
+        push, w = a * px + b * py + n * pz, a * ux + b * uy + n * (uz - gap)
+        bends, steep = np.array([bend[row] for row in own]), np.array(row_values(slope, own))
+        turn = (
+            sticks * s * gap - slides * (1.0 + mu * mu) * pressed,
+            sticks * s * gap - slides * (1.0 - kappa) * (1.0 + mu * (uz - gap) / some) * pressed,
+        )
+        by_point = (
+            (d @ bends) * turn[0],
+            (p @ bends) * turn[1],
+            (w @ bends) * (slides * s) + steep * (closed * s * rate),
+        )
+        for row, axis, e in zip(rows, (d, p, n), by_point, strict=True):
+            for part, value in zip(chi, (*cross(r, axis), *axis), strict=True):
+                part[row] = s * value
+            held, felt = of_velocity[row], of_impulse[row] + soft * of_velocity[row]
+            swing = (
+                cross(r, cross(axis, omega)) * (held * s)
+                - (cross(axis, push) * felt + cross(n, push) * of_normal[row]) / s
+            )
+            for c, other, value, part in zip(body, columns, (*(cross(r, e) + swing), *e), chi, strict=True):
+                Y[row, c], X[row, other] = value, held * part[row]
+        Z_mu[x, shape], Z_h[z, shape] = slides * pressed, -(closed * rate * s)
+
+    for (row,), (column,), (c,) in k.joints:
+        s, p, v, (dry, slow, fast) = scale[row][()], impulse[row][()], velocity[row][()], bounds[row]
+        over, rounding = magnitude(p) - dry, _NOTHING * size / s
+        ends = above(p, 0.0, less(slow + rounding, v, 0.0, 1.0), less(v, fast - rounding, 0.0, 1.0))
+        stopped, rubs = above(over, 0.0, ends, 0.0), above(dry, 0.0, 1.0, 0.0)
+        slips = (1.0 - stopped) * where(rubs, above(s * magnitude(v), -over / s, 1.0, 0.0), 1.0)
+        modes[row] = where(stopped, STOPPED, where(slips, SLIPPING * rubs, STUCK))
+        inside = smaller(v - slow, fast - v) * s
+        moving = where(rubs, smaller(magnitude(v) * s, inside), inside)
+        off = where(stopped, over / s, where(slips, moving, -over / s)) / size
+        margin[...] = smaller(margin[...], off)
+        gap = above(p, 0.0, place[c] - limits[c][0], limits[c][1] - place[c])
+        stopping[c] = above(gap, _ON_SURFACE, stopped, 0.0) / dt
+        of_velocity[row], of_impulse[row], of_normal[row] = 1.0 - slips, slips, 0.0
+        X[row, column] = (1.0 - slips) * s
+
+    # the system (2)
+    turned, S, inverse = _turned(k, G, scale, along, across), k.array("t", "t"), k.array("t")
+    for i in k.t:
+        for j in k.t:
+            S[i, j] = of_velocity[i] * turned[i, j]
+        S[i, i] = S[i, i] + (of_impulse[i] + epsilon * of_velocity[i])
+        sum_of_all[...] = sum_of_all[...] + (magnitude(free[i]) + magnitude(turned[i, i]))
+    for (x, _, z), *_ in k.contacts:
+        S[x, z] = S[x, z] + of_normal[x]
+    _factor(k, S, inverse)
+    answers = [(base, k.zeros("t", name), k.size(name)) for base, name in ((X, "c"), (Y, "n"), (Z_mu, "g"), (Z_h, "g"))]
+    chance = k.scalar(0.3)
+    for i in k.t:
+        for j in k.once:
+            probe[i, j] = chance[...]
+        chance[...] = 1.0 - 1.8 * (chance[...] * chance[...])
+    for _ in k.passes:
+        for i in k.t:
+            yielding = epsilon * of_velocity[i]
+            for base, answer, columns in answers:
+                for j in columns:
+                    answer[i, j] = base[i, j] + yielding * answer[i, j]
+            for j in k.once:
+                probe[i, j] = yielding * probe[i, j]
+        _solve(k, S, inverse, [*((answer, columns) for _, answer, columns in answers), (probe, k.once)])
+
+    # what it answers, (4)
+    results = list(zip((C, by_place, by_friction, by_height), answers, strict=True))
+    for rows, _, _, columns, _ in k.contacts:
+        for result, (_, answer, others) in results:
+            for j in others:
+                entries = [answer[row, j] for row in rows]
+                for c, part in zip(columns, chi, strict=True):
+                    result[c, j] = result[c, j] + sum(part[row] * x for row, x in zip(rows, entries, strict=True))
+    for (row,), (c,), _ in k.joints:
+        for result, (_, answer, others) in results:
+            for j in others:
+                result[c, j] = result[c, j] + scale[row] * answer[row, j]
+
+    loose = k.scalar(0.0)
+    for i in k.t:
+        for o in k.once:
+            loose[...] = larger(loose[...], magnitude(k.sum(turned[i, j] * probe[j, o] for j in k.t)))
+    for (x, _, z), *_ in k.contacts:
+        for o in k.once:
+            slides = of_velocity[z] * (1.0 - of_velocity[x])
+            loose[...] = larger(loose[...], slides * magnitude(probe[z, o]))
+    unity = less(sum_of_all[...], np.inf, 1.0, np.nan)  # comparisons lose NaN
+    known = unity * larger(margin[...], 0.0)
+    unique = where(sliding[...], above(loose[...], _LEFT, above(soft, 0.0, 1.0, 0.0), 1.0), 1.0)
+    report[...] = np.array([known, unique, above(known, larger(_FACTOR * solved[...][1], _MARGIN), 1.0, 0.0)])
+
+
+def _scaled(k: Workspace, G: Indexed, free: Indexed, bounds: Indexed, scale: Indexed) -> Any:
+    """Scales of all rows, as of `contact_newton`; returns the fastest approach."""
+    size = k.scalar(1e-300)
+    for rows, *_ in k.contacts:
+        trace = sum(G[row, row][()] for row in rows)
+        s = above(trace, 3.0 * IMMOBILE, sqrt(3.0 / above(trace, 3.0 * IMMOBILE, trace, 1.0)), 1.0)
+        x, y, n = (s * free[row][()] for row in rows)
+        for row in rows:
+            scale[row] = s
+        near = larger(-n, ROUNDING * sqrt(x * x + y * y + n * n))
+        size[...] = larger(size[...], above(trace, 3.0 * IMMOBILE, near, 0.0))
+    for (row,), *_ in k.joints:
+        s = 1.0 / sqrt(G[row, row][()])
+        v, (dry, slow, fast) = free[row][()], bounds[row]
+        rubbing = above(dry, 0.0, 1.0, ROUNDING) * magnitude(v)
+        scale[row] = s
+        size[...] = larger(size[...], s * larger(rubbing, larger(slow - v, v - fast)))
+    return size[...]
+
+
+def _turned(k: Workspace, G: Indexed, scale: Indexed, along: Indexed, across: Indexed) -> Indexed:
+    """G in the solver's scales, along d, p and n."""
+    half, turned = k.array("t", "t"), k.array("t", "t")
+    for (x, y, z), *_ in k.contacts:
+        for j in k.t:
+            half[x, j] = scale[x] * (along[x] * G[x, j] + across[x] * G[y, j])
+            half[y, j] = scale[x] * (along[x] * G[y, j] - across[x] * G[x, j])
+            half[z, j] = scale[x] * G[z, j]
+    for (row,), *_ in k.joints:
+        for j in k.t:
+            half[row, j] = scale[row] * G[row, j]
+    for i in k.t:
+        for (x, y, z), *_ in k.contacts:
+            turned[i, x] = scale[x] * (along[x] * half[i, x] + across[x] * half[i, y])
+            turned[i, y] = scale[x] * (along[x] * half[i, y] - across[x] * half[i, x])
+            turned[i, z] = scale[x] * half[i, z]
+        for (row,), *_ in k.joints:
+            turned[i, row] = scale[row] * half[i, row]
+    return turned
+
+
+def _factor(k: Workspace, S: Indexed, inverse: Indexed) -> None:
+    """S ← L U without exchanges, which d, p and n do not need; and one over the pivots. False ones are replaced.
+
+    The rows of a contact are pivots together, so that the rows below are read and written once for all three.
+    """
+
+    def pivot(p: Any) -> Any:
+        value = S[p, p][()]
+        least = less(value, 0.0, -_LEAST_PIVOT, _LEAST_PIVOT)
+        return 1.0 / less(magnitude(value), _LEAST_PIVOT, least, value)
+
+    for contact, *_ in k.contacts:
+        x, y, z = contact
+        for number, p in enumerate(contact):
+            inverse[p] = pivot(p)
+            for i in contact[number + 1 :]:
+                factor = S[i, p] * inverse[p]
+                S[i, p] = factor
+                for j in contact[number + 1 :]:
+                    S[i, j] = S[i, j] - factor * S[p, j]
+                for j in k.t.after(contact):
+                    S[i, j] = S[i, j] - factor * S[p, j]
+        for i in k.t.after(contact):
+            first = S[i, x] * inverse[x]
+            second = (S[i, y] - first * S[x, y]) * inverse[y]
+            third = (S[i, z] - first * S[x, z] - second * S[y, z]) * inverse[z]
+            S[i, x], S[i, y], S[i, z] = first, second, third
+            for j in k.t.after(contact):
+                S[i, j] = S[i, j] - first * S[x, j] - second * S[y, j] - third * S[z, j]
+    for (p,), *_ in k.joints:
+        inverse[p] = pivot(p)
+        for i in k.t.after(p):
+            factor = S[i, p] * inverse[p]
+            S[i, p] = factor
+            for j in k.t.after(p):
+                S[i, j] = S[i, j] - factor * S[p, j]
+
+
+def _solve(k: Workspace, S: Indexed, inverse: Indexed, given: list[tuple[Indexed, Size]]) -> None:
+    """B ← S⁻¹ B of each matrix and its columns, from the factors."""
+    for contact, *_ in k.contacts:
+        x, y, z = contact
+        for B, columns in given:
+            for j in columns:
+                B[y, j] = B[y, j] - S[y, x] * B[x, j]
+                B[z, j] = B[z, j] - S[z, x] * B[x, j] - S[z, y] * B[y, j]
+        for i in k.t.after(contact):
+            first, second, third = S[i, x], S[i, y], S[i, z]
+            for B, columns in given:
+                for j in columns:
+                    B[i, j] = B[i, j] - first * B[x, j] - second * B[y, j] - third * B[z, j]
+    for (p,), *_ in k.joints:
+        for i in k.t.after(p):
+            factor = S[i, p]
+            for B, columns in given:
+                for j in columns:
+                    B[i, j] = B[i, j] - factor * B[p, j]
+    for i in reversed(k.t):
+        for p in k.t.after(i):
+            factor = S[i, p]
+            for B, columns in given:
+                for j in columns:
+                    B[i, j] = B[i, j] - factor * B[p, j]
+        for B, columns in given:
+            for j in columns:
+                B[i, j] = inverse[i] * B[i, j]
