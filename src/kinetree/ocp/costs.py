@@ -419,9 +419,9 @@ def _rows(scope: Scope, dynamics: Dynamics, number: int, term: CostTerm) -> list
     size = sum(part.size for part in parts)
     weights = _weights(term, size, dynamics, parts[0].of in _OF_STEPS)
     given = (term.lower, term.upper)
-    if term.hard and given == (None, None):
+    if term.hard and term.lower is None and term.upper is None:
         given = (0.0, 0.0)
-    bounded = given != (None, None)
+    bounded = given[0] is not None or given[1] is not None
     ends = [np.inf * sign if x is None else x for x, sign in zip(given, (-1.0, 1.0), strict=True)]
     try:
         lower, upper = (np.array(np.broadcast_to(np.asarray(x, dtype=np.float64), (size,))) for x in ends)

@@ -1,0 +1,39 @@
+"""Gaits of real robots at the optima that crocoddyl 3.2.1 finds for the same problems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import gaits
+from tests.oracle import oracle
+
+oracle("pinocchio")  # comes with the robots' files
+
+#: What crocoddyl finds, and costs of the start, at rest with torques that hold the robot.
+PEER = {
+    "trot": (231.7924777294141, 287595.9643738408),
+    "jump": (2950.2339928883607, 1850904.5734579703),
+}
+
+
+@pytest.mark.parametrize("name", PEER)
+def test_quadrupeds_cost_what_they_cost_the_peer(name: str) -> None:
+    gait: Any = getattr(gaits, name)()
+    optimum, first = PEER[name]
+    plan = gait.solve(rollout="linear").require()
+    np.testing.assert_allclose(plan.cost, optimum, rtol=1e-11)
+    assert plan.gap < 1e-6
+    assert plan.iterations < 20
+    h = plan.horizon
+    aims = h.costs.targets(gait.targets, (1,))
+    path, bounds = gait.problem._started(gait.q[None], np.zeros((1, h.nv)), None, (1,), aims)
+    np.testing.assert_allclose(h.trial(path, h.costs.given(aims, bounds)).cost, first, rtol=1e-12)
+
+
+def test_a_biped_costs_what_it_costs_the_peer() -> None:
+    """Up to ω × v of feet that are held, which the peer leaves out of their accelerations."""
+    plan = gaits.walk().solve().require()
+    np.testing.assert_allclose(plan.cost, 5856.248592417936, rtol=1e-6)
