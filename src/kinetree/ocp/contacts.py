@@ -30,7 +30,8 @@ from kinetree.model.constraints import Constraints
 from kinetree.model.held_rows import AnyConstraint
 from kinetree.model.model import Model
 from kinetree.ocp.dynamics import Rates, Reached
-from kinetree.ocp.terms import Foot
+from kinetree.ocp.force_terms import friction
+from kinetree.ocp.terms import CostTerm, Foot
 from kinetree.runtime import arguments
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import compiled
@@ -50,6 +51,9 @@ class Contacts:
         impact: Whether the first step of a foot after one without it is an impact: it takes no time, and stops all feet
             that are held then. Or the impacts themselves, (T,) of booleans.
         damping: What velocity of held feet is taken away per second [1/s], against drift.
+        friction: Coefficient of friction: forces and impulses of all feet then stay inside of cones, as the hard terms
+            `ocp.friction(foot, friction, sole=…)` say.
+        sole: Half length and half width of whole feet [m]: see `ocp.cone`.
         constraints: What else is held at all times, as for `robot.constraints`, such as loops and grasps.
     """
 
@@ -57,7 +61,18 @@ class Contacts:
     rows: Any = "position"
     impact: Any = True
     damping: float = 0.0
+    friction: float | None = None
+    sole: tuple[float, float] | None = None
     constraints: Iterable[AnyConstraint] = ()
+
+    @property
+    def terms(self) -> list[CostTerm]:
+        """The cones of friction."""
+        if self.friction is None:
+            return []
+        mu, sole = self.friction, self.sole
+        # first penalties: impulses are forces times a step, and so smaller
+        return [friction(foot, mu, sole=sole, hard=True, weight=1e-2, impact=10.0) for foot in self.held]
 
 
 class _Phase(NamedTuple):

@@ -18,7 +18,7 @@ from kinetree.spatial.value import Array
 
 def force(
     frame: str, target: Any = None, *, weight: Any = 1.0, impact: Any = None, lower: Any = None, upper: Any = None,
-    nodes: Any = None, name: str = "",
+    nodes: Any = None, name: str = "", hard: bool = False,
 ) -> CostTerm:  # fmt: skip
     """Distance of the force at a foot from a given one, in world axes: 3 rows, or 6 of a whole foot, moment first.
 
@@ -33,6 +33,7 @@ def force(
         upper: See `Term`.
         nodes: See `Term`.
         name: See `Term`; "force at …" by default.
+        hard: See `Term`.
     """
     name = name or f"force at {frame}"
 
@@ -44,16 +45,19 @@ def force(
         return np.zeros(1) if given is None else np.asarray(given, dtype=np.float64)
 
     return BuiltIn(
-        weight=weight, impact=impact, lower=lower, upper=upper, nodes=nodes, name=name, make=make, aim=aim,
+        weight=weight, impact=impact, lower=lower, upper=upper, nodes=nodes, name=name, hard=hard, make=make, aim=aim,
         default=target,
     )  # fmt: skip
 
 
 def friction(
     frame: str, coefficient: float, *, sole: tuple[float, float] | None = None, inner: bool = True,
-    normal: Any = (0.0, 0.0, 1.0), weight: Any = 1.0, nodes: Any = None, name: str = "",
+    normal: Any = (0.0, 0.0, 1.0), weight: Any = 1.0, impact: Any = None, nodes: Any = None, name: str = "",
+    hard: bool = False,
 ) -> CostTerm:  # fmt: skip
     """A penalty on forces outside of a cone of friction, where the foot is held: A λ above zero, with A of `cone`.
+
+    If hard, forces stay inside, and so do impulses.
 
     Args:
         frame: The foot's frame.
@@ -62,8 +66,10 @@ def friction(
         inner: See `cone`.
         normal: See `cone`.
         weight: See `Term`.
+        impact: See `Term`.
         nodes: See `Term`.
         name: See `Term`; "friction at …" by default.
+        hard: See `Term`.
     """
     name = name or f"friction at {frame}"
 
@@ -71,7 +77,10 @@ def friction(
         foot = _foot(scope, frame, name)
         return [_of_force(scope, foot, cone(foot.rows, coefficient, sole, inner=inner, normal=normal))]
 
-    return BuiltIn(weight=weight, upper=0.0, nodes=nodes, name=name, make=make, aim=lambda *_: np.zeros(1))
+    return BuiltIn(
+        weight=weight, impact=impact, upper=0.0, nodes=nodes, name=name, hard=hard, make=make,
+        aim=lambda *_: np.zeros(1),
+    )  # fmt: skip
 
 
 def _foot(scope: Scope, frame: str, name: str) -> Foot:

@@ -76,7 +76,7 @@ class Problem:
         steps = np.asarray(dt, dtype=np.float64)
         if steps.shape not in ((), (nodes,)) or not np.isfinite(steps).all() or (steps <= 0.0).any():
             raise InputError(f"dt={dt!r} is neither a positive time step [s] nor one for each of the {nodes} steps")
-        terms = tuple(terms)
+        terms = (*terms, *(() if contacts is None else contacts.terms))
         for term in terms:
             if not isinstance(term, CostTerm):
                 raise InputError(f"{term!r} is no term; use ocp.state, ocp.pose, … or ocp.Term(function, size)")
@@ -253,7 +253,7 @@ class Problem:
             return path, []
         with np.errstate(all="ignore"):
             free = h.costs.given(aims, [Bounds(row, *np.zeros((3, N, T + 1, row.part.size))) for row in hard])
-            model = h.model(path, h.linear(path), free)
+            model = h.model(h.reached(path)[0], h.linear(path), free)
         found = []
         for number, row in enumerate(hard):
             penalty = np.repeat(row.weight[None], N, axis=0)

@@ -164,6 +164,29 @@ def hop() -> tuple[ocp.Problem, Array]:
     return ocp.Problem(robot, 0.02, 25, terms, contacts=contacts), q
 
 
+def test_forces_stay_in_cones() -> None:
+    """With complementary multipliers; impulses as well, which would be outside otherwise."""
+    soft, q = hop()
+    terms, held = [term for term in soft.terms if "friction" not in term.name], soft.horizon.dynamics.feet[0].held
+    contacts = ocp.Contacts(dict.fromkeys(FEET, held), damping=20.0, friction=0.5)
+    problem = ocp.Problem(soft.robot, 0.02, 25, terms, contacts=contacts)
+    plan = problem.solve(q).require()
+    assert plan.violation <= 1e-6
+    acting = 0
+    for foot in FEET:
+        force, y = plan.forces[foot], plan.multipliers[f"friction at {foot}"][:25]
+        r = force @ ocp.cone("position", 0.5).T
+        assert r.max() < 1e-6
+        assert (np.hypot(force[:, 0], force[:, 1]) <= 0.5 * force[:, 2] + 1e-6).all()
+        assert y.min() >= 0.0
+        assert np.abs(y * r).max() < 1e-5
+        acting += int((y > 1e-4).sum())
+    assert acting > 3
+    # a limit costs something
+    free = ocp.Problem(soft.robot, 0.02, 25, terms, contacts=ocp.Contacts(dict.fromkeys(FEET, held), damping=20.0))
+    assert plan.cost > free.solve(q).cost
+
+
 def public_step(problem: Any, t: int, q: Array, v: Array, tau: Array) -> tuple[Array, Array]:
     """A step by functions of the robot alone."""
     robot, feet = problem.robot, [kt.Task(f.frame, "position") for f in problem.dynamics.feet if f.held[t]]
