@@ -35,6 +35,10 @@ ALLOWED = {
     "thousand_reaches": 5e-3,
     "bent_arm": 1e-7,
     "ten_million_samples": 5e-3,
+    "friction_from_slide": 2e-3,
+    "push_box": 1e-6,
+    "hopping_leg": 1e-12,
+    "tune_gains": 0.25,
 }
 #: What some of them need besides the library.
 NEEDED = {"ten_million_samples": ("dask.array", "distributed", "zarr", "clarabel")}
