@@ -91,6 +91,7 @@ class Differentiable(ABC):
         self.names = tuple(argument for argument, _ in arguments)
         self.sizes = tuple(size for _, size in arguments)
         self.results, self.bundle = tuple(results), bundle
+        self._is_vector = [len(shape) for shape in self.results] == [1]
         self._maps: dict[Algorithm, Any] = {}
 
     @property
@@ -180,10 +181,11 @@ class Differentiable(ABC):
 
     def shaped(self, joined: Any) -> Any:
         """The results that users see, from all of them in one vector; `joined` has PyTorch's or NumPy's methods."""
+        if self._is_vector:
+            return joined
         batch, found, start = tuple(joined.shape[:-1]), [], 0
         if len(self.results) == 1:
-            (shape,) = self.results
-            return joined if len(shape) == 1 else joined.reshape((*batch, *shape))
+            return joined.reshape((*batch, *self.results[0]))
         for shape in self.results:
             stop = start + math.prod(shape)
             found.append(joined[..., start:stop].reshape((*batch, *shape)))

@@ -81,14 +81,16 @@ class Bridge:
         def make(frames: tuple[str, ...]) -> Callable[..., Any]:
             return self._library.function(Dynamics(robot, name, frames, self._arrays))
 
-        # raises here if the function does not exist for this robot
-        made: dict[tuple[str, ...], Callable[..., Any]] = {(): make(())}
+        plain = make(())  # raises here if the function does not exist for this robot
+        made: dict[tuple[str, ...], Callable[..., Any]] = {(): plain}
 
         def call(q: Any, v: Any, x: Any, f_ext: Mapping[str, Any] | None) -> Any:
+            if f_ext is None:
+                return plain(q, v, x)
             frames = frames_of(name, f_ext)
             if frames not in made:
                 made[frames] = make(frames)
-            return made[frames](q, v, x, *((f_ext or {})[frame] for frame in frames))
+            return made[frames](q, v, x, *(f_ext[frame] for frame in frames))
 
         return call
 
