@@ -3,6 +3,7 @@
     differentiable      what a differentiable function is, in any array library
     dynamics            inverse and forward dynamics, by the recursions of `jvp`, `vjp` and `hvp`
     functions           any function of q by its text on dual numbers; tasks; integration and differences
+    parametric          the same of a robot's parameters, too
     interface           the functions that users make of robots, the same for both libraries
 
 To these libraries, a configuration is a vector of nq numbers, four for a quaternion, without a tangent space. All

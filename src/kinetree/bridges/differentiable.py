@@ -19,11 +19,15 @@ from kinetree.algorithms.kinematics.manifold import (
 from kinetree.errors import InputError, SecondDerivativeError
 from kinetree.language.algorithm import Algorithm
 from kinetree.model.model import Model
+from kinetree.model.parameters import Parameters
 from kinetree.model.population import Population
 from kinetree.runtime.arguments import require_shape
 from kinetree.runtime.function import Function
 from kinetree.spatial.reproducible import apply
 from kinetree.spatial.value import Array
+
+#: What functions are of.
+Robot = Model | Population | Parameters
 
 
 class Arrays(Protocol):
@@ -69,7 +73,7 @@ class Differentiable(ABC):
 
     Args:
         name: Its name, for messages.
-        robot: The model, or a population.
+        robot: The model, a population, or parameters.
         arrays: The library whose arrays it takes.
         arguments: Name and length of each argument.
         results: Shape of each result, without batch axes.
@@ -79,7 +83,7 @@ class Differentiable(ABC):
     def __init__(
         self,
         name: str,
-        robot: Model | Population,
+        robot: Robot,
         arrays: Arrays,
         arguments: Sequence[tuple[str, int]],
         results: Sequence[tuple[int, ...]],
@@ -131,7 +135,7 @@ class Differentiable(ABC):
         Here component by component, since the curvature is that of a weighted sum: `size` calls in a batch.
         """
         xp, batch = self._arrays.numpy, arrays[0].shape[:-1]
-        wide = [xp.broadcast_to(x[..., None, :], (*batch, self.size, x.shape[-1])) for x in arrays]
+        wide = self._wide(arrays, self.size)
         weights = xp.broadcast_to(xp.eye(self.size, dtype=arrays[0].dtype), (*batch, self.size, self.size))
         given, directions, steps, fixed = self.groups("bend", wide)
         bent = self.curvature(*given, weights, *steps, *fixed)
@@ -197,6 +201,24 @@ class Differentiable(ABC):
         parts = [x.reshape((*batch, -1)) for x in (results if isinstance(results, tuple) else (results,))]
         return parts[0] if len(parts) == 1 else self._arrays.numpy.concatenate(parts, axis=-1)
 
+    # Derivatives along all unit directions
+
+    def _wide(self, arrays: Sequence[Any], count: int) -> list[Any]:
+        """Arrays with an axis more, along which they are repeated."""
+        xp = self._arrays.numpy
+        return [xp.broadcast_to(x[..., None, :], (*x.shape[:-1], count, x.shape[-1])) for x in arrays]
+
+    def _units(self, sizes: Sequence[int], like: Any) -> list[Any]:
+        """All unit vectors of arguments of these lengths, (…, n, size) each."""
+        xp, batch = self._arrays.numpy, like.shape[:-1]
+        parts = xp.split(xp.eye(sum(sizes), dtype=like.dtype), np.cumsum(sizes)[:-1], 1)
+        return [xp.broadcast_to(x, (*batch, *x.shape)) for x in parts]
+
+    def _split_slopes(self, rates: Any, weights: Any, sizes: Sequence[int]) -> list[Any]:
+        """Products of weights with rates along all unit vectors, (…, n, size), for each argument."""
+        found: list[Any] = self._arrays.numpy.split(self._arrays.apply(rates, weights), np.cumsum(sizes)[:-1], -1)
+        return found
+
     # Components of q and tangents
 
     @cached_property
@@ -230,7 +252,7 @@ class Differentiable(ABC):
 
 def model_of(name: str, robot: Any) -> Model:
     """The model that a function is of."""
-    model = robot.robot if isinstance(robot, Population) else robot
+    model = robot.robot if isinstance(robot, (Parameters, Population)) else robot
     if not isinstance(model, Model):
         raise InputError(f"{name} takes a kinetree.Model, got {type(robot).__name__}")
     return model

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kinetree.bridges.differentiable import Arrays, Differentiable, model_of
+from kinetree.bridges.differentiable import Arrays, Differentiable, Robot, model_of
 from kinetree.errors import InputError
-from kinetree.model.model import Model
-from kinetree.model.population import Population
 from kinetree.model.singularity import require_invertible
 from kinetree.runtime.bound import quiet
 
@@ -24,7 +22,7 @@ class Dynamics(Differentiable):
         arrays: The library whose arrays it takes.
     """
 
-    def __init__(self, robot: Model | Population, name: str, frames: Sequence[str], arrays: Arrays) -> None:
+    def __init__(self, robot: Robot, name: str, frames: Sequence[str], arrays: Arrays) -> None:
         model, self.frames = model_of(name, robot), tuple(frames)
         self._inverse = name == "inverse_dynamics"
         for frame in self.frames:

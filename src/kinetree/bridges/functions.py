@@ -11,12 +11,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from kinetree.algorithms.kinematics import manifold
-from kinetree.bridges.differentiable import Arrays, Differentiable, model_of
+from kinetree.bridges.differentiable import Arrays, Differentiable, Robot, model_of
 from kinetree.language.algorithm import Algorithm
-from kinetree.model.model import Model
 from kinetree.model.population import Population
 from kinetree.runtime.bound import quiet
 from kinetree.runtime.forward_derivatives import second
@@ -37,7 +34,7 @@ class OfState(Differentiable):
     def __init__(
         self,
         name: str,
-        robot: Model | Population,
+        robot: Robot,
         function: Function[..., Any],
         choice: Sequence[Any],
         arrays: Arrays,
@@ -103,22 +100,14 @@ class OfState(Differentiable):
 
     def _slopes(self, given: Sequence[Any], weights: Any, fixed: Sequence[Any], along: Any = None) -> list[Any]:
         """Products of weights with the rates along all unit tangents, or with changes of these along a tangent."""
-        xp, batch = self._arrays.numpy, given[0].shape[:-1]
-        sizes = (self.robot.nv, *self.sizes[1:])
+        sizes = [self.robot.nv, *self.sizes[1:]]
         count = sum(sizes)
-
-        def wide(x: Any) -> Any:
-            return xp.broadcast_to(x[..., None, :], (*batch, count, x.shape[-1]))
-
-        ends = np.cumsum(sizes)[:-1]
-        units = [xp.broadcast_to(x, (*batch, *x.shape)) for x in xp.split(xp.eye(count, dtype=weights.dtype), ends, 1)]
-        state, fixed = [wide(x) for x in given], [wide(x) for x in fixed]
+        state, units, constants = self._wide(given, count), self._units(sizes, weights), self._wide(fixed, count)
         if along is None:
-            rates = self._rate(state, units, fixed)
+            rates = self._rate(state, units, constants)
         else:
-            rates = self._second_rate(state, units, [wide(x) for x in along], [0.0 * x for x in units], fixed)
-        found: list[Any] = xp.split(self._arrays.apply(rates, weights), ends, -1)
-        return found
+            rates = self._second_rate(state, units, self._wide(along, count), [0.0 * x for x in units], constants)
+        return self._split_slopes(rates, weights, sizes)
 
     def _tangents(self, given: Sequence[Any], directions: Sequence[Any]) -> list[Any]:
         return [self.tangent(given[0], directions[0]), *directions[1:]]
@@ -131,7 +120,7 @@ class OfState(Differentiable):
 class InverseInertia(OfState):
     """Λ⁻¹ = J M⁻¹ Jᵀ of tasks."""
 
-    def __init__(self, robot: Model | Population, tasks: Any, arrays: Arrays) -> None:
+    def __init__(self, robot: Robot, tasks: Any, arrays: Arrays) -> None:
         super().__init__("inverse_inertia", robot, tasks.inverse_inertia, (), arrays)
         self._jacobian, self._rows = tasks.jacobian, self.results[0][0]
 
@@ -177,7 +166,7 @@ class InverseInertia(OfState):
 class OnManifold(Differentiable):
     """`Model.integrate` of the components of q and a step, or `Model.difference` of two configurations."""
 
-    def __init__(self, robot: Model | Population, name: str, arrays: Arrays) -> None:
+    def __init__(self, robot: Robot, name: str, arrays: Arrays) -> None:
         model, self._steps = model_of(name, robot), name == "integrate"
         given, result = [("q", model.nq), ("v", model.nv)], model.nq
         if not self._steps:

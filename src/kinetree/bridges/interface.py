@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from kinetree.bridges.differentiable import Arrays, Differentiable, model_of
+from kinetree.bridges.differentiable import Arrays, Differentiable, Robot, model_of
 from kinetree.bridges.dynamics import Dynamics, frames_of
 from kinetree.bridges.functions import InverseInertia, OfState, OnManifold
-from kinetree.model.model import Model
+from kinetree.bridges.parametric import OfParameters
+from kinetree.errors import UnsupportedError
+from kinetree.model.parameters import Parameters
 from kinetree.model.population import Population
-
-Robot = Model | Population
 
 
 class Library(Protocol):
@@ -48,8 +48,8 @@ class Tasks(NamedTuple):
 class Bridge:
     """Kinetree's functions as differentiable functions of a library's arrays.
 
-    Robots are `Model` or, for functions of masses, `robot.population(…)`: then batch axes of arguments broadcast with
-    those of the population.
+    Robots are a `Model`; `robot.population(…)`, whose axes broadcast with the batch axes of arguments; or, for dynamics
+    and kinematics, `robot.parameters(…)`: then functions take a vector of parameters first, and no wrenches.
     """
 
     def __init__(self, library: Library) -> None:
@@ -59,6 +59,8 @@ class Bridge:
 
     def inverse_dynamics(self, robot: Robot) -> Callable[..., Any]:
         """`f(q, v, a, f_ext=None)`: joint forces, (…, nv), as `Model.inverse_dynamics`."""
+        if isinstance(robot, Parameters):
+            return self._of_state(robot, "inverse_dynamics")
         call = self._forced(robot, "inverse_dynamics")
 
         def inverse_dynamics(q: Any, v: Any, a: Any, f_ext: Mapping[str, Any] | None = None) -> Any:
@@ -69,6 +71,8 @@ class Bridge:
 
     def forward_dynamics(self, robot: Robot) -> Callable[..., Any]:
         """`f(q, v, tau, f_ext=None)`: joint accelerations, (…, nv), as `Model.forward_dynamics`."""
+        if isinstance(robot, Parameters):
+            return self._of_state(robot, "forward_dynamics")
         call = self._forced(robot, "forward_dynamics")
 
         def forward_dynamics(q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None = None) -> Any:
@@ -145,6 +149,8 @@ class Bridge:
         return self._of_state(robot, "centroidal_momentum_matrix")
 
     def _of_state(self, robot: Robot, name: str, *choice: Any) -> Callable[..., Any]:
+        if isinstance(robot, Parameters):
+            return self._named(name, OfParameters(name, robot, choice, self._arrays))
         function = getattr(model_of(name, robot), name)
         return self._named(name, OfState(name, robot, function, choice, self._arrays))
 
@@ -152,6 +158,8 @@ class Bridge:
 
     def tasks(self, robot: Robot, frames: Iterable[Any], reference: str = "local") -> Tasks:
         """Jacobian, bias acceleration and Λ⁻¹ of tasks, as of `robot.tasks(frames, reference=…)`; always in float64."""
+        if isinstance(robot, Parameters):
+            raise UnsupportedError("tasks of parameters: use jacobian and mass_matrix_solve of them, Λ⁻¹ = J M⁻¹ Jᵀ")
         wide = model_of("tasks", robot).astype("float64")
         robot = robot.of(wide) if isinstance(robot, Population) else wide
         tasks: Any = wide.tasks(frames, reference=reference)
@@ -186,6 +194,14 @@ class Bridge:
     def step(self, robot: Robot) -> Callable[..., Any]:
         """`f(q, v, tau, dt, f_ext=None)`: q and v after a semi-implicit Euler step, as `Model.step`."""
         accelerations, moved = self.forward_dynamics(robot), self.integrate(robot)
+        if isinstance(robot, Parameters):
+
+            def step_of(p: Any, q: Any, v: Any, tau: Any, dt: Any) -> tuple[Any, Any]:
+                """Configuration, (…, nq), and joint velocities, (…, nv), after the step."""
+                after = v + self._times(accelerations(p, q, v, tau), dt)
+                return moved(q, after, dt), after
+
+            return step_of
 
         def step(q: Any, v: Any, tau: Any, dt: Any, f_ext: Any = None) -> tuple[Any, Any]:
             """Configuration, (…, nq), and joint velocities, (…, nv), after the step."""

@@ -258,7 +258,32 @@ class ParametricFunction:
         bundle = self._function._bundle
         return bundle(*found) if isinstance(found, tuple) and bundle is not tuple else found
 
+    def bound(self, which: str, *choices: Any) -> Any:
+        """The recursion of "value", "jvp" or "vjp" for arrays alone: what bridges to other libraries run.
+
+        Choices are frames and reference, where the function has these.
+
+        Raises:
+            IrreversibleError: There is no such "vjp".
+        """
+        function, none = self._function, _Choice(self._function.algorithm, (), False, ())
+        if isinstance(function, FrameFunction):
+            frames, *rest = choices
+            none = _Choice(function._for(*rest), function._sites(frames), isinstance(frames, str), ())
+        plain = _plain(none.algorithm)
+        text = {"value": with_constants(none.algorithm), "jvp": _forward(plain), "vjp": _backward(plain)}[which]
+        return self._bind(text, none)
+
+    @property
+    def selection(self) -> Selection:
+        """Which constants the parameters are."""
+        return self._selection
+
     def _run(self, text: Algorithm, choice: _Choice, inputs: Sequence[Any], out: Any) -> Any:
+        bound = self._bind(text, choice)
+        return bound(*inputs) if out is None else bound(*inputs, out=out)
+
+    def _bind(self, text: Algorithm, choice: _Choice) -> Any:
         key = text, choice.sites, choice.single
         bound = self._bound.get(key)
         if bound is None:
@@ -269,4 +294,4 @@ class ParametricFunction:
             else:
                 bound = Interpreted(self.name, text, mechanism, choice.sites, choice.single, tuple)
             bound = self._bound.setdefault(key, bound)
-        return bound(*inputs) if out is None else bound(*inputs, out=out)
+        return bound
