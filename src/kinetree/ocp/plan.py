@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,20 @@ from kinetree.ocp.horizon import Horizon
 from kinetree.ocp.solver import Solution
 from kinetree.runtime import arguments
 from kinetree.spatial.value import Array
+
+
+class Motion(NamedTuple):
+    """A plan as `kinetree.viewer.film` takes it, without impacts, which take no time.
+
+    Attributes:
+        q: Configurations, (samples, nq).
+        time: Their times, increasing, (samples,) [s].
+        forces: Forces at feet in the feet's own axes, (samples, 3), or wrenches, (samples, 6); by frame.
+    """
+
+    q: Array
+    time: Array
+    forces: dict[str, Array]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -159,6 +173,23 @@ class Plan:
             gains=later(self.gains, -3), multipliers={name: later(y, -2) for name, y in self.multipliers.items()},
             bounds=bounds,
         )  # fmt: skip
+
+    def motion(self) -> Motion:
+        """What a film shows: `kinetree.viewer.film("plan.html", robot, **plan.motion()._asdict())`. Of one problem.
+
+        Raises:
+            InputError: The plan has several problems.
+        """
+        if self.q.ndim != 2:
+            raise InputError("motion: a plan of several problems; choose one of them to solve and to show")
+        robot, steps = self.horizon.robot, np.append(~self.horizon.dynamics.impacts, True)
+        forces = {}
+        for foot, force in self.forces.items():
+            world = np.concatenate([force, np.zeros_like(force[:1])])[steps]
+            turn = robot.pose(self.q[steps], foot)[:, None, :3, :3]
+            parts = world.reshape(len(world), -1, 1, 3)  # a moment, and a force
+            forces[foot] = (parts * np.swapaxes(turn, -1, -2)).sum(axis=-1).reshape(world.shape)
+        return Motion(self.q[steps], self.time[steps], forces)
 
     def plot(self) -> Any:
         """Configurations, velocities and inputs over time, as a figure of Matplotlib. Of one problem.

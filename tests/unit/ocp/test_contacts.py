@@ -225,6 +225,12 @@ def test_jumps_are_stationary(rollout: str) -> None:
         assert not plan.forces[foot][8:16].any()
         assert plan.forces[foot][:8, 2].min() > 0.0
     assert_close(plan.time[-1], 24 * 0.02, bound(30))
+    shown = plan.motion()
+    assert (np.diff(shown.time) > 0.0).all()
+    assert len(shown.q) == len(shown.time) == 25
+    turned = robot.pose(shown.q, FEET[0])[:, :3, :3] @ shown.forces[FEET[0]][..., None]
+    assert_close(turned[:16, :, 0], plan.forces[FEET[0]][:16], bound(3))
+    assert_close(turned[16:24, :, 0], plan.forces[FEET[0]][17:], bound(3))
 
 
 def test_many_jumps_have_the_bits_of_one() -> None:
