@@ -151,7 +151,7 @@ def euler_riccati(
             Quu[i, i] = Quu[i, i] + damping[...]
         add_product(Yq, wide, transposed(D), Sq, at(Huq, t))
         add_product(Yv, wide, transposed(D), Sv, at(Huv, t))
-        eliminate(k, Quu, ((Yq, nv), (Yv, nv)), share, least, y)
+        eliminate(k, Quu, ((Yq, nv), (Yv, nv)), share, least, y, _TILE)
         for i in nu:
             factor, entry = -share[i], -share[i] * y[i]
             fall[...] = fall[...] - entry * y[i]

@@ -3,6 +3,8 @@
 Inverse dynamics is linear in a, so that with H its second derivatives along −M⁻¹w, those of wᵀa(q, v, u) are
 
     S = H + H_·a A + (H_·a A)ᵀ,   A = (a_q, a_v, a_u)                                                                (1)
+
+where H_va = H_aa = 0. H_vv does not depend on v: its rows are the gradients with respect to v at unit velocities.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from kinetree.kernels.language import Workspace, kernel
 from kinetree.kernels.poses import turn_of
 from kinetree.kernels.products import ZERO, add_product, transposed
 from kinetree.language.tree import Indexed
-from kinetree.spatial.screw import inverse_right_jacobian, linear_velocity
+from kinetree.spatial.rotation import cross
+from kinetree.spatial.screw import dot, inverse_right_jacobian, linear_velocity
 from kinetree.spatial.value import Array
 
 
@@ -45,40 +48,75 @@ def pose_rows(
 
 
 _SQUARE, _WIDE = ("nv", "nv"), ("nu", "nv")
+#: Steps of central differences along a twist.
+_STEP = 1e-5
 
 
 @kernel(
-    a_q=_SQUARE, a_v=_SQUARE, a_u=("nv", "nu"), qq=_SQUARE, qv=_SQUARE, qa=_SQUARE, vv=_SQUARE, va=_SQUARE, share=(),
-    Hqq=_SQUARE, Hqv=_SQUARE, Hvv=_SQUARE, Huq=_WIDE, Huv=_WIDE, Sqq=_SQUARE, Sqv=_SQUARE, Svv=_SQUARE, Suq=_WIDE,
-    Suv=_WIDE, outputs=("Sqq", "Sqv", "Svv", "Suq", "Suv"),
+    pose=(4, 4), target=(4, 4), jacobian=(6, "nv"), slope=(6,), start=_SQUARE, bend=_SQUARE, outputs=("bend",),
+    symmetric=("bend",),
+)  # fmt: skip
+def pose_bend(
+    k: Workspace, pose: Indexed, target: Indexed, jacobian: Indexed, slope: Indexed, start: Indexed, bend: Indexed
+) -> None:
+    """Σ s ∂²r/∂q² of `pose_residual`, added to a matrix, of joints of one degree of freedom in the order of the chain.
+
+    A column of the frame's Jacobian in its own axes does not change with the joints up to its own. So the derivative of
+    sᵀD(r) J_k along joint j ≤ k is that of D alone, by differences along D J_j.
+    """
+    r, s = _apart(pose[...], target[...]), slope[...]
+    D = inverse_right_jacobian(r)
+    for j in k.nv:
+        way = _STEP * (D @ jacobian[j])
+        ends = inverse_right_jacobian(r + way) - inverse_right_jacobian(r - way)
+        along = (0.5 / _STEP) * (s @ ends)
+        for i in k.nv.since(j):
+            bend[j, i] = start[j, i] + along @ jacobian[i]
+
+
+@kernel(jacobian=(6, "nv"), slope=(3,), start=_SQUARE, bend=_SQUARE, outputs=("bend",), symmetric=("bend",))
+def position_bend(k: Workspace, jacobian: Indexed, slope: Indexed, start: Indexed, bend: Indexed) -> None:
+    """The same of a frame's origin, from its Jacobian in world axes: joints turn the columns from their own on."""
+    s = slope[...]
+    for j in k.nv:
+        along = cross(s, jacobian[j][:3])
+        for i in k.nv.since(j):
+            bend[j, i] = start[j, i] + dot(along, jacobian[i][3:])
+
+
+@kernel(
+    a_q=_SQUARE, a_v=_SQUARE, a_u=("nv", "nu"), qq=_SQUARE, qv=_SQUARE, qa=_SQUARE, vv=_SQUARE, share=(), Hqq=_SQUARE,
+    Hqv=_SQUARE, Hvv=_SQUARE, Huq=_WIDE, Sqq=_SQUARE, Sqv=_SQUARE, Svv=_SQUARE, Suq=_WIDE,
+    outputs=("Sqq", "Sqv", "Svv", "Suq"),
 )  # fmt: skip
 def with_curvature(
     k: Workspace, a_q: Indexed, a_v: Indexed, a_u: Indexed, qq: Indexed, qv: Indexed, qa: Indexed, vv: Indexed,
-    va: Indexed, share: Indexed, Hqq: Indexed, Hqv: Indexed, Hvv: Indexed, Huq: Indexed, Huv: Indexed, Sqq: Indexed,
-    Sqv: Indexed, Svv: Indexed, Suq: Indexed, Suv: Indexed,
+    share: Indexed, Hqq: Indexed, Hqv: Indexed, Hvv: Indexed, Huq: Indexed, Sqq: Indexed, Sqv: Indexed, Svv: Indexed,
+    Suq: Indexed,
 ) -> None:  # fmt: skip
     """Hessians of a node with a share of the curvature (1) of its dynamics, from second derivatives qq, qv, … ."""
     nv, nu, some = k.nv, k.nu, share[...]
-    one, other, third = (k.array("nv", "nv") for _ in range(3))
+    one, other = k.array("nv", "nv"), k.array("nv", "nv")
     square, wide = (nv, nv, nv), (nu, nv, nv)
     add_product(one, square, qa, a_q, ZERO)
-    add_product(other, square, va, a_v, ZERO)
+    add_product(other, square, qa, a_v, ZERO)
     for i in nv:
         for j in nv:
             Sqq[i, j] = Hqq[i, j] + some * (0.5 * (qq[i, j] + qq[j, i]) + (one[i, j] + one[j, i]))
-            Svv[i, j] = Hvv[i, j] + some * (0.5 * (vv[i, j] + vv[j, i]) + (other[i, j] + other[j, i]))
-    add_product(third, square, qa, a_v, ZERO)
-    add_product(third, square, transposed(a_q), transposed(va))
-    for i in nv:
-        for j in nv:
-            Sqv[i, j] = Hqv[i, j] + some * (qv[i, j] + third[i, j])
-    left, right = k.array("nu", "nv"), k.array("nu", "nv")
+            Svv[i, j] = Hvv[i, j] + some * (0.5 * (vv[i, j] + vv[j, i]))
+            Sqv[i, j] = Hqv[i, j] + some * (qv[i, j] + other[i, j])
+    left = k.array("nu", "nv")
     add_product(left, wide, transposed(a_u), transposed(qa), ZERO)
-    add_product(right, wide, transposed(a_u), transposed(va), ZERO)
     for i in nu:
         for j in nv:
             Suq[i, j] = Huq[i, j] + some * left[i, j]
-            Suv[i, j] = Huv[i, j] + some * right[i, j]
+
+
+@kernel(wq=("n",), wv=("n",), dt=(), push=("n",), outputs=("push",))
+def pushed(k: Workspace, wq: Indexed, wv: Indexed, dt: Indexed, push: Indexed) -> None:
+    """−dt (w_v + dt w_q): what an acceleration changes costs by, given costates, with the opposite sign."""
+    for i in k.n:
+        push[i] = -(dt[...] * (wv[i] + dt[...] * wq[i]))
 
 
 @kernel(

@@ -149,3 +149,10 @@ def largest_of(k: Workspace, x: Indexed, most: Indexed) -> None:
     for i in k.n:
         found[...] = larger(found[...], x[i])
     most[...] = found[...]
+
+
+@kernel(one=("n",), other=("n",), share=(), between=("n",), outputs=("between",))
+def blended(k: Workspace, one: Indexed, other: Indexed, share: Indexed, between: Indexed) -> None:
+    """x + s (y − x); y itself if the share is one."""
+    for i in k.n:
+        between[i] = less(share[...], 1.0, one[i] + share[...] * (other[i] - one[i]), other[i])

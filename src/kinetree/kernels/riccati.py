@@ -61,13 +61,14 @@ def riccati(
 
 
 def eliminate(
-    k: Workspace, H: Indexed, right: Sequence[tuple[Indexed, Size]], share: Indexed, least: Scalar, y: Any = None
-) -> None:
-    """H becomes D U, share 1/D and each Y of `right` becomes U⁻ᵀ Y, four pivots at a time; so does the vector y.
+    k: Workspace, H: Indexed, right: Sequence[tuple[Indexed, Size]], share: Indexed, least: Scalar, y: Any = None,
+    tile: int = TILE,
+) -> None:  # fmt: skip
+    """H becomes D U, share 1/D and each Y of `right` becomes U⁻ᵀ Y, some pivots at a time; so does the vector y.
 
     Only the upper triangle of H counts.
     """
-    for block in k.nu.blocks(TILE):
+    for block in k.nu.blocks(tile):
         for n, p in enumerate(block):
             least[...] = smaller(least[...], H[p, p])
             share[p] = 1.0 / H[p, p]

@@ -173,7 +173,7 @@ class Costs:
 
     def costs(self, x: Any, given: Given) -> list[Array]:
         """Costs of all nodes, (N, T + 1); the largest violations of hard rows there, and their distances d."""
-        found = self._made("costs")(*self._inputs(x, given, False))
+        found = self._made("costs")(*self.inputs(x, given, False))
         if self.hard:
             cost, worst, distance = found
             return [cost, worst, distance]
@@ -183,12 +183,12 @@ class Costs:
         """Costs of terms, (N, terms)."""
         if not self.terms:
             return np.zeros((len(x.q), 0))
-        nodes: Array = self._made("terms")(*self._inputs(x, given, False))
+        nodes: Array = self._made("terms")(*self.inputs(x, given, False))
         return np.add.accumulate(nodes, axis=1)[:, -1]
 
     def model(self, x: Any, linear: Any, given: Given) -> NodeModel:
         """Quadratic models of all nodes, without curvature."""
-        return NodeModel(*self._made("model")(*self._inputs(x, given, True, linear)))
+        return NodeModel(*self._made("model")(*self.inputs(x, given, True, linear)))
 
     def bend(self, x: Any, given: Given) -> Array:
         """The curvature of residuals that depend on the configuration, (N, T + 1, nv, nv)."""
@@ -196,7 +196,7 @@ class Costs:
         by_text = self._made("bend") if any(row.part.bend is not None for row in self.rows) else None
         total = np.zeros((*x.q.shape[:2], self.nv, self.nv))
         if by_text is not None:
-            total += by_text(*self._inputs(x, given, False))
+            total += by_text(*self.inputs(x, given, False))
         for row, target, weight, shift in zip(self.rows, *given, strict=True):
             if row.part.of == "rows" and row.part.bend is None:
                 slope = _slope(row, row.part.residual(x.q, x.v, u, target), weight, shift)
@@ -224,7 +224,7 @@ class Costs:
 
     # As texts
 
-    def _inputs(self, x: Any, given: Given, rows: bool, linear: Any = None) -> list[Array]:
+    def inputs(self, x: Any, given: Given, rows: bool, linear: Any = None) -> list[Array]:
         """The arguments of compiled functions."""
         u = self.padded(x.u)
         found = [x.q, x.v, u]
@@ -289,7 +289,7 @@ class Costs:
             "bend": [Operand("bend", (nv, nv))],
             "model": [Operand(name, shape) for name, shape in zip(NodeModel._fields, self.shapes, strict=True)],
         }[kind]
-        text = {"costs": self._cost_text, "terms": self._term_text, "bend": self._bend_text, "model": self.model_text}
+        text = {"costs": self._cost_text, "terms": self._term_text, "bend": self.bend_text, "model": self.model_text}
         return recorded(f"{kind} of nodes", self.operands(kind == "model"), outputs, text[kind])
 
     @property
@@ -340,7 +340,8 @@ class Costs:
         soft = [[each for each in read if each.row.term == n and not each.row.hard] for n in range(len(self.terms))]
         return [run.joined(*(_squares(run, each) for each in soft))]
 
-    def _bend_text(self, run: Any, q: Any, v: Any, u: Any, *inputs: Any) -> list[Any]:
+    def bend_text(self, run: Any, q: Any, v: Any, u: Any, *inputs: Any) -> list[Any]:
+        """The curvature of residuals of a node, as far as it has texts; of no residuals, an empty list."""
         total: Any = None
         for each in self._read(run, q, v, u, inputs, False):
             part = each.row.part
@@ -348,7 +349,17 @@ class Costs:
                 slope = run(compiled(products, n=part.size), each.weight, each.distance)
                 start = np.zeros((self.nv, self.nv)) if total is None else total
                 total = part.bend(run, q, each.target, slope, start)
-        return [total]
+        return [] if total is None else [total]
+
+    @property
+    def bends_by_texts(self) -> bool:
+        """Whether all curvature of residuals has texts."""
+        return all(row.part.of != "rows" or row.part.bend is not None for row in self.rows)
+
+    def without_rows(self, given: Sequence[Any]) -> list[Any]:
+        """Of the inputs of models, those of costs."""
+        operands = self.operands(True)
+        return [x for x, operand in zip(given, operands, strict=True) if operand.name not in ("by", "force_by")]
 
     def model_text(self, run: Any, q: Any, v: Any, u: Any, *inputs: Any, into: Any = None) -> Any:
         """The model of a node: values in the order of `NodeModel`; made where another function takes them, if given."""

@@ -18,7 +18,9 @@ from kinetree.kernels.node_models import summary
 from kinetree.model.model import Model
 from kinetree.ocp.costs import Costs, Given, NodeModel, Row
 from kinetree.ocp.dynamics import Dynamics, FreeDynamics
+from kinetree.ocp.fused import direction, node_curvature
 from kinetree.ocp.terms import CostTerm, curved_blocks
+from kinetree.runtime.fastcall_results import SMALLEST_BATCH
 from kinetree.runtime.function import compiled
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence
@@ -59,18 +61,17 @@ class Linear(NamedTuple):
 
 
 class Gains(NamedTuple):
-    """The backward sweep: gains, costs to go of the nodes that steps reach, the least pivot, Σ quᵀ Quu⁻¹ qu."""
+    """The backward sweep: gains, the least pivot, Σ quᵀ Quu⁻¹ qu."""
 
     Kq: Array
     Kv: Array
     k: Array
-    qq: Array
-    qv: Array
-    vv: Array
-    q: Array
-    v: Array
     pivot: Array
     decrease: Array
+
+
+#: Costs to go of the nodes that steps reach.
+Later = tuple[Array, ...]
 
 
 class Step(NamedTuple):
@@ -141,11 +142,10 @@ class Horizon:
         sizes = {"nv": self.nv, "nu": self.nu}
         sweep = {"T": self.T, "nb": self.nb, **sizes, **lists}
         self._riccati, self._forward = compiled(euler_riccati, **sweep), compiled(euler_forward, **sweep)
-        self._curvature = compiled(with_curvature, **sizes)
         self._summary = compiled(summary, S=self.T + 1, T=self.T, nv=self.nv)
+        self._fused: dict[bool, Any] = {}
         self._rollout: Any = None
-        #: Unit tangents and zeros of all nodes, for the number of problems of the last call.
-        self._directions = [np.zeros((0, 0, 0, 0))]
+        self._bent: Any = None
 
     # Dynamics
 
@@ -184,24 +184,30 @@ class Horizon:
         self, x: Path, linear: Linear, costate_q: Array, costate_v: Array, share: Array, model: NodeModel
     ) -> NodeModel:
         """The model with a share of each problem's curvature of the dynamics, given costates of the nodes reached."""
-        q, v = (np.ascontiguousarray(each[:, :-1]) for each in (x.q, x.v))
-        tau, dt, nv = self.tau(x.u), self.dt[:, None], self.nv
-        weight = self.robot.mass_matrix_solve(q, -dt * (costate_v + dt * costate_q))
-        a = self.robot.forward_dynamics(q, v, tau)
-        args = [np.repeat(each[..., None, :], nv, axis=-2) for each in (q, v, a, weight)]
-        along = self._directions
-        if along[0].shape[:2] != q.shape[:2]:
-            along = [np.broadcast_to(each, (*q.shape[:2], nv, nv)).copy() for each in (np.eye(nv), np.zeros((nv, nv)))]
-            self._directions = along
-        hvp = self.robot.inverse_dynamics.hvp
-        qq, qv, qa = hvp(*args, along[0], along[1], along[1])
-        _, vv, va = hvp(*args, along[1], along[0], along[1])
         T = self.T
-        each = np.repeat(share[:, None], T, axis=1)
-        some = [np.ascontiguousarray(h[:, :T]) for h in model[:5]]
-        found = self._curvature(linear.a_q, linear.a_v, linear.a_u, qq, qv, qa, vv, va, each, *some)
-        joined = [np.concatenate([new, old[:, T:]], axis=1) for new, old in zip(found, model[:5], strict=True)]
-        return NodeModel._make([*joined, *model[5:]])
+        if self._bent is None:
+            self._bent = self._curved()
+        q, v = (np.ascontiguousarray(each[:, :T]) for each in (x.q, x.v))
+        dt, each = np.broadcast_to(self.dt, q.shape[:2]).copy(), np.repeat(share[:, None], T, axis=1)
+        some = [np.ascontiguousarray(h[:, :T]) for h in model[:4]]
+        found = self._bent(q, v, self.tau(x.u), costate_q, costate_v, dt, *linear[:3], each, *some)
+        joined = [np.concatenate([new, old[:, T:]], axis=1) for new, old in zip(found, model[:4], strict=True)]
+        return NodeModel._make([*joined, *model[4:]])
+
+    def _curved(self) -> Any:
+        """The same for one node, as one function."""
+        nq, nv, nu, robot = self.robot.nq, self.nv, self.nu, self.robot
+        square, wide = (nv, nv), (nu, nv)
+        names = {"q": (nq,), "v": (nv,), "tau": (nv,), "wq": (nv,), "wv": (nv,), "dt": ()}
+        names |= {"a_q": square, "a_v": square, "a_u": (nv, nu), "share": ()}
+        names |= {"Hqq": square, "Hqv": square, "Hvv": square, "Huq": wide}
+        outputs = [Operand(name, shape) for name, shape in zip("abc", [square] * 3, strict=True)]
+        run = KernelSequence("curvature", [Operand(*each) for each in names.items()], [*outputs, Operand("d", wide)])
+        q, v, tau, wq, wv, dt, a_q, a_v, a_u, share, *H = run.inputs
+        qq, qv, qa, vv = node_curvature(run, robot, q, v, tau, wq, wv, dt)
+        bent = compiled(with_curvature, nv=nv, nu=nu)
+        run.call(bent, a_q, a_v, a_u, qq, qv, qa, vv, share, *H, into=run.outputs)
+        return run.finish()
 
     # Costs
 
@@ -217,7 +223,7 @@ class Horizon:
 
     # Sweeps
 
-    def gains(self, linear: Linear, gap: Gap, model: NodeModel, damping: Array) -> Gains:
+    def gains(self, linear: Linear, gap: Gap, model: NodeModel, damping: Array) -> tuple[Gains, Later]:
         """The backward sweep; `damping` is added to Quu, (N,)."""
         T, N = self.T, len(damping)
         steps = [each[:, :T] for each in model]
@@ -225,17 +231,38 @@ class Horizon:
         times = self.dynamics.dt, self.dynamics.pace
         start = np.full(N, np.inf), np.zeros(N)
         found = self._riccati(*linear[:3], *times, *linear[3:5], *gap, *steps, damping, *last, *start)
-        return Gains(*found[:8], *found[-2:])
+        return Gains(*found[:3], *found[-2:]), found[3:8]
 
-    def step(self, linear: Linear, gap: Gap, model: NodeModel, gains: Gains, damping: Array) -> Step:
+    def step(self, linear: Linear, gap: Gap, model: NodeModel, gains: Gains, later: Later, damping: Array) -> Step:
         """The forward sweep of the linear model."""
-        T, N = self.T, len(damping)
+        T = self.T
         slopes = [model.q[:, :T], model.v[:, :T], model.u[:, :T], model.q[:, T], model.v[:, T]]
         times = self.dynamics.dt, self.dynamics.pace
-        dq, dv = np.zeros((2, N, T + 1, self.nv))
-        found = self._forward(*linear[:3], *times, *linear[3:5], *gap, *gains[:8], *slopes, damping)
-        dq[:, 1:], dv[:, 1:], du, *costates, slope, curve = found
-        return Step(dq, dv, du, slope, curve, *costates)
+        found = self._forward(*linear[:3], *times, *linear[3:5], *gap, *gains[:3], *later, *slopes, damping)
+        return self._stepped(*found)
+
+    def _stepped(self, dq: Array, dv: Array, du: Array, wq: Array, wv: Array, slope: Array, curve: Array) -> Step:
+        """Steps of all nodes: the first state stays."""
+        whole = np.zeros((2, len(dq), self.T + 1, self.nv))
+        whole[0, :, 1:], whole[1, :, 1:] = dq, dv
+        return Step(whole[0], whole[1], du, slope, curve, wq, wv)
+
+    def fuses(self, problems: int, exact: bool) -> bool:
+        """Whether `direction` is there, and is faster than the sweeps of all nodes one after another."""
+        free = self.plain and isinstance(self.dynamics, FreeDynamics)
+        return free and problems >= SMALLEST_BATCH and (self.costs.bends_by_texts or not exact)
+
+    def direction(
+        self, x: Path, gap: Gap, given: Given, damping: Array, costate: Sequence[Array], share: Array | None
+    ) -> tuple[Gains, Step]:
+        """Gains and step of many problems, with a share of curvature or none."""
+        exact = share is not None
+        if exact not in self._fused:
+            self._fused[exact] = direction(self.robot, self.dt, self.actuated, self.costs, exact)
+        q, v, u, *others = self.costs.inputs(x, given, True)
+        second = [] if share is None else [*costate, share]
+        found = self._fused[exact](q, v, u, *gap, damping, *second, *others)
+        return Gains(*found[:5]), self._stepped(*found[5:])
 
     def moved(self, x: Path, step: Step, share: Array) -> Path:
         """States along the linear prediction."""

@@ -22,13 +22,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kinetree.ocp.costs import Bounds, NodeModel
-from kinetree.ocp.horizon import Gains, Gap, Horizon, Linear, Path, Step, Trial
+from kinetree.ocp.horizon import Gains, Gap, Horizon, Later, Linear, Path, Step, Trial
 from kinetree.spatial.value import Array
 
 #: The whole step, and lengths that are tried together if it is refused.
@@ -37,6 +37,8 @@ _WHOLE, _SHARES = np.ones(1), 0.5 ** np.arange(1.0, 9.0)
 _LEAST, _FIRST, _MOST = 1e-9, 1e-6, 1e6
 #: Iterations before curvature enters anyway.
 _EARLY = 3
+#: How often a problem that is not convex is made more so.
+_TRIES = 24
 #: Shares of curvature below which it is left out.
 _LITTLE = 0.2
 #: What a filter asks for: a fall of the cost per gap, and of the gaps themselves; and how far costs may rise.
@@ -143,8 +145,8 @@ class Solver:
     def solve(self) -> Solution:
         """Iterate until each problem has a reason to stop."""
         h, n, T = self.h, self.N, self.h.T
-        wide, square = (n, T, h.nu, h.nv), (n, T, h.nv, h.nv)
-        shapes = (wide, wide, (n, T, h.nu), square, square, square, (n, T, h.nv), (n, T, h.nv), (n,), (n,))
+        wide = (n, T, h.nu, h.nv)
+        shapes = (wide, wide, (n, T, h.nu), (n,), (n,))
         with np.errstate(all="ignore"):
             reason = np.where(np.isfinite(self.at.cost), "", "not finite")
             self._leave(reason, Gains(*map(np.zeros, shapes)) if (reason != "").any() else None, 0)
@@ -211,16 +213,19 @@ class Solver:
 
     def _iterate(self, iteration: int) -> tuple[Array, Gains]:
         h, at, clock = self.h, self.at, time.perf_counter()
-        linear = h.linear(at.path)
-        model = h.model(at.path, linear, self.given)
         exact = np.full(len(self.index), self.curved and iteration > _EARLY)
         if self.curved and iteration > 0:
             exact |= self.stalled
-        full = self._full(linear, model, exact) if exact.any() else model
-        clock = self._clock("derivatives", clock)
-
-        model, gains, share, damping = self._swept(linear, at.gap, model, full, exact.astype(float), self.damping)
-        step = h.step(linear, at.gap, model, gains, damping)
+        share, damping = exact.astype(float), self.damping
+        if h.fuses(len(exact), bool(exact.any())):
+            gains, step, share, damping = self._fused(share, damping)
+        else:
+            linear = h.linear(at.path)
+            model = h.model(at.path, linear, self.given)
+            full = self._full(linear, model, exact) if exact.any() else model
+            clock = self._clock("derivatives", clock)
+            model, gains, later, share, damping = self._swept(linear, at.gap, model, full, share, damping)
+            step = h.step(linear, at.gap, model, gains, later, damping)
         expected = -(step.slope + 0.5 * step.curve)
         clock = self._clock("sweeps", clock)
 
@@ -261,32 +266,46 @@ class Solver:
 
     def _swept(
         self, linear: Linear, gap: Gap, plain: NodeModel, full: NodeModel, share: Array, damping: Array
-    ) -> tuple[NodeModel, Gains, Array, Array]:
+    ) -> tuple[NodeModel, Gains, Later, Array, Array]:
         """Gains of problems that are convex in the inputs, with as much curvature and little damping as that takes."""
         model = full
-        gains = self.h.gains(linear, gap, model, damping)
-        for _ in range(24):
-            if (gains.pivot > 0.0).all():
-                break
-            bad = np.flatnonzero(~(gains.pivot > 0.0) & np.isfinite(_flat(plain.q).sum(axis=-1)))
+        gains, later = self.h.gains(linear, gap, model, damping)
+        for _ in range(_TRIES):
+            bad = self._bad(gains)
             if not len(bad):
                 break
             if model is full:
                 model = NodeModel(*(each.copy() for each in full))
-                gains = Gains(*(each.copy() for each in gains))
-            curved = share[bad] > 0.0
-            share[bad] = np.where(share[bad] > _LITTLE, 0.5 * share[bad], 0.0)
-            damping = damping.copy()
-            damping[bad] = np.where(curved, damping[bad], 10.0 * damping[bad])
+                gains, later = Gains(*(each.copy() for each in gains)), tuple(each.copy() for each in later)
+            share, damping = _weaker(share, damping, bad)
             for each, gauss, newton in zip(model, plain, full, strict=True):
                 s = share[bad].reshape(-1, *(1,) * (each.ndim - 1))
                 each[bad] = gauss[bad] + s * (newton[bad] - gauss[bad])
-            again = self.h.gains(
-                Linear(*_of(linear, bad)), Gap(*_of(gap, bad)), NodeModel(*_of(model, bad)), damping[bad]
-            )
-            for whole, part in zip(gains, again, strict=True):
+            some = Linear(*_of(linear, bad)), Gap(*_of(gap, bad)), NodeModel(*_of(model, bad)), damping[bad]
+            for whole, part in zip((*gains, *later), chain(*self.h.gains(*some)), strict=True):
                 whole[bad] = part
-        return model, gains, share, damping
+        return model, gains, later, share, damping
+
+    def _fused(self, share: Array, damping: Array) -> tuple[Gains, Step, Array, Array]:
+        """The same for many problems at once, and the step."""
+        h, x, gap, given, costate = self.h, self.at.path, self.at.gap, self.given, self.costate
+        gains, step = h.direction(x, gap, given, damping, costate, share if share.any() else None)
+        for _ in range(_TRIES):
+            bad = self._bad(gains)
+            if not len(bad):
+                break
+            share, damping = _weaker(share, damping, bad)
+            some = x.of(bad), Gap(*_of(gap, bad)), given.some(bad), damping[bad], _of(costate, bad)
+            again = h.direction(*some, share[bad] if share[bad].any() else None)
+            for whole, part in zip((*gains, *step), chain(*again), strict=True):
+                whole[bad] = part
+        return gains, step, share, damping
+
+    def _bad(self, gains: Gains) -> Array:
+        """Problems that are not convex in the inputs."""
+        if (gains.pivot > 0.0).all():
+            return np.zeros(0, dtype=np.intp)
+        return np.flatnonzero(~(gains.pivot > 0.0) & np.isfinite(gains.pivot))
 
     def _taken(self, gains: Gains, step: Step, expected: Array, used: int) -> tuple[Trial, Array, Array]:
         """Where each problem goes: the longest step that is accepted, along the prediction or the dynamics."""
@@ -404,6 +423,15 @@ class Solver:
         now = time.perf_counter()
         self.seconds[name] += now - since
         return now
+
+
+def _weaker(share: Array, damping: Array, bad: Array) -> tuple[Array, Array]:
+    """Half the curvature of some problems, or none, or else ten times their damping."""
+    share, damping = share.copy(), damping.copy()
+    curved = share[bad] > 0.0
+    share[bad] = np.where(share[bad] > _LITTLE, 0.5 * share[bad], 0.0)
+    damping[bad] = np.where(curved, damping[bad], 10.0 * damping[bad])
+    return share, damping
 
 
 def first_penalty(weights: Array) -> Array:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.errors import DifferencesWarning, InputError
-from kinetree.kernels.node_costs import pose_residual, pose_rows, product
+from kinetree.kernels.node_costs import pose_bend, pose_residual, pose_rows, position_bend, product
 from kinetree.kernels.node_models import difference
 from kinetree.model.model import Model
 from kinetree.runtime.bound import Compiled
@@ -390,7 +390,11 @@ def _of_pose(
             r, by_q = run(compiled(pose_rows, nv=nv), X, target, run(robot.jacobian.bound(frame, "local"), q))
             return [run.taken(r, first), run.taken(by_q, lines)]
 
-        return [texted(scope, "rows", size, (4, 4), away)]
+        def bend(run: Any, q: Any, target: Any, slope: Any, start: Any) -> Any:
+            X, J = run(robot.pose.bound(frame), q), run(robot.jacobian.bound(frame, "local"), q)
+            return run(compiled(pose_bend, nv=nv), X, target, J, run.placed(slope, first, (6,)), start)
+
+        return [texted(scope, "rows", size, (4, 4), away, bend=bend if _is_chain(robot) else None)]
 
     def aim(_robot: Model, given: Any) -> Array:
         return _shaped(name, given, (4, 4), "a pose")
@@ -437,14 +441,17 @@ def position(
     def make(scope: Scope) -> list[Part]:
         robot = scope.robot
         lower_rows = np.arange(3 * robot.nv, 6 * robot.nv).reshape(3, robot.nv)
+        jacobian = robot.jacobian.bound(frame, "local_world_aligned")
 
         def away(run: Any, q: Any, _v: Any, _u: Any, target: Any, rows: bool) -> Any:
             origin = run.taken(run(robot.pose.bound(frame), q), [3, 7, 11])
             r = run(compiled(difference, n=3), origin, target)
-            jacobian = robot.jacobian.bound(frame, "local_world_aligned")
             return [r, run.taken(run(jacobian, q), lower_rows)] if rows else r
 
-        return [texted(scope, "rows", 3, (3,), away)]
+        def bend(run: Any, q: Any, _target: Any, slope: Any, start: Any) -> Any:
+            return run(compiled(position_bend, nv=robot.nv), run(jacobian, q), slope, start)
+
+        return [texted(scope, "rows", 3, (3,), away, bend=bend if _is_chain(robot) else None)]
 
     def aim(_robot: Model, given: Any) -> Array:
         return _shaped(name, given, (3,), "a point")
@@ -575,6 +582,11 @@ def momentum(
     return BuiltIn(
         weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make, aim=aim, default=target
     )
+
+
+def _is_chain(robot: Model) -> bool:
+    """Whether all joints have one degree of freedom of their own, in an order in which parents come first."""
+    return all(joint.nv == 1 and not joint.coupled and joint.node is None for joint in robot.joints)
 
 
 def is_plain(robot: Model) -> bool:

@@ -83,22 +83,22 @@ class Recording:
         self._sequence = sequence
 
     def __call__(self, function: Any, *inputs: Any) -> Any:
-        if isinstance(function, _Prepared):
+        if isinstance(function, Prepared):
             return self._sequence.call(function.function, *inputs, prepared=function.call)
         return self._sequence.call(function, *inputs)
 
-    def prepared(self, function: Any) -> _Prepared:
+    def prepared(self, function: Any) -> Prepared:
         """See the module's docstring."""
-        return _Prepared(function, self._sequence.prepare(function))
+        return Prepared(function, self._sequence.prepare(function))
 
-    def feeding(self, user: _Prepared, names: Sequence[str | None], function: Any, *inputs: Any) -> Any:
+    def feeding(self, user: Prepared, names: Sequence[str | None], function: Any, *inputs: Any) -> Any:
         """See the module's docstring."""
         places = [None if name is None else user.call.place(name) for name in names]
         return self._sequence.call(function, *inputs, into=places)
 
     def concluding(self, number: int, function: Any, *inputs: Any) -> Any:
         """See the module's docstring."""
-        given = {"prepared": function.call} if isinstance(function, _Prepared) else {}
+        given = {"prepared": function.call} if isinstance(function, Prepared) else {}
         function = function.function if given else function
         count = len(function.bound().binding.outputs)
         return self._sequence.call(function, *inputs, into=self._sequence.outputs[number : number + count], **given)
@@ -168,7 +168,7 @@ class Recording:
         return place
 
 
-class _Prepared(NamedTuple):
+class Prepared(NamedTuple):
     """A function, and memory for its inputs."""
 
     function: Any

@@ -249,7 +249,7 @@ def test_roll_outs_follow_phases() -> None:
     h = problem.horizon
     x, gap = h.reached(x)
     linear = h.linear(x)
-    gains = h.gains(linear, gap, h.model(x, linear, h.costs.given(h.costs.targets({}, (2,)), ())), np.ones(2))
+    gains, _ = h.gains(linear, gap, h.model(x, linear, h.costs.given(h.costs.targets({}, (2,)), ())), np.ones(2))
     _, left = h.reached(h.rolled(x, gap, gains, np.full(2, 0.3)))
     assert_close(left.q, 0.7 * gap.q, bound(60, 1e5))
     assert_close(left.v, 0.7 * gap.v, bound(60, 1e5))

@@ -214,3 +214,19 @@ def _way(q: Array, v: Array, u: Array) -> tuple[Array, Array, Array]:
     rows = np.zeros((*q.shape[:-1], 1, 4))
     rows[..., 0] = 1.0
     return q[..., :1], rows, np.zeros((*q.shape[:-1], 1, u.shape[-1]))
+
+
+def test_bits_of_many_with_few_motors_and_terms_of_their_own() -> None:
+    """Sweeps of many problems run in lanes, with curvature and without, and have the bits of one alone."""
+    soft, rest = swing_up("cart_pole", 30, None)
+    motor, top = [soft.robot.joints[1].name], soft.terms[0]
+    terms = [top, ocp.control(weight=1e-3), ocp.Term(_way, 1, weight=3.0, lower=-0.1, upper=0.2, name="way")]
+    problem = ocp.Problem(soft.robot, 0.02, 30, terms, limits=ocp.Limits(torque=3.0), actuated=motor)
+    q = rest + 0.3 * np.random.default_rng(1).normal(size=(9, 2))
+    for second_order in (True, False):
+        every = problem.solve(q, iterations=12, second_order=second_order)
+        for i in (0, 8):
+            one = problem.solve(q[i], iterations=12, second_order=second_order)
+            for name in ("q", "v", "u", "gains", "cost", "gap", "violation", "iterations", "reason"):
+                np.testing.assert_array_equal(getattr(every, name)[i], getattr(one, name), err_msg=name)
+    assert np.nanmax(every.table["curvature"]) == 0.0

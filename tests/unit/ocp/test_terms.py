@@ -10,6 +10,7 @@ import pytest
 import kinetree as kt
 from kinetree import ocp
 from kinetree.errors import DifferencesWarning, InputError, UnknownNameError
+from kinetree.ocp.costs import Bounds
 from kinetree.ocp.horizon import Path
 from kinetree.ocp.terms import CostTerm
 from tests.tolerance import assert_close, bound
@@ -120,8 +121,8 @@ def test_sweeps_linearise_steps_as_discretize_does(make: Any, frame: str | None)
     linear, model = h.linear(x), h.model(x, h.linear(x), h.costs.given(h.costs.targets({}, (1,)), ()))
     A, B = robot.discretize(q, v, h.tau(x.u)[0, 0], 0.02)
     gap = h.reached(x)[1]
-    gains = h.gains(linear, gap, model, np.zeros(1))
-    step = h.step(linear, gap, model, gains, np.zeros(1))
+    gains, later = h.gains(linear, gap, model, np.zeros(1))
+    step = h.step(linear, gap, model, gains, later, np.zeros(1))
     wanted = B[:, problem.actuated] @ step.u[0, 0] + np.concatenate([gap.q, gap.v], axis=-1)[0, 0]
     assert_close(np.concatenate([step.q[0, 1], step.v[0, 1]]), wanted, bound(6 * nv, 1e4))
     # and the first costate that follows is the gradient at the first node
@@ -253,7 +254,7 @@ def test_roll_outs_keep_the_rest_of_gaps() -> None:
         h.linear(x),
         h.model(x, h.linear(x), h.costs.given(h.costs.targets({"hand": target}, (1,)), ())),
     )
-    gains = h.gains(linear, gap, model, np.ones(1))
+    gains, _ = h.gains(linear, gap, model, np.ones(1))
     left = h.reached(h.rolled(x, gap, gains, np.full(1, 0.3)))[1]
     assert_close(left.q, 0.7 * gap.q, bound(60, 1e3))
     assert_close(left.v, 0.7 * gap.v, bound(60, 1e3))
@@ -275,3 +276,22 @@ def test_derivatives_that_are_not_finite_end_their_problem() -> None:
     problem = ocp.Problem(kt.zoo.arm7(), 0.02, 3, [ocp.Term(broken, 7), ocp.control()])
     plan = problem.solve(np.stack([np.zeros(7), np.full(7, 2.0)]))
     assert plan.reason.tolist() == ["converged", "not finite"]
+
+
+def test_curvature_of_poses_is_that_of_differences() -> None:
+    """On a branching robot of revolute and prismatic joints, hard rows included."""
+    robot, frame, q, v, u, target = drawn(
+        lambda: kt.zoo.random_tree(9, seed=5, kinds=("revolute", "prismatic", "revolute")), None
+    )
+    terms = [
+        ocp.pose(frame, target, weight=np.arange(1.0, 7.0)), ocp.orientation(frame, target, name="turn"),
+        ocp.position(frame, target[:3, 3], name="point", hard=True), ocp.center_of_mass(np.ones(3)),
+    ]  # fmt: skip
+    costs = ocp.Problem(robot, 0.01, 2, terms).horizon.costs
+    y = np.random.default_rng(2).normal(size=(1, 3, 3))
+    given = costs.given(costs.targets({}, (1,)), [Bounds(costs.rows[2], y, np.full_like(y, 2.0), y)])
+    x = Path(*(np.tile(each, (1, n, 1)) for each, n in ((q, 3), (v, 3), (u, 2))))
+    exact = costs.bend(x, given)
+    costs.rows = [row._replace(part=row.part._replace(bend=None)) for row in costs.rows]
+    assert_close(exact, costs.bend(x, given), 1e-8)
+    assert np.abs(exact).max() > 0.1
