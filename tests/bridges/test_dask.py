@@ -14,8 +14,8 @@ import pytest
 import kinetree as kt
 from kinetree.errors import SingularTaskError, UnsupportedError
 from kinetree.runtime import threads
-from kinetree.runtime.forward_derivatives import Gradient
 from kinetree.runtime.function import Function
+from kinetree.runtime.gradients import Gradient
 from kinetree.viewer.film import _motion
 from tests.bridges.cases import robot, sample
 from tests.oracle import oracle

@@ -123,7 +123,9 @@ class _Body:
             refuse(f"`{name}` is set or added to twice in one loop body, which reverse mode cannot follow")
         for x in flat:
             if isinstance(x, Taped) and x.tape is not self.tape:
-                refuse("a value from outside of a loop is used in it: store it in a field of the world")
+                raise IrreversibleError(
+                    "a value from outside of a loop is used in it: store it in a field of the world"
+                )
         self.effects[key] = list(flat)
         self.known[key] = value
         return rebuild(describe(value), _objects([plain(x) for x in flat]))

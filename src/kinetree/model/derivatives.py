@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from kinetree.algorithms.derivatives.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.derivatives.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from kinetree.algorithms.derivatives.time_step_derivatives import step_derivatives
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_product
 from kinetree.algorithms.dynamics.regressor import regressor, tracking_regressor
 from kinetree.algorithms.dynamics.time_step import semi_implicit_euler
 from kinetree.errors import InputError
@@ -24,11 +25,14 @@ from kinetree.model.results import Discretized, LinearizedForward, LinearizedInv
 from kinetree.model.singularity import require_invertible
 from kinetree.model.stepping import DiscretizeFunction, StepFunction
 from kinetree.runtime.function import ForcedFunction
+from kinetree.runtime.gradients import PRODUCTS
 from kinetree.runtime.quantity import forced_quantity, frame_quantity
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.value import Array
 
 _L = TypeVar("_L", LinearizedInverse, LinearizedForward)
+
+PRODUCTS.update(mass_matrix=mass_matrix_product)
 
 
 class Derivatives(ModelBase):

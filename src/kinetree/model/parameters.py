@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_product, mass_matrix_solve
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.assembly.parametric import ParametricAssembly
 from kinetree.model.body import Body
@@ -38,8 +37,6 @@ _COMPONENTS = {
 }
 
 
-#: Products of matrices with vectors, in O(n).
-_PRODUCTS = {"mass_matrix": mass_matrix_product, "mass_matrix_inverse": mass_matrix_solve}
 #: Whether a joint has a parameter.
 _HAS: dict[str, Callable[[Joint], Any]] = {
     "axis": lambda joint: joint.node is None and joint.type.axes,
@@ -170,8 +167,7 @@ class Parameters:
                 if guard is not None:
                     require_invertible(self.robot.mechanism)
 
-            made = ParametricFunction(found, self._selection, require, _PRODUCTS.get(name))
-            known = self._functions.setdefault(name, made)
+            known = self._functions.setdefault(name, ParametricFunction(found, self._selection, require))
         return known
 
     @property

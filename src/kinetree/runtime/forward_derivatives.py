@@ -1,24 +1,20 @@
-"""`jvp` and `vjp` of any function of a configuration, by forward mode.
+"""`jvp` of any function of a configuration, by forward mode.
 
 The text of a function, run on dual numbers (`language.forward_mode`), is its directional derivative: exact, compiled,
-for nodes of every kind. Gradients are as many of these as there are inputs: `inverse_dynamics` and `forward_dynamics`
-have recursions of their own for them, in O(n).
+for nodes of every kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from inspect import Parameter, Signature
 from typing import Any
 
-import numpy as np
-
-from kinetree.errors import InputError, UnsupportedError
+from kinetree.errors import UnsupportedError
 from kinetree.language.algorithm import Algorithm, Argument
 from kinetree.language.forward_mode import directional_derivative
 from kinetree.runtime.function import ForcedFunction, FrameFunction, Function
-from kinetree.spatial.value import Array
 
 #: What to use instead of derivatives of functions whose texts read their own results.
 _INSTEAD = {
@@ -96,74 +92,3 @@ def _signature(function: Function[..., Any], algorithm: Algorithm) -> Signature:
     if isinstance(function, FrameFunction):
         rest = [p for p in rest if p.name != "f_ext"]
     return Signature([*(Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in arrays), *rest])
-
-
-class Gradient:
-    """Gradients of a weighted sum of a function's results, one for each of its inputs that are vectors.
-
-    As many directional derivatives as the inputs have components, in one batch.
-    """
-
-    def __init__(self, function: Function[..., Any]) -> None:
-        self._function, self._jvp = function, jvp(function)
-        text = function.algorithm if function.algorithm.own is None else function.algorithm.own
-        self._inputs = [a for a in text.inputs if "frames" not in a.dimensions]
-        self._outputs = text.outputs
-        self.name = self.__name__ = f"{function.name}.vjp"
-        self.__doc__ = Function.vjp.__doc__
-
-    def __call__(self, *inputs: Any, **choices: Any) -> Any:
-        """Gradients, (…, nv) each; one alone if there is one input. Takes the inputs, then the weights."""
-        count, several = len(self._inputs), len(self._outputs)
-        if any(hasattr(x, "__dask_graph__") for x in inputs):
-            raise UnsupportedError(f"{self.name} of lazy arrays: map it over blocks, or compute them before")
-        arrays, rest = [np.asarray(x) for x in inputs[:count]], inputs[count:]
-        if len(arrays) < count or not rest:
-            names = [a.name for a in self._inputs]
-            raise InputError(f"{self.name} takes {', '.join(names)}, then weights of the results' shape")
-        weights = rest[0] if several > 1 else (rest[0],)
-        if not isinstance(weights, Sequence) or len(weights) != several:
-            raise InputError(f"{self.name}: there are {several} results, so weights are a tuple of {several} arrays")
-        wide = [x[..., None, :] if argument.dimensions else x[..., None] for argument, x in zip(self._inputs, arrays)]
-        found = []
-        for i, argument in enumerate(self._inputs):
-            if argument.dimensions:
-                found.append(self._along(wide, i, weights, rest[1:], choices))
-        return found[0] if len(found) == 1 else tuple(found)
-
-    def _along(self, wide: list[Array], i: int, weights: Sequence[Any], rest: Any, choices: Any) -> Array:
-        sizes = [self._size(k) for k in range(len(wide))]
-        units = np.eye(sizes[i])
-        directions = [
-            units if k == i else np.zeros(sizes[k]) if argument.dimensions else np.zeros(())
-            for k, argument in enumerate(self._inputs)
-        ]
-        rates = self._jvp(*wide, *directions, *rest, **choices)
-        total: Any = 0.0
-        for rate, weight in zip(rates if isinstance(rates, tuple) else (rates,), weights, strict=True):
-            core = rate.ndim - 1 - self._axes(wide)
-            product = rate * np.expand_dims(np.asarray(weight), -core - 1)
-            total = total + product.reshape(*product.shape[: product.ndim - core], -1).sum(-1)
-        found: Array = total
-        return found
-
-    def _axes(self, wide: list[Array]) -> int:
-        """The number of batch axes."""
-        shapes = [
-            x.shape[:-2] if argument.dimensions else x.shape[:-1]
-            for argument, x in zip(self._inputs, wide, strict=True)
-        ]
-        return len(np.broadcast_shapes(*shapes))
-
-    def _size(self, k: int) -> int:
-        """Components of the direction of an input."""
-        dimensions = self._inputs[k].dimensions
-        if not dimensions:
-            return 1
-        over = "v" if self._inputs[k].name == "q" else dimensions[0]
-        return over if isinstance(over, int) else Algorithm.sizes(self._function.mechanism, ())[over]
-
-
-def vjp(function: Function[..., Any]) -> Gradient:
-    """The gradient of a function's results."""
-    return Gradient(function)

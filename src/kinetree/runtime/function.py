@@ -70,6 +70,8 @@ class Function(Gate, Generic[P, R]):
 
     #: Optional arguments besides the arrays.
     choices: tuple[str, ...] = ()
+    #: The frames of functions whose frames are fixed.
+    sites: tuple[Site, ...] = ()
 
     def __init__(
         self,

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.common_frame import View, in_view
 from kinetree.language.mechanism import Mechanism
-from kinetree.runtime.forward_derivatives import jvp, vjp
+from kinetree.runtime.forward_derivatives import jvp
 from kinetree.runtime.function import DERIVATIVES, ForcedFunction, FrameFunction, Function
+from kinetree.runtime.gradients import vjp
 from kinetree.spatial.value import Array
 
 if TYPE_CHECKING:

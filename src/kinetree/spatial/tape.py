@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.errors import IrreversibleError
 from kinetree.spatial import scalar
 from kinetree.spatial.dual import Dual
 
@@ -42,6 +43,8 @@ class Tape:
 
     def record(self, code: str, *operands: Any) -> Taped:
         """Compute a function of scalars, at least one of them on this tape."""
+        if any(isinstance(x, Taped) and x.tape is not self for x in operands):
+            raise IrreversibleError("a value from outside of a loop is used in it: store it in a field of the world")
         numbers = tuple(x.number if isinstance(x, Taped) else x for x in operands)
         return self._added(code, numbers, FUNCTIONS[code](*(plain(x) for x in operands)))
 
