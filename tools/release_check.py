@@ -1,8 +1,8 @@
 """Everything that must hold before a release is uploaded: `make release-check`.
 
 Builds sdist and wheel twice from the committed sources and compares them byte by byte, checks metadata and contents,
-installs the wheel into empty environments, alone and with each extra, runs the README's code there, and writes a
-software bill of materials. What passes is in `dist/`.
+installs the wheel into empty environments, alone and with each extra, runs the README's code and the commands of the
+documents there, and writes a software bill of materials. What passes is in `dist/`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import time
 import venv
 from datetime import date
 from pathlib import Path
+
+from tools import documented_commands
 
 ROOT = Path(__file__).parents[1]
 
@@ -248,6 +250,15 @@ def try_extra(wheel: Path, scratch: Path, extra: str) -> int:
     return len(blocks)
 
 
+def try_documented_commands(wheel: Path, scratch: Path) -> None:
+    """Run the commands of the documents, each with its own extras alone."""
+    began, commands = time.monotonic(), documented_commands.documented()
+    failures = list(documented_commands.try_all(environment, wheel, scratch, run))
+    if failures:
+        raise CheckFailed("\n".join(failures))
+    step(f"{len(commands)} commands of the documents run with their own extras, {time.monotonic() - began:.0f} s")
+
+
 def main() -> None:
     """Check, and leave the distributions and the bill of materials in `dist/`."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
@@ -272,6 +283,7 @@ def main() -> None:
             run("check-wheel-contents", wheel, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
             step("metadata and contents are in order")
             bare = install(wheel, scratch, extras)
+            try_documented_commands(wheel, scratch)
             dist.mkdir(exist_ok=True)
             for path in dist.iterdir():
                 path.unlink()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 import kinetree as kt
-from tools import release_check
+from tools import documented_commands, release_check
 
 ROOT = Path(__file__).parents[2]
 
@@ -104,3 +105,24 @@ def test_the_matrix_is_that_of_the_classifiers() -> None:
     matrix = re.search(r"python: \[(.*)\]", workflow)
     assert matrix
     assert re.findall(r"3\.\d+", matrix[1]) == declared == ["3.10", "3.11", "3.12", "3.13", "3.14"]
+
+
+def test_documented_commands_are_found_and_know_their_extras() -> None:
+    found = [shlex.join(words) for words in documented_commands.documented()]
+    assert "kinetree demo" in found
+    assert len(found) > 15
+    extras = {shlex.join(words): documented_commands.extras_of(words) for words in documented_commands.documented()}
+    assert extras["kinetree view robot.urdf --film robot.mp4"] == "cli,video"
+    assert extras["kinetree view"] == "cli,viewer"
+    assert extras["kinetree info robot.urdf"] == "cli"
+
+
+def test_a_documented_command_that_fails_is_told(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text('#!/bin/sh\n[ "$1" = demo ] || { echo "no $1" >&2; exit 2; }\n')
+    program.chmod(0o755)
+    assert documented_commands.try_command(["kinetree", "demo"], program, tmp_path) == ""
+    trouble = documented_commands.try_command(["kinetree", "info", "a b.urdf"], program, tmp_path)
+    assert trouble == "kinetree info 'a b.urdf': exit code 2\nno info\n"
+    # one that should have stayed, and printed an address
+    assert "exit code 2" in documented_commands.try_command(["kinetree", "view"], program, tmp_path)

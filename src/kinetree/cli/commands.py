@@ -166,9 +166,14 @@ def write_film(
 ) -> None:
     """Write a film in which the joints move through their ranges one after the other, from a configuration."""
     q, time = sweep(robot, start)
-    written, warnings = attempt(
-        lambda: kt.viewer.film(path, robot, q, time, visuals=visuals, package_roots=package_roots)
-    )
+    # a browser draws videos picture by picture
+    quality: dict[str, Any] = {"rate": 15.0, "size": (640, 480)} if path.suffix.lower() == ".mp4" else {}
+    with terminal.bar("drawing", 1.0) as done:
+        written, warnings = attempt(
+            lambda: kt.viewer.film(
+                path, robot, q, time, visuals=visuals, package_roots=package_roots, progress=done, **quality
+            )
+        )
     _warn(warnings)
     typer.echo(f"{safe(written)}: {time[-1]:.0f} s, {written.stat().st_size / 1e6:.1f} MB")
 

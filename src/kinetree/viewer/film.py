@@ -6,7 +6,7 @@ A film is a single HTML file that plays in any browser, without a server or a ne
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ def film(
     rate: float = 30.0,
     size: tuple[int, int] = (1280, 720),
     force_scale: float | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> Path:
     """Write a motion as a single, self-contained HTML file, or as a video.
 
@@ -69,6 +70,7 @@ def film(
             those of the preceding sample.
         size: Width and height of a video [pixels].
         force_scale: As for `View`.
+        progress: Called with the share of the pictures that are drawn, from 0 to 1.
 
     Returns:
         The path.
@@ -100,16 +102,18 @@ def film(
             for i, sample in enumerate(samples):
                 draw(scene, overlays, sample, names, {name: push[i] for name, push in pushes.items()}, center_of_mass)
                 yield
+                if progress is not None:
+                    progress((i + 1) / len(samples))
 
         if moving:
             with browser.pictures(server, width, height) as picture, browser.video(target, width, height, rate) as out:
                 for _ in drawn():
                     out.write(picture().tobytes())
             return target
-        progress = drawn()
-        next(progress)
+        steps = drawn()
+        next(steps)
         recorder = server.get_scene_serializer()  # starts with the current scene
-        for _ in progress:
+        for _ in steps:
             recorder.insert_sleep(1.0 / rate)
         recorder.insert_sleep(1.0 / rate)
         html: str = recorder.as_html()
