@@ -269,8 +269,9 @@ def sizes_of(kernel: Kernel) -> dict[str, Any]:
     elif kernel.lists_given == ("moving", "rest"):
         sizes |= {"moving": [(1,)], "rest": [(6,), (7,)]}
     elif kernel.name == "contact_response":  # two contacts of two bodies, and three joints
-        sizes |= {"t": 9, "r": 6, "n": 12, "c": 15, "g": 2, "v": 4, "passes": 3, "once": 1}
-        sizes |= {"contacts": [(0, 0, 6, 6, 1), (3, 3, 0, 0, 0)], "joints": [(6, 12, 3), (8, 14, 0), (7, 13, 1)]}
+        sizes |= {"t": 9, "r": 6, "n": 12, "c": 15, "g": 2, "v": 4, "once": 1}
+        sizes |= {"contacts": [(0, 0, 6, 6, 1), (3, 3, 0, 0, 0)], "joints": [(6, 12, 3), (7, 13, 1), (8, 14, 0)]}
+        sizes |= {"contacts_backwards": [(3,), (0,)], "joints_backwards": [(8,), (7,), (6,)]}
     elif kernel.name == "velocity_changes":
         bodies = [(i, i) for i in range(6)]
         sizes |= {"c": 9, "b": 6, "n": 11, "bodies": bodies, "moving": [(1,)], "rest": [(6,), (7,)]}

@@ -25,10 +25,10 @@ velocities, places, frictions and heights do to impulses on the rows, all times 
 
     C = χᵀS⁻¹Eχ,    C_ξ = χᵀS⁻¹(E_ξ − E_λΦ),    χᵀS⁻¹E_μ,    χᵀS⁻¹E_h                                      (4)
 
-Redundant contacts make S singular. As in the solver, a compliance ε is added to G, and repeated centrings take its
-effect away: what is determined converges by ε/σ a time, what is not has the smallest y. A vector that only ε answers
-in this way is in the null space of S. If it presses on contacts that slide, or moves something, (1) determines no
-derivative.
+Redundant contacts make S singular. As in the solver, a compliance ε is added to G, so small that what S determines does
+not feel it; what S leaves open has the smallest y. Of any vector, S⁻¹ε E keeps the part in the null space of S alone.
+If that presses on a contact that slides, (1) determines no derivative. If not, it moves nothing: friction across the
+direction of sliding takes energy, and G has none to give.
 
 Modes are certain if each is away from its neighbours by more than the residual explains. At an *edge*, where a force is
 at the limit of friction and nothing moves, the sticking side is differentiated; c′ = 1 on the surface itself.
@@ -57,9 +57,9 @@ _NOTHING = 1e-10
 _MARGIN, _FACTOR = 1e-6, 100.0
 #: What of a vector is left that S does not determine, and of any other is not.
 _LEFT = 1e-3
-_LEAST_PIVOT = 1e-13
-#: ε and how often (2) is solved, if the law is the rigid one in the end.
-EPSILON, PASSES = 1e-8, 3
+_LEAST_PIVOT = 1e-14
+#: ε, if the law is the rigid one in the end.
+EPSILON = 1e-12
 
 
 @kernel(
@@ -67,8 +67,11 @@ EPSILON, PASSES = 1e-8, 3
     arm=("r",), height=("r",), slope=("r",), bend=("r", 3), twist=("n",), place=("v",), limits=("v", 2), numbers=(2,),
     C=("c", "c"), by_place=("c", "n"), by_friction=("c", "g"), by_height=("c", "g"), stopping=("v",), modes=("t",),
     report=(3,), outputs=("C", "by_place", "by_friction", "by_height", "stopping", "modes", "report"),
-    sparse=("C", "by_place", "by_friction", "by_height", "stopping"), rounds=("passes", "once"),
-    lists={"contacts": {"t": 3, "r": 3, "n": 6, "c": 6, "g": 1}, "joints": {"t": 1, "c": 1, "v": 1}},
+    sparse=("C", "by_place", "by_friction", "by_height", "stopping"), rounds=("once",),
+    lists={
+        "contacts": {"t": 3, "r": 3, "n": 6, "c": 6, "g": 1}, "joints": {"t": 1, "c": 1, "v": 1},
+        "contacts_backwards": {"t": 3}, "joints_backwards": {"t": 1},
+    },
 )  # fmt: skip
 def contact_response(
     k: Workspace, G: Indexed, free: Indexed, impulse: Indexed, velocity: Indexed, bounds: Indexed, solved: Indexed,
@@ -87,8 +90,8 @@ def contact_response(
     chi = [k.array("t") for _ in range(6)]
     X, Y, Z_mu, Z_h, probe = (k.zeros("t", x) for x in ("c", "n", "g", "g", "once"))
     size = _scaled(k, G, free, bounds, scale)
-    margin, sliding, sum_of_all = k.scalar(np.inf), k.scalar(0.0), k.scalar(0.0)
-    # of the law itself where it is soft; else centrings take ε away, wherever it acts
+    margin, sum_of_all = k.scalar(np.inf), k.scalar(0.0)
+    # of the law itself, if that is soft
     soft = less(epsilon, 10.0 * EPSILON, 0.0, epsilon)
 
     for rows, own, body, columns, (shape,) in k.contacts:
@@ -111,7 +114,6 @@ def contact_response(
         guard = where(rubs, where(slides, slip, where(edge, 0.0, slack)), np.inf)
         off = where(closed, smaller(pressed, guard), apart) / size
         margin[...] = smaller(margin[...], where(movable, off, np.inf))
-        sliding[...] = larger(sliding[...], slides)
 
         # factors of the rows (3)
         some = above(speed, 0.0, speed, 1.0)
@@ -165,55 +167,43 @@ def contact_response(
         X[row, column] = (1.0 - slips) * s
 
     # the system (2)
-    turned, S, inverse = _turned(k, G, scale, along, across), k.array("t", "t"), k.array("t")
+    S, inverse = _system(k, G, scale, along, across), k.array("t")
+    chance = k.scalar(0.3)
     for i in k.t:
         for j in k.t:
-            S[i, j] = of_velocity[i] * turned[i, j]
+            S[i, j] = of_velocity[i] * S[i, j]
         S[i, i] = S[i, i] + (of_impulse[i] + epsilon * of_velocity[i])
-        sum_of_all[...] = sum_of_all[...] + (magnitude(free[i]) + magnitude(turned[i, i]))
+        sum_of_all[...] = sum_of_all[...] + (magnitude(free[i]) + magnitude(G[i, i]))
+        for j in k.once:
+            probe[i, j] = epsilon * of_velocity[i] * chance[...]
+        chance[...] = 1.0 - 1.8 * (chance[...] * chance[...])
     for (x, _, z), *_ in k.contacts:
         S[x, z] = S[x, z] + of_normal[x]
     _factor(k, S, inverse)
-    answers = [(base, k.zeros("t", name), k.size(name)) for base, name in ((X, "c"), (Y, "n"), (Z_mu, "g"), (Z_h, "g"))]
-    chance = k.scalar(0.3)
-    for i in k.t:
-        for j in k.once:
-            probe[i, j] = chance[...]
-        chance[...] = 1.0 - 1.8 * (chance[...] * chance[...])
-    for _ in k.passes:
-        for i in k.t:
-            yielding = epsilon * of_velocity[i]
-            for base, answer, columns in answers:
-                for j in columns:
-                    answer[i, j] = base[i, j] + yielding * answer[i, j]
-            for j in k.once:
-                probe[i, j] = yielding * probe[i, j]
-        _solve(k, S, inverse, [*((answer, columns) for _, answer, columns in answers), (probe, k.once)])
+    answers = [(X, k.c), (Y, k.n), (Z_mu, k.g), (Z_h, k.g)]
+    _solve(k, S, inverse, [*answers, (probe, k.once)])
 
     # what it answers, (4)
     results = list(zip((C, by_place, by_friction, by_height), answers, strict=True))
     for rows, _, _, columns, _ in k.contacts:
-        for result, (_, answer, others) in results:
+        for result, (answer, others) in results:
             for j in others:
                 entries = [answer[row, j] for row in rows]
                 for c, part in zip(columns, chi, strict=True):
                     result[c, j] = result[c, j] + sum(part[row] * x for row, x in zip(rows, entries, strict=True))
     for (row,), (c,), _ in k.joints:
-        for result, (_, answer, others) in results:
+        for result, (answer, others) in results:
             for j in others:
                 result[c, j] = result[c, j] + scale[row] * answer[row, j]
 
     loose = k.scalar(0.0)
-    for i in k.t:
-        for o in k.once:
-            loose[...] = larger(loose[...], magnitude(k.sum(turned[i, j] * probe[j, o] for j in k.t)))
     for (x, _, z), *_ in k.contacts:
         for o in k.once:
             slides = of_velocity[z] * (1.0 - of_velocity[x])
             loose[...] = larger(loose[...], slides * magnitude(probe[z, o]))
     unity = less(sum_of_all[...], np.inf, 1.0, np.nan)  # comparisons lose NaN
     known = unity * larger(margin[...], 0.0)
-    unique = where(sliding[...], above(loose[...], _LEFT, above(soft, 0.0, 1.0, 0.0), 1.0), 1.0)
+    unique = above(loose[...], _LEFT, above(soft, 0.0, 1.0, 0.0), 1.0)
     report[...] = np.array([known, unique, above(known, larger(_FACTOR * solved[...][1], _MARGIN), 1.0, 0.0)])
 
 
@@ -237,25 +227,26 @@ def _scaled(k: Workspace, G: Indexed, free: Indexed, bounds: Indexed, scale: Ind
     return size[...]
 
 
-def _turned(k: Workspace, G: Indexed, scale: Indexed, along: Indexed, across: Indexed) -> Indexed:
+def _system(k: Workspace, G: Indexed, scale: Indexed, along: Indexed, across: Indexed) -> Indexed:
     """G in the solver's scales, along d, p and n."""
-    half, turned = k.array("t", "t"), k.array("t", "t")
+    S = k.array("t", "t")
     for (x, y, z), *_ in k.contacts:
         for j in k.t:
-            half[x, j] = scale[x] * (along[x] * G[x, j] + across[x] * G[y, j])
-            half[y, j] = scale[x] * (along[x] * G[y, j] - across[x] * G[x, j])
-            half[z, j] = scale[x] * G[z, j]
+            S[x, j] = scale[x] * (along[x] * G[x, j] + across[x] * G[y, j])
+            S[y, j] = scale[x] * (along[x] * G[y, j] - across[x] * G[x, j])
+            S[z, j] = scale[x] * G[z, j]
     for (row,), *_ in k.joints:
         for j in k.t:
-            half[row, j] = scale[row] * G[row, j]
+            S[row, j] = scale[row] * G[row, j]
     for i in k.t:
         for (x, y, z), *_ in k.contacts:
-            turned[i, x] = scale[x] * (along[x] * half[i, x] + across[x] * half[i, y])
-            turned[i, y] = scale[x] * (along[x] * half[i, y] - across[x] * half[i, x])
-            turned[i, z] = scale[x] * half[i, z]
+            ahead, aside, up = S[i, x], S[i, y], S[i, z]
+            S[i, x] = scale[x] * (along[x] * ahead + across[x] * aside)
+            S[i, y] = scale[x] * (along[x] * aside - across[x] * ahead)
+            S[i, z] = scale[x] * up
         for (row,), *_ in k.joints:
-            turned[i, row] = scale[row] * half[i, row]
-    return turned
+            S[i, row] = scale[row] * S[i, row]
+    return S
 
 
 def _factor(k: Workspace, S: Indexed, inverse: Indexed) -> None:
@@ -315,12 +306,24 @@ def _solve(k: Workspace, S: Indexed, inverse: Indexed, given: list[tuple[Indexed
             for B, columns in given:
                 for j in columns:
                     B[i, j] = B[i, j] - factor * B[p, j]
-    for i in reversed(k.t):
-        for p in k.t.after(i):
+    for p in k.joints_backwards:
+        for B, columns in given:
+            for j in columns:
+                B[p, j] = inverse[p] * B[p, j]
+        for i in k.t.before(p):
             factor = S[i, p]
             for B, columns in given:
                 for j in columns:
                     B[i, j] = B[i, j] - factor * B[p, j]
+    for contact in k.contacts_backwards:
+        x, y, z = contact
         for B, columns in given:
             for j in columns:
-                B[i, j] = inverse[i] * B[i, j]
+                B[z, j] = inverse[z] * B[z, j]
+                B[y, j] = inverse[y] * (B[y, j] - S[y, z] * B[z, j])
+                B[x, j] = inverse[x] * (B[x, j] - S[x, y] * B[y, j] - S[x, z] * B[z, j])
+        for i in k.t.before(contact):
+            first, second, third = S[i, x], S[i, y], S[i, z]
+            for B, columns in given:
+                for j in columns:
+                    B[i, j] = B[i, j] - first * B[x, j] - second * B[y, j] - third * B[z, j]

@@ -113,6 +113,26 @@ def velocity_changes(
         by_v[i, i] = by_v[i, i] + 1.0
 
 
+_SQUARE = ("n", "n")
+
+
+@kernel(
+    a_q=_SQUARE, a_v=_SQUARE, a_tau=_SQUARE, f_q=_SQUARE, f_v=_SQUARE, f_tau=_SQUARE, half=(), by_q=_SQUARE,
+    by_v=_SQUARE, by_tau=_SQUARE, outputs=_MATRICES, sparse=_MATRICES,
+)  # fmt: skip
+def predicted_changes(
+    k: Workspace, a_q: Indexed, a_v: Indexed, a_tau: Indexed, f_q: Indexed, f_v: Indexed, f_tau: Indexed, half: Indexed,
+    by_q: Indexed, by_v: Indexed, by_tau: Indexed,
+) -> None:  # fmt: skip
+    """∂a at velocities that accelerations f have predicted, half a step ahead: a_x + ½dt a_v f_x."""
+    over, outs = (k.n, k.n, k.n), (by_q, by_v, by_tau)
+    for out, start in zip(outs, (a_q, a_v, a_tau), strict=True):
+        for i in k.n:
+            for j in k.n:
+                out[i, j] = start[i, j]
+    add_products(outs, over, _scaled(a_v, half[...]), (f_q, f_v, f_tau))
+
+
 def _scaled(matrix: Indexed, factor: Any) -> MatrixView:
     return MatrixView(lambda i, j: factor * matrix[i, j])
 

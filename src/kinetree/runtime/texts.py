@@ -94,7 +94,8 @@ class Recording:
     def feeding(self, user: Prepared, names: Sequence[str | None], function: Any, *inputs: Any) -> Any:
         """See the module's docstring."""
         places = [None if name is None else user.call.place(name) for name in names]
-        return self._sequence.call(function, *inputs, into=places)
+        given = {"prepared": function.call} if isinstance(function, Prepared) else {}
+        return self._sequence.call(function.function if given else function, *inputs, into=places, **given)
 
     def concluding(self, number: int, function: Any, *inputs: Any) -> Any:
         """See the module's docstring."""

@@ -20,7 +20,7 @@ touches what: contacts of another kind only need their own response.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -44,15 +44,16 @@ from kinetree.algorithms.dynamics.time_step import advance
 from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS, VELOCITIES, VELOCITY_DERIVATIVES
 from kinetree.algorithms.kinematics.manifold import ddifference, difference
 from kinetree.concurrency import ForkSafeLock
-from kinetree.kernels.chained_products import chained, row_scaled
+from kinetree.kernels.chained_products import row_scaled
 from kinetree.kernels.constrained_solution import moving_columns, with_transposed_product
-from kinetree.kernels.contact_response import EPSILON, PASSES, contact_response
+from kinetree.kernels.contact_response import EPSILON, contact_response
 from kinetree.kernels.products import total
 from kinetree.kernels.step_changes import (
     frame_wrenches,
     impulse_changes,
     impulse_gradients,
     less_of,
+    predicted_changes,
     step_gradients,
     still_sure,
     velocity_changes,
@@ -293,10 +294,14 @@ class StepDerivatives:
             limits = np.stack([joints.lower, joints.upper], axis=-1)
             listed = [(3 * count + i, 6 * bodies + i, int(c)) for i, c in enumerate(self._columns)]
         rigid = law[3] > 0.5
+        sizes = {"t": 3 * count + several, "r": 3 * count, "n": 6 * bodies, "c": 6 * bodies + several}
+        back = {
+            "contacts_backwards": [(3 * i,) for i in reversed(range(count))],
+            "joints_backwards": [(3 * count + i,) for i in reversed(range(several))],
+        }
         kernel = compiled(
-            contact_response, t=3 * count + several, r=3 * count, n=6 * bodies, c=6 * bodies + several,
-            g=self.shapes, v=len(limits), passes=PASSES if rigid else 1, once=1, contacts=lists, joints=listed,
-        )  # fmt: skip
+            contact_response, **sizes, g=self.shapes, v=len(limits), once=1, contacts=lists, joints=listed, **back
+        )
         numbers = np.array([self._plant.dt, EPSILON if rigid else law[0]])
         problem = of.G, of.free, of.impulse, of.velocity, of.bounds, touched.report
         return _Response(*run(kernel, *problem, *geometry, place, limits, numbers))
@@ -515,23 +520,29 @@ class StepDerivatives:
         plant, n, dt, (ahead, left) = self._plant, self._robot.nv, self._plant.dt, self._ends
         here, all_sites = of.last.q, (*self._contact_sites, *sites)
         last = here, of.last.v, of.push, *of.wrenches
-        a_q, a_v, Minv = self._dynamics(run, forward_dynamics_derivatives, all_sites, *last)
-        a_tau = Minv
-        if of.first is not None:
-            first = of.first.q, of.first.v, of.first.push, *of.pushed
-            before = self._dynamics(run, forward_dynamics_derivatives, sites, *first)
-            a_q, a_v, a_tau = (
-                run(compiled(chained, n=n), start, a_v, x, 0.5 * dt)
-                for start, x in zip((a_q, a_v, Minv), before, strict=True)
-            )
-        J, Psi, matrices = self._rows(run, of)
         sizes = {"c": self._of_bodies + len(self._columns), "b": self._of_bodies}
         bodies = [(i, i) for i in range(self._of_bodies)]
-        kernel = compiled(velocity_changes, n=n, **sizes, bodies=bodies, **self._moving)
-        blocks = run(kernel, J, Psi, *matrices, Minv, a_q, a_v, a_tau, dt)
-        recursion = step_matrices(of.first is not None, plant.soft)
+        changed = run.prepared(compiled(velocity_changes, n=n, **sizes, bodies=bodies, **self._moving))
+        names, derivatives = (
+            ("a_q", "a_v", "a_tau"),
+            partial(plant.recursion, forward_dynamics_derivatives, dynamic=True),
+        )
+        if of.first is None:
+            a_q, a_v, Minv = run.feeding(changed, names, derivatives(all_sites), *last)
+            a_tau = Minv
+        else:
+            first = of.first.q, of.first.v, of.first.push, *of.pushed
+            predicted = run.prepared(compiled(predicted_changes, n=n))
+            after = run.feeding(predicted, names, derivatives(all_sites), *last)
+            before = run.feeding(predicted, ("f_q", "f_v", "f_tau"), derivatives(sites), *first)
+            Minv, (a_q, a_v, a_tau) = after[2], run.feeding(changed, names, predicted, *after, *before, 0.5 * dt)
+        J, Psi, matrices = self._rows(run, of)
+        ends = run.prepared(plant.recursion(step_matrices(of.first is not None, plant.soft)))
+        given_J = J, Psi, *matrices, Minv, a_q, a_v, a_tau, dt
+        blocks = run.feeding(ends, ("by_q", "by_v", "by_tau"), changed, *given_J)
         springs = plant.damping, plant.stiffness, plant.rest
-        A, B = self._own(run, recursion, given["q"], given["v"], of.rate, ahead, left, *springs, dt, *blocks)
+        inputs = given["q"], given["v"], of.rate, ahead, left, *springs, dt, *blocks
+        A, B = run(ends, *inputs) if plant.lift is not None else run.concluding(0, ends, *inputs)
         if plant.lift is not None:
             lifted, *_ = run(self._lifted(inverse_dynamics_derivatives), given["q"], np.zeros(n), np.zeros(n))
             A = run(compiled(with_lift, n=n, m=2 * n, columns=[(i, i) for i in range(n)]), A, B, lifted)
