@@ -37,6 +37,7 @@ from benchmarks import (
     sizes,
     specialized,
     startup,
+    terrain,
 )
 from benchmarks.contests import BATCH
 from benchmarks.peers import FUNCTIONS, mujoco_peer, pinocchio_peer
@@ -87,6 +88,7 @@ def main() -> None:
     jobs["steps"] = lambda: manifold.steps(options.seconds)
     jobs["rollouts"] = lambda: rollouts.without_contacts(options.seconds)
     jobs["contacts"] = lambda: rollouts.with_contacts(options.seconds)
+    jobs["discovered contacts"] = lambda: terrain.on_stairs(options.seconds)
     jobs["control"] = lambda: control.operational_space(options.seconds)
     jobs["closed chain"] = lambda: control.closed_chain(options.seconds)
     jobs["differential inverse kinematics"] = lambda: control.differential(options.seconds)

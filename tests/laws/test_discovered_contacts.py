@@ -119,6 +119,14 @@ def test_a_box_that_falls_gains_no_energy_and_comes_to_rest(angle: float) -> Non
     assert path.residual.max() < 1e-4
 
 
+def test_bodies_that_overlap_part_slowly() -> None:
+    """A fifth of the overlap in each step, but at most 1 m/s."""
+    sim = simulation.Simulator(crates((1.0,)), contacts="discover", scene=floor())
+    path = sim.rollout([0, 0, 0.02, 1, 0, 0, 0], np.zeros(6), steps=1000)
+    assert np.abs(path.v).max() == pytest.approx(1.0)
+    assert_near(path.q[-1, 2], 0.05, 1e-12)
+
+
 def test_impulses_between_free_bodies_conserve_momentum() -> None:
     """A capsule, a sphere and a box that hit each other, without gravity."""
     builder = kt.Builder("three", gravity=(0, 0, 0))

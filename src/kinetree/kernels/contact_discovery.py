@@ -1,6 +1,7 @@
 """Contacts of shapes of given poses and velocities: those that can close within a time step, one after another.
 
-    broad     pairs whose bounding spheres, each with what its body can move in the step, stay apart are left out
+    broad     pairs whose bounding spheres, each with what its body can move in the step, stay apart are left out; of
+              boxes also those that a plane along one of their faces keeps apart
     narrow    candidates of the others (`kinetree.kernels.manifolds`)
     compact   candidates whose gap is at most `margin` and what they can approach in the step become contacts
 
@@ -8,8 +9,8 @@ So what cannot be touched costs one comparison, and nothing in what follows: con
 rows, whatever the number of pairs. Those that are too many are counted, and left out.
 
 A contact has twelve numbers: its point, half-way between two bodies, or of the body that touches the world; its normal
-from the second body to the first, its gap, μ, the nodes of both bodies (−1 for the world), the larger one of these, and
-the number of its candidate. In rows that are not used, nodes are −1 and all else is zero.
+from the second body to the first, its gap, μ, the nodes of both bodies counted from 1 on (0 for the world), the larger
+one of these, and the number of its candidate. Rows that are not used are zero.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from kinetree.kernels.language import Kernel, Workspace, kernel
 from kinetree.kernels.manifolds import MANIFOLDS
 from kinetree.kernels.pair_distances import PosedShape, field_of
 from kinetree.language.tree import Indexed
-from kinetree.spatial.scalar import sqrt
+from kinetree.spatial.scalar import magnitude, sqrt
 
 #: Numbers of a shape: those of `pair_distances`, and the radius of the sphere around it.
 SIZES = 7
@@ -33,6 +34,8 @@ SIZES = 7
 CONTACT = 12
 #: Kinds of pairs, as lists of the kernel.
 CLASSES = {"_".join(kinds): found for kinds, found in MANIFOLDS.items()}
+#: Those that are worth a better test first.
+BESIDE_BOXES = ("capsule_box", "box_box", "box_box_rounded")
 
 _ARGUMENTS: dict[str, Any] = {
     "T": ("n", 4, 4), "sizes": ("n", SIZES), "twist": ("n", 6), "U": ("m", 4, 4), "others": ("m", SIZES),
@@ -49,9 +52,9 @@ def contact_discovery(classes: tuple[str, ...]) -> Kernel:
     consecutive others, the first pair, and how many follow it; and one for each class: two shapes, their pair, and the
     first of their candidates.
 
-    `of` are μ and the nodes of the bodies of each candidate, `number` counts from zero on, `limits` are dt and the
-    margin. `law` is the first of two laws if all contacts are on bodies of their own and against the world, else the
-    second.
+    `of` are μ and the nodes of the bodies of each candidate, from 1 on; `number` counts from zero on; `limits` are dt
+    and the margin. `law` is the first of two laws if all contacts are on bodies of their own and against the world,
+    else the second.
     """
 
     def text(
@@ -59,16 +62,22 @@ def contact_discovery(classes: tuple[str, ...]) -> Kernel:
         of: Indexed, number: Indexed, limits: Indexed, laws: Indexed, contacts: Indexed, count: Indexed, law: Indexed,
     ) -> None:  # fmt: skip
         dt, margin = limits[...]
-        far = _broad(k, T, sizes, twist, U, others, twists, dt, margin)
+        far, moved = _broad(k, T, sizes, twist, U, others, twists, dt, margin)
         fields = [k.array("s") for _ in range(8)]  # point, normal, gap, and whether it is out of reach
         for s in k.s:
             fields[7][s] = 1.0
         for one in classes:
             manifold, _ = CLASSES[one]
             for (i,), (j,), (p,), slots in getattr(k, one):
+                a, b = _posed(T[i], sizes[i]), _posed(U[j], others[j])
                 skip = k.scalar(far[p])
+                if one in BESIDE_BOXES:
+                    for _ in k.once.until(skip):
+                        skip[...] = less(_slabs(a, b), margin + moved[0][i] + moved[1][j], skip[...], 1.0)
+                        far[p] = skip[...]
+                        skip[...] = 1.0
+                    skip[...] = far[p]
                 for _ in k.once.until(skip):
-                    a, b = _posed(T[i], sizes[i]), _posed(U[j], others[j])
                     for s, (gap, normal, point) in zip(slots, manifold(a, b), strict=True):
                         reach = margin + dt * _speed(point, a.c, twist[i], b.c, twists[j])
                         off = where(skip[...], 1.0, less(gap, reach, 0.0, 1.0))
@@ -81,8 +90,8 @@ def contact_discovery(classes: tuple[str, ...]) -> Kernel:
     pairs = {"n": 1, "m": 1, "p": 1, "t": 1}
     lists = {one: {"n": 1, "m": 1, "p": 1, "s": CLASSES[one][1]} for one in classes}
     return kernel(
-        **_ARGUMENTS, outputs=("contacts", "count", "law"), lists={"near": pairs, "above": pairs, **lists},
-        rounds=("p", "t", "once"),
+        **_ARGUMENTS, outputs=("contacts", "count", "law"), sparse=("contacts",),
+        lists={"near": pairs, "above": pairs, **lists}, rounds=("p", "t", "once"),
     )(text)  # fmt: skip
 
 
@@ -93,14 +102,17 @@ def _posed(pose: Any, sizes: Any) -> PosedShape:
 def _broad(
     k: Workspace, T: Indexed, sizes: Indexed, twist: Indexed, U: Indexed, others: Indexed, twists: Indexed,
     dt: Any, margin: Any,
-) -> Indexed:  # fmt: skip
-    """For each pair, 1 if it cannot touch within the step."""
+) -> tuple[Indexed, tuple[Indexed, Indexed]]:  # fmt: skip
+    """For each pair, 1 if it cannot touch within the step; how far anything of each shape can move in it."""
     reach, lines, far = k.array("n"), [k.array("m") for _ in range(7)], k.array("p")
+    moved = k.array("n"), k.array("m")
     for i in k.n:
-        reach[i] = _reach(sizes[i], twist[i], dt)
+        moved[0][i] = _moved(sizes[i], twist[i], dt)
+        reach[i] = sizes[i][6] + moved[0][i]
     for j in k.m:
         pose = U[j]
-        row = (*pose[:3, 3], _reach(others[j], twists[j], dt), *pose[:3, 2])
+        moved[1][j] = _moved(others[j], twists[j], dt)
+        row = (*pose[:3, 3], others[j][6] + moved[1][j], *pose[:3, 2])
         for line, value in zip(lines, row, strict=True):
             line[j] = value
     for (i,), (j,), (p,), (last,) in k.near:
@@ -117,13 +129,24 @@ def _broad(
             dx, dy, dz = x - lines[0][j + t], y - lines[1][j + t], z - lines[2][j + t]
             up = dx * lines[4][j + t] + dy * lines[5][j + t] + dz * lines[6][j + t]
             far[p + t] = less(own, up, 1.0, 0.0)
-    return far
+    return far, moved
 
 
-def _reach(sizes: Any, twist: Any, dt: Any) -> Any:
-    """How far from its centre anything of a shape can be within a step."""
-    turning, moving = (sqrt(dot(*([tuple(part)] * 2))) for part in (twist[:3], twist[3:]))
-    return sizes[6] + dt * (moving + turning * sizes[6])
+def _moved(sizes: Any, twist: Any, dt: Any) -> Any:
+    """How far anything of a shape can move within a step."""
+    turning, moving = (sqrt(part @ part) for part in (twist[:3], twist[3:]))
+    return dt * (moving + turning * sizes[6])
+
+
+def _slabs(a: PosedShape, b: PosedShape) -> Any:
+    """The largest gap of a box b and the box around a that has its axes."""
+    found = None
+    c, axes = b.inside(minus(a.c, b.c)), [b.inside(axis) for axis in a.axes]
+    for i in range(3):
+        reach = sum(magnitude(axis[i]) * h for axis, h in zip(axes, a.h, strict=True))
+        gap = magnitude(c[i]) - reach - b.h[i] - a.r - b.r
+        found = gap if found is None else larger(found, gap)
+    return found
 
 
 def _speed(point: Vector, ca: Vector, a: Any, cb: Vector, b: Any) -> Any:
@@ -133,46 +156,35 @@ def _speed(point: Vector, ca: Vector, a: Any, cb: Vector, b: Any) -> Any:
     return sqrt(dot(apart, apart))
 
 
-def _three(values: Any) -> Vector:
-    x, y, z = values
-    return x, y, z
-
-
 def _compact(
     k: Workspace, fields: list[Indexed], of: Indexed, number: Indexed, laws: Indexed, contacts: Indexed,
     count: Indexed, law: Indexed,
 ) -> None:  # fmt: skip
     """Copy the candidates that are within reach to the first rows; count them, and choose the law."""
-    held, shared = [k.array("c") for _ in range(CONTACT)], k.array("c")
-    for j in k.c:
-        for i, line in enumerate((*held, shared)):
-            line[j] = -1.0 if i in (8, 9, 10) else 0.0
-    total, candidate = k.scalar(0.0), k.scalar(0.0)
+    total, candidate, shared = k.scalar(0.0), k.scalar(0.0), k.scalar(0.0)
     for s in k.s:
         off = k.scalar(fields[7][s])
         for _ in k.once.until(off):
             mu, first, second = of[s]
             moving, still = larger(first, second), smaller(first, second)
-            x, y, z, *normal, gap = (field[s][()] for field in fields[:7])
+            x, y, z, nx, ny, nz, gap = (field[s][()] for field in fields[:7])
             # bodies that touch the world do so with points of their own
-            aside = (less(second, -0.5, 0.5, 0.0) - less(first, -0.5, 0.5, 0.0)) * gap
-            point = plus((x, y, z), aside, _three(normal))
-            row = [*point, *normal, gap, mu, first, second, moving, candidate[...]]
+            aside = (less(second, 0.5, 0.5, 0.0) - less(first, 0.5, 0.5, 0.0)) * gap
+            point = plus((x, y, z), aside, (nx, ny, nz))
+            row = [*point, nx, ny, nz, gap, mu, first, second, moving, candidate[...]]
             here = where(off[...], -1.0, total[...])
-            relative = less(still, -0.5, 0.0, 1.0)
-            for j in k.c:
-                away, apart = number[j] - here, held[10][j] - moving
+            # a body that touches another one, or touches twice
+            shared[...] = shared[...] + where(off[...], 0.0, less(still, 0.5, 0.0, 1.0))
+            past = k.scalar(off[...])
+            for j in k.c.until(past):
+                was = contacts[j]
+                away, apart = number[j] - here, was[10] - moving
                 hit = less(away * away, 0.25, 1.0, 0.0)
-                # a body that touches twice, or touches another one
-                again = where(off[...], 0.0, less(apart * apart, 0.25, 1.0, 0.0))
-                shared[j] = shared[j] + again + hit * relative
-                for line, value in zip(held, row, strict=True):
-                    line[j] = where(hit, value, line[j])
+                shared[...] = shared[...] + where(past[...], 0.0, less(apart * apart, 0.25, 1.0, 0.0))
+                contacts[j] = np.array([where(hit, new, old) for new, old in zip(row, was, strict=True)])
+                past[...] = less(number[j], here - 0.5, past[...], 1.0)
             total[...] = total[...] + where(off[...], 0.0, 1.0)
             off[...] = 1.0
         candidate[...] = candidate[...] + 1.0
-    faces = k.sum(shared[j] for j in k.c)
-    for j in k.c:
-        contacts[j] = np.array([line[j][()] for line in held])
     count[...] = total[...]
-    law[...] = np.array([less(faces, 0.5, a, b) for a, b in zip(*laws[...], strict=True)])
+    law[...] = np.array([less(shared[...], 0.5, a, b) for a, b in zip(*laws[...], strict=True)])

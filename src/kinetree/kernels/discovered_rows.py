@@ -1,13 +1,15 @@
 """The problem of discovered contacts, and of dry friction and stops of joints, for `contact_newton`. Cost O(r n²).
 
 Which bodies touch depends on the sample, so rows are those of joints. A degree of freedom c with the screw S_c moves a
-body if the body's node is in the subtree of c's own, whose nodes are consecutive: first ≤ node < end. So at a point x
+body if the body's node, counted from 1 on, is in the subtree of c's own: first ≤ node < end. So at a point x
 
     J_c = ((first ≤ a < end) − (first ≤ b < end)) (S_c linear + S_c angular × x)                    (1)
 
 along two tangents and the normal are the rows of a contact between bodies a and b, and
 
-    G = J M⁻¹Jᵀ         g = J v, normal rows + (h > 0 ? h : β h)/dt                                  (2)
+    G = J M⁻¹Jᵀ         g = J v, normal rows + (h > 0 ? h/dt : max(β h/dt, −w))                      (2)
+
+where bodies that overlap are parted by a fraction β in each step, but no faster than w.
 
 Rows of joints are those of the identity.
 """
@@ -18,12 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.kernels.branchless import less
+from kinetree.kernels.branchless import larger, less
 from kinetree.kernels.contact_discovery import CONTACT
 from kinetree.kernels.contact_problem import RECOVERY, normal_basis
 from kinetree.kernels.language import Workspace, kernel
 from kinetree.kernels.products import add_product, mirror
 from kinetree.language.tree import Indexed
+
+#: w: bodies that overlap are not parted faster [m/s].
+FASTEST = 1.0
 
 
 @kernel(
@@ -47,7 +52,7 @@ def discovered_rows(
         x, (a, b) = given[:3], given[8:10]
         directions = normal_basis(*given[3:6])
         h = given[6]
-        allowed = less(-h, 0.0, h, RECOVERY * h) / dt[...]
+        allowed = less(-h, 0.0, h / dt[...], larger(RECOVERY * h / dt[...], -FASTEST))
         for row, axis, extra in zip(rows, directions, (0.0, 0.0, allowed), strict=True):
             axes[row], bounds[row], free[row] = np.array(axis), np.array([given[7], 0.0, 0.0]), extra
         for c in k.n:

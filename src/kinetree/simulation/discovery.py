@@ -33,7 +33,7 @@ from kinetree.spatial.value import Array
 #: Gaps up to which contacts are part of the problem, however slow [m].
 MARGIN = 1e-3
 #: Numbers of contacts for which the problem is compiled; a sample has at most the last.
-_COUNTS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+_COUNTS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48)
 
 
 class DiscoveredContacts:
@@ -105,19 +105,22 @@ class DiscoveredContacts:
         joints, nv, columns = self.joints, self._robot.nv, self._columns
         if not count and joints is None:
             return [v, np.zeros(0), np.zeros(3)]
-        Minv = run(self._recursion(mass_matrix_inverse, dynamic=True), q)
-        screws = run(self._recursion(joint_screws), q)
         bounds: Sequence[Any] = [np.zeros(nv)] * 3
         if joints is not None:
             _, _, *bounds = joints.given(run, q, v)
         rows = 3 * count + len(columns)
-        contacts = run.taken(found, np.arange(CONTACT * max(count, 1)))
-        problem = compiled(
-            discovered_rows, s=max(count, 1), n=nv, r=rows, contacts=[(3 * i, i) for i in range(count)],
-            joints=[(3 * count + i, int(c)) for i, c in enumerate(columns)],
+        problem = run.prepared(
+            compiled(
+                discovered_rows, s=max(count, 1), n=nv, r=rows, contacts=[(3 * i, i) for i in range(count)],
+                joints=[(3 * count + i, int(c)) for i, c in enumerate(columns)],
+            )
         )  # fmt: skip
-        G, free, limits, axes, response = run(problem, contacts, screws, self._subtrees, Minv, v, self._dt, *bounds)
-        newton, _ = self._solver.bound(False, count, len(columns))
+        newton = run.prepared(self._solver.bound(False, count, len(columns))[0])
+        Minv = run.feeding(problem, ["Minv"], self._recursion(mass_matrix_inverse, dynamic=True), q)
+        screws = run.feeding(problem, ["screws"], self._recursion(joint_screws), q)
+        contacts = run.taken(found, np.arange(CONTACT * max(count, 1)))
+        given = contacts, screws, self._subtrees, Minv, v, self._dt, *bounds
+        G, free, limits, axes, response = run.feeding(newton, ["G", "free", "bounds", None, None], problem, *given)
         impulse, _, report = run(newton, G, free, limits, law)
         after = run(compiled(velocities_after, m=nv, n=rows), response, v, impulse)
         forces: Any = np.zeros(0)
@@ -152,11 +155,14 @@ class DiscoveredContacts:
 
     @cached_property
     def _subtrees(self) -> Array:
-        """For each degree of freedom, the first node that it moves, and the one after the last, (nv, 2)."""
+        """For each degree of freedom, the first node that it moves, and the one after the last, from 1 on, (nv, 2)."""
         mechanism = self._robot.mechanism
         found = np.zeros((self._robot.nv, 2))
         for node in range(len(mechanism.parents)):
-            found[mechanism.v_starts[node] : mechanism.v_starts[node + 1]] = node, mechanism.topology.subtree_end(node)
+            found[mechanism.v_starts[node] : mechanism.v_starts[node + 1]] = (
+                1 + node,
+                1 + mechanism.topology.subtree_end(node),
+            )
         return found
 
     # Results
@@ -164,7 +170,7 @@ class DiscoveredContacts:
     def told(self, found: Array, forces: Array, dt: float) -> FoundContacts:
         """Contacts of a step, from its results."""
         numbers = found[..., 11].astype(int)
-        used = found[..., 10] > -0.5
+        used = found[..., 10] > 0.5
         pair = np.where(used, self._of.candidates[numbers, 3].astype(int), -1)
         force = forces.reshape(*forces.shape[:-1], self._most, 3) / dt
         return FoundContacts(self.pairs, pair, found[..., :3], found[..., 3:6], found[..., 6], force)

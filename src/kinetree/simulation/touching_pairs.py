@@ -166,7 +166,7 @@ class Arrangement:
 
     Attributes:
         pairs: By class, in the order of their numbers.
-        candidates: μ, the nodes of both bodies, and the pair of each candidate, (s, 4).
+        candidates: μ, the nodes of both bodies from 1 on (0 for the world), and the pair of each candidate, (s, 4).
         lists: The lists of the kernel.
         sites: The frames of all shapes.
         sizes: Their numbers, (n, 7).
@@ -186,7 +186,7 @@ class Arrangement:
             i, j = self.ends(pair)
             self.lists.setdefault(pair.kind, []).append((i, j, number, len(rows)))
             _append(self.lists["above" if pair.b.kind == "plane" else "near"], i, j, number)
-            row = combined(pair.a, pair.b), self.sites[i].node, self.sites[j].node, number
+            row = combined(pair.a, pair.b), 1 + self.sites[i].node, 1 + self.sites[j].node, number
             rows += [row] * CLASSES[pair.kind][1]
         self.candidates = np.array(rows).reshape(-1, 4)
 

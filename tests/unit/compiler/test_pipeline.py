@@ -16,7 +16,7 @@ from kinetree import algorithms
 from kinetree.algorithms.tasks import control_law, differential_step, grasp_sharing, support_sharing
 from kinetree.algorithms.tasks.task_space import TaskKinds
 from kinetree.compiler import programs
-from kinetree.compiler.ir import Access, CodeBlock, Follow, For, Op, Program, Store, TreeLoop, needed, walk
+from kinetree.compiler.ir import Access, CodeBlock, Exit, Follow, For, Op, Program, Store, TreeLoop, needed, walk
 from kinetree.compiler.llvm.phis import emit
 from kinetree.compiler.lower.lower import lower
 from kinetree.compiler.passes.fuse import fuse
@@ -187,6 +187,19 @@ def test_a_load_alone_is_not_moved() -> None:
     program.top.items.append(loop)
     hoist(program)
     assert loop.body.items == items
+
+
+@pytest.mark.parametrize("count", [20, 60])
+def test_a_loop_that_may_have_no_round_keeps_what_is_much_to_compute_in_vain(count: int) -> None:
+    program, zero, loop = looped()
+    loop.body.items.append(Store(Exit(), program.load(Access(("array", 0), zero, 1))))
+    value = program.load(Access(("records", 0), zero, 1))
+    for _ in range(count):
+        value = program.op("mul", value, value)
+    loop.body.items.append(Store(Access(("array", 0), loop.index, 0), value))
+    program.top.items.append(loop)
+    verify(hoist(program))
+    assert (value in loop.body.items) == (count > 24)
 
 
 @pytest.mark.parametrize("samples", [1, 2, 3, 9])  # one or two run on the kernel for single samples

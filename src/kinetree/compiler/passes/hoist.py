@@ -3,7 +3,8 @@
 An expression in the body of an inner loop is recorded there even if it depends on the outer node only. LLVM could move
 it too, but its passes take as long as the rest of compilation. A load alone is not moved: instructions take operands
 from memory, so it would only occupy a register. Neither is a negation, which is part of a fused multiply-add. Both move
-together with an operation that needs them.
+together with an operation that needs them. A loop that may end before its first round keeps what would be much to
+compute in vain.
 
 Sines and cosines of joint angles are found here as well, though not moved. They take fifty operations, a quarter of
 inverse dynamics, and depend on nothing but the inputs. So a kernel that computes one node of one sample at a time
@@ -14,11 +15,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kinetree.compiler.ir import Access, CodeBlock, Follow, For, Op, Program, Store, Switch, bodies, needed, walk
+from kinetree.compiler.ir import Access, CodeBlock, Exit, Follow, For, Op, Program, Store, Switch, bodies, needed, walk
 from kinetree.language.tree import Tree
 
 #: Read-only memory.
 _CONSTANT = ("constants", "gravity", "input")
+#: Most operations that are moved out of a loop that may have no round.
+_SPECULATIVE = 24
 _MOVED_ALONG = ("load", "neg", "const")
 #: The table of nodes, and its column with the start of a node's coordinates.
 TABLE, COORDINATES = Tree.scatter.name, "0.q"
@@ -72,6 +75,10 @@ def _moved(loop: For | Follow, outer: CodeBlock) -> list[Op]:
         if id(op) in moving:
             moving.update(id(a) for a in needed(op))
     moved = [op for op in fixed if id(op) in moving]
+    if len(moved) > _SPECULATIVE and any(
+        isinstance(item, Store) and isinstance(item.place, Exit) for item in body.items
+    ):
+        return []
     for op in moved:
         op.block = outer
     body.items = [item for item in body.items if id(item) not in moving]
