@@ -355,6 +355,66 @@ def test_a_wedge_jams_above_the_slope_of_its_way(friction: float) -> None:
     assert not sled.step([[0.1], [-0.1]], [[0.0], [5.0]])[2].jammed[0]
 
 
+@pytest.mark.parametrize("law", [POINTS, FACES])
+def test_rails_jam_where_friction_exceeds_their_slope(law: Law) -> None:
+    """Points below the ground that move along a line only: those, and no others, have no solution."""
+    rng = np.random.default_rng(0)
+    d = rng.standard_normal((200, 3))
+    d[:, 2] = np.abs(d[:, 2])
+    g, mu = np.zeros((200, 3)), rng.uniform(0.0, 3.0, (200, 1))
+    g[:, 2] = -(10.0 ** rng.uniform(-3.0, 1.0, 200))
+    p, u, report = solved(d[:, :, None] * d[:, None, :], g, mu, law)
+    np.testing.assert_array_equal(report[:, 2] > 0.5, np.hypot(d[:, 0], d[:, 1]) * mu[:, 0] > d[:, 2])
+    assert peak(report[:, 0]) < 1e-10
+    assert np.isfinite(p).all()
+    assert np.isfinite(u).all()
+
+
+def test_what_a_centring_leaves_unsolved_goes_back() -> None:
+    """Rounds that are too few for all centrings still solve what was there before; and what creeps is no jam."""
+    G, g, mu = boxes(np.random.default_rng(7), 400)
+    _, _, report = solved(G, g, mu, FACES, 10)
+    assert float(np.mean(report[:, 0] <= 1e-10)) > 0.86
+    assert float(np.mean(report[:, 1] <= 1e-6)) > 0.7
+    rng = np.random.default_rng(1)
+    stacks = [stack(list(10.0 ** rng.uniform(-2.0, 2.0, 3))) for _ in range(100)]
+    g = np.array([each for _, each in stacks])
+    g[:, 24::3] += 0.3 * GRAVITY * 1e-3
+    _, _, report = solved(np.array([each for each, _ in stacks]), g, 0.5, FACES, 6)
+    assert float(np.mean(report[:, 0] <= 1e-10)) > 0.9
+    assert (report[:, 1] > 1e-2).sum() > 3
+    assert not report[:, 2].any()
+
+
+@pytest.mark.parametrize("law", [POINTS, FACES])
+def test_impulses_of_unsolved_boxes_add_no_energy(law: Law) -> None:
+    G, g, mu = boxes(np.random.default_rng(5), 300)
+    p, u, report = (x.reshape(300, -1) for x in solved(G, g, mu, law, 1))
+    work, kept = (p * g).sum(axis=-1), (p * (u - g)).sum(axis=-1)
+    assert (report[:, 0] > 1e-10).sum() > 100
+    assert (kept <= -1.1 * work * (1.0 + 1e-9) + 1e-12).all()
+
+
+def test_a_pivot_that_vanishes() -> None:
+    """Friction that lifts exactly as much as the compliant contact presses: the first step divides by zero."""
+    epsilon = 2.0**-13
+    G, g, mu = np.array([[1.0, 0.0, -0.5], [0.0, 1.0, 0.0], [-0.5, 0.0, 1.0]]), np.array([-10.0, 0.0, -0.01]), 2.0
+    p, _, report = solved(G, g, mu * (1.0 + epsilon), FACES._replace(epsilon=epsilon))
+    assert_near(p[0], -np.linalg.solve(G, g), 1e-9)
+    assert report[0] < 1e-10
+
+
+def test_contacts_that_cannot_move_take_no_impulse() -> None:
+    """Whatever they approach with; beside others, which do."""
+    G, g = np.zeros((6, 6)), np.array([0.1, 0.2, -0.3, 0.1, 0.2, -0.3])
+    G[3:, 3:] = np.eye(3)
+    p, u, report = solved(G, g, 0.5)
+    np.testing.assert_array_equal(p[0], 0.0)
+    np.testing.assert_array_equal(u[0], g[:3])
+    assert_near(p[1, 2], 0.3, 1e-9)
+    assert report[0] < 1e-10
+
+
 def test_what_is_beside_does_not_matter() -> None:
     """Boxes in a batch, one of which is NaN, one far away, some hard: the same bits alone, in any order."""
     floor = world(20.0)

@@ -378,6 +378,38 @@ def test_engines_agree(law: Any, rounds: int, contacts: int, joints: int) -> Non
             np.testing.assert_array_equal(a, b[i])
 
 
+def test_one_sweep_solves_single_joints() -> None:
+    """With dry friction and both stops: from a sweep, as points begin, without a round of Newton's method."""
+    rng = np.random.default_rng(3)
+    G, g = rng.uniform(0.1, 10.0, (200, 1, 1)), 2.0 * rng.standard_normal((200, 1))
+    bounds = rng.uniform(0.0, 0.5, (200, 1, 3)) * [1.0, -1.0, 1.0]
+    p, u, report = newton(0, 1, 1)(G, g, bounds, np.array(POINTS))
+    assert peak(report[:, :2]) < 1e-9
+    dry, low, high = (bounds[..., i] for i in range(3))
+    off, size = of_joints(p, u, g, G[..., 0], dry, low, high)
+    assert peak(off / size) < 1e-9
+    assert min((p > dry + 1e-9).sum(), (p < -dry - 1e-9).sum(), (np.abs(p) < dry - 1e-9).sum()) > 10
+
+
+@pytest.mark.parametrize(
+    ("speed", "limits", "approach", "own"),
+    [
+        (5.0, (0.0, -9.0, 9.0), 0.1, 0.0),
+        (5.0, (1e-3, -9.0, 9.0), 5.0, 0.0),
+        (5.0, (0.0, -9.0, 1.0), 4.0, 4.0),
+        (-5.0, (0.0, -2.0, 9.0), 3.0, 3.0),
+    ],
+)
+def test_residuals_are_relative_to_the_fastest_approach(speed: float, limits: Any, approach: float, own: float) -> None:
+    """Of contacts, stops and dry friction that moves; not of a joint that moves freely. One round leaves the creep."""
+    G, g, law = np.eye(4), np.array([0.3, 0.0, -0.1, speed]), np.array(FACES)
+    bounds = np.array([[0.5, 0.0, 0.0]] * 3 + [list(limits)])
+    creep = 0.1 * newton(1, 0, 1)(G[:3, :3], g[:3], bounds[:3], law)[2][1]
+    assert 1e-6 < creep < 1e-4
+    expected = max(creep, own * FACES.epsilon / (1.0 + FACES.epsilon)) / approach
+    assert newton(1, 1, 1)(G, g, bounds, law)[2][1] == pytest.approx(expected, rel=1e-9)
+
+
 @pytest.mark.parametrize("law", [POINTS, FACES])
 def test_impulses_of_any_kind_are_limited_to_the_share_that_adds_no_energy(law: Any) -> None:
     """Also those of contacts and joints that a single round leaves unsolved; and the velocities are theirs."""

@@ -19,7 +19,7 @@ the limit of friction that pull against each other.
 τ = λ − ρ u, with the rows of each contact along t = τ_t/|τ_t|, p ⟂ t and n,
 
     open         Δλ = −λ                         sticking    Δu = −u
-    sliding      Δλ_t − μ Δλ_n = μ λ_n − λ_t,    (1 − κ) Δλ_p + κ ρ_t Δu_p = κ τ_p − λ_p,    Δu_n = −u_n    (4)
+    sliding      Δλ_t − μ Δλ_n = μ λ_n − λ_t,    (1 − κ) Δλ_p + κ ρ_t Δu_p = −λ_p,    Δu_n = −u_n    (4)
 
 with κ = μ τ_n/|τ_t|, and moves along it by the best of eight lengths. If none lowers |λ − P(λ − ρ u)|, two sweeps of
 exact contacts take the place of the step, and ε is raised for a while. What is not solved after all rounds is tried
@@ -37,9 +37,9 @@ Contacts that are each on a body of its own start from two sweeps, and need ε =
 and ρ_t up to 0.01/ε: near the limit of friction, steps with ρ_t = 1 only halve the error.
 
 The residual is the largest |λ′ − P(λ′ − u′)|, P for ρ = 1 with the cone's own projection, over the fastest approach
-without impulses, or over what is rounding of the impulses. The creep is the same for the rigid law, ε = 0, and does not
-forgive large impulses: relative to those, a body too large for its slot would seem solved. If it is large and a
-centring does not lower it, no impulses satisfy all contacts: they jam.
+without impulses. The creep is the same for the rigid law, ε = 0. Neither forgives large impulses: relative to those, a
+body too large for its slot would seem solved. If the creep is large and a centring does not lower it, no impulses
+satisfy all contacts: they jam.
 
 Impulses that obey the rigid law never add energy, for λᵀ(G λ + g) ≤ 0. Those of a problem that was not solved might, so
 all are multiplied by the largest share up to one that keeps
@@ -76,8 +76,8 @@ _MOST, _RISE, _FALL = 0.1, 3.0, 0.1
 _HELPS, _STAYS, _JAM = 0.5, 0.9, 1e-2
 _LEAST_PIVOT = 1e-13
 _NEVER_ZERO, _ENDLESS = 2.0**-500, 2.0**500
-# rounds of the root search for one contact at first, and rounding of a root at the end of its bracket
-_ROUNDS, _AT_THE_END = 2.0, 1e-9
+# rounds of the root search for one contact at first
+_ROUNDS = 2.0
 # κ of (6)
 _EXCESS = 1.1
 
@@ -164,7 +164,7 @@ def contact_newton(
             # check, and move the centre
             for row in k.r:
                 moving[row] = u[row] - epsilon * (p[row] - c[row])
-            now, rigid = unity * _residual(rows, size, ROUNDING, p, u), _residual(rows, size, 0.0, p, moving)
+            now, rigid = unity * _residual(rows, size, p, u), _residual(rows, size, p, moving)
             unsolved = where(solved[...], 0.0, 1.0)
             holds = above(now, TOLERANCE, 0.0, unsolved)
             helps = above(rigid, TOLERANCE, less(rigid, _HELPS * creep[...], 1.0, holds * rough[...]), 0.0)
@@ -244,9 +244,9 @@ def contact_newton(
         p[row], u[row] = share * kept[row], g[row] + share * (u[row] - g[row])
         impulse[row] = unity * (scale[row] * p[row])
         velocity[row] = above(scale[row], 0.0, u[row] / above(scale[row], 0.0, scale[row], 1.0), free[row])
-    rigid = less(residual[...], np.inf, _residual(rows, size, 0.0, p, u), residual[...])  # NaN stays
+    rigid = less(residual[...], np.inf, _residual(rows, size, p, u), residual[...])  # NaN stays
     stays = less(_STAYS * creep_before[...], creep[...], above(creep[...], _JAM, 1.0, 0.0), 0.0)
-    report[...] = np.array([residual[...][()], rigid, above(times[...], 0.5, stays, 0.0)])
+    report[...] = np.array([residual[...][()], rigid, stays])
 
 
 def _scale(
@@ -336,7 +336,7 @@ def _newton_step(
             rho[row], along[row], across[row] = rho_t, cx, cy
         of = {
             x: ((1.0, 0.0, -pt), (1.0, 0.0, mu * pn - pt), (0.0, 1.0, -ut)),
-            y: ((1.0, 0.0, -pp), (1.0 - kappa, kappa * rho_t, kappa * (pp - rho_t * up) - pp), (0.0, 1.0, -up)),
+            y: ((1.0, 0.0, -pp), (1.0 - kappa, kappa * rho_t, -pp), (0.0, 1.0, -up)),  # for τ_p = 0
             n: ((1.0, 0.0, -pn), (0.0, 1.0, -un), (0.0, 1.0, -un)),
         }
         for row, (is_open, slides, sticks) in of.items():
@@ -503,22 +503,20 @@ def _merit(rows: _Rows, rho: Indexed, rho_n: Any, p: Indexed, u: Indexed) -> Any
     return total[...]
 
 
-def _residual(rows: _Rows, size: Any, rounding: float, p: Indexed, u: Indexed) -> Any:
-    """The largest violation of (2) and (3), over the fastest approach, or what is rounding of the impulses."""
+def _residual(rows: _Rows, size: Any, p: Indexed, u: Indexed) -> Any:
+    """The largest violation of (2) and (3), over the fastest approach."""
     k, limit, *_ = rows
-    worst, large = k.scalar(0.0), k.scalar(size)
+    worst = k.scalar(0.0)
     for contact in k.contacts:
         pushed, v, mu = row_values(p, contact), row_values(u, contact), limit[contact[2]][()]
         slip = mu * sqrt(v[0] * v[0] + v[1] * v[1])
         near = in_cone(mu, [pushed[0] - v[0], pushed[1] - v[1], pushed[2] - v[2] - slip])
         off = sum((a - b) * (a - b) for a, b in zip(pushed, near, strict=True))
         worst[...] = less(off, worst[...], worst[...], off)  # NaN stays
-        large[...] = larger(large[...], rounding * sqrt(sum(a * a for a in pushed)))
     for row in k.joints:
         off = p[row][()] - _of_joint(rows, row, p[row][()] - u[row][()])
         worst[...] = less(off * off, worst[...], worst[...], off * off)
-        large[...] = larger(large[...], rounding * magnitude(p[row]))
-    return sqrt(worst[...][()]) / (large[...][()] + _NEVER_ZERO)
+    return sqrt(worst[...][()]) / (size + _NEVER_ZERO)
 
 
 def _joint_mode(rows: _Rows, row: Any, tau: Any) -> tuple[Any, Any]:
@@ -571,21 +569,17 @@ def _coulomb(k: Workspace, searches: Any, block: Any, b: Any, mu: Any, start: An
         slope = mu * ((kx * dx + ky * dy) * square + normal * (x * dx + y * dy))
         step = here + beyond * square / select(-slope, 0.0, slope, 1.0)
         halved = select(above_, _ENDLESS, 0.5 * (below + above_), 8.0 * here + 1.0)
-        step = select(
-            step, below * (1.0 - _AT_THE_END), halved, select(-step, -above_ * (1.0 + _AT_THE_END), halved, step)
-        )
+        step = select(step, below, halved, select(-step, -above_, halved, step))
         low[...], high[...], number[...] = below, above_, since + 1.0
-        alpha[...] = where(ends[...], here, select(-slope, 0.0, step, halved))
+        alpha[...] = select(-slope, 0.0, step, halved)
         ends[...] = less(number[...], searches - 0.5, 0.0, 1.0)
 
     stuck, slid = at(0.0), at(alpha[...][()])
     holds = select(mu * mu * stuck[2] * stuck[2], stuck[3], 0.0, select(stuck[2], 0.0, 0.0, 1.0))
-    # the direction of a root that is not exact yet, with |λ_t| = μ λ_n; and u_n = 0 unless friction nearly lifts it
-    length = sqrt(slid[3]) + _NEVER_ZERO
-    pressing = 1.0 + mu * (kx * slid[0] + ky * slid[1]) / length
-    normal = select(-pressing, -0.5, pressed / select(-pressing, -0.5, pressing, 1.0), slid[2])
-    share = mu * normal / length
-    slides = [select(normal, 0.0, 0.0, part) for part in (slid[0] * share, slid[1] * share, normal)]
-    touches = [select(-holds, 0.0, held, moved) for held, moved in zip(stuck, slides, strict=False)]
-    none = select(-b[2], 0.0, 0.0, b[2])  # NaN stays NaN
-    return [select(b[2], 0.0, part, none) for part in touches]
+    # the direction of a root that is not exact yet, with |λ_t| = μ λ_n
+    normal = select(slid[2], 0.0, 0.0, slid[2])
+    share = mu * normal / (sqrt(slid[3]) + _NEVER_ZERO)
+    slides = slid[0] * share, slid[1] * share, normal
+    return [
+        select(b[2], 0.0, select(-holds, 0.0, held, moved), 0.0) for held, moved in zip(stuck, slides, strict=False)
+    ]
