@@ -20,6 +20,7 @@ import kinetree as kt
 from benchmarks import (
     c_export,
     constrained,
+    contact_solver,
     contests,
     control,
     coupled,
@@ -88,6 +89,7 @@ def main() -> None:
     jobs["steps"] = lambda: manifold.steps(options.seconds)
     jobs["rollouts"] = lambda: rollouts.without_contacts(options.seconds)
     jobs["contacts"] = lambda: rollouts.with_contacts(options.seconds)
+    jobs["contact solver"] = lambda: contact_solver.table(options.seconds)
     jobs["discovered contacts"] = lambda: terrain.on_stairs(options.seconds)
     jobs["control"] = lambda: control.operational_space(options.seconds)
     jobs["closed chain"] = lambda: control.closed_chain(options.seconds)

@@ -121,7 +121,7 @@ def with_contacts(seconds: float) -> Table:
     """
     robot = robots.load("Talos")
     world = {
-        "6": standing(robot.model, None),
+        "12": standing(robot.model, None),
         "0": standing(robot.model, 0),
     }
     q, tau = stance(robot.model)

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from kinetree.spatial.value import Array
 
-#: Contacts have converged if the residual is at most this: all but what would need forces that pull against each other.
+#: Contacts have converged if the residual is at most this: corners of a sole that close different gaps, without forces
+#: that pull against each other, leave no more. At 1e-6, one sole in forty would not have converged.
 CONVERGED = 1e-4
 
 
