@@ -12,6 +12,7 @@ from typing import Any
 
 from kinetree.kernels.branchless import above, larger, less, magnitude
 from kinetree.kernels.language import Workspace, kernel
+from kinetree.kernels.products import ZERO, add_product, add_products, mirror, transposed
 from kinetree.language.tree import Indexed
 
 _SQUARE, _WIDE = ("nv", "nv"), ("nu", "nv")
@@ -61,9 +62,25 @@ def half_squares(k: Workspace, weight: Indexed, distance: Indexed, cost: Indexed
 
 
 @kernel(
+    A=("n", "f"), weight=("n",), distance=("n",), H=("f", "f"), slope=("f",), outputs=("H", "slope"),
+    sparse=("H", "slope"),
+)  # fmt: skip
+def force_model(k: Workspace, A: Indexed, weight: Indexed, distance: Indexed, H: Indexed, slope: Indexed) -> None:
+    """The model of rows A λ as one of the forces: AᵀW A and AᵀW d."""
+    for r in k.n:
+        w, s = weight[r], weight[r] * distance[r]
+        for i in k.f:
+            factor = w * A[r, i]
+            slope[i] = slope[i] + s * A[r, i]
+            for j in k.f:
+                H[i, j] = H[i, j] + factor * A[r, j]
+
+
+@kernel(
     of_q=("a", "nv"), weight_q=("a", "nv"), of_v=("b", "nv"), weight_v=("b", "nv"), of_u=("c", "nu"),
     weight_u=("c", "nu"), of_rows=("m",), weight_rows=("m",), rows=("m", "nv"), of_all=("n",), weight_all=("n",),
-    by_q=("n", "nv"), by_v=("n", "nv"), by_u=("n", "nu"), Hqq=_SQUARE, Hqv=_SQUARE, Hvv=_SQUARE, Huq=_WIDE, Huv=_WIDE,
+    by_q=("n", "nv"), by_v=("n", "nv"), by_u=("n", "nu"), Hff=("f", "f"), lf=("f",), force_q=("f", "nv"),
+    force_v=("f", "nv"), force_u=("f", "nu"), Hqq=_SQUARE, Hqv=_SQUARE, Hvv=_SQUARE, Huq=_WIDE, Huv=_WIDE,
     Huu=("nu", "nu"), lq=("nv",), lv=("nv",), lu=("nu",),
     outputs=("Hqq", "Hqv", "Hvv", "Huq", "Huv", "Huu", "lq", "lv", "lu"),
     sparse=("Hqq", "Hqv", "Hvv", "Huq", "Huv", "Huu", "lq", "lv", "lu"),
@@ -71,11 +88,12 @@ def half_squares(k: Workspace, weight: Indexed, distance: Indexed, cost: Indexed
 def node_model(
     k: Workspace, of_q: Indexed, weight_q: Indexed, of_v: Indexed, weight_v: Indexed, of_u: Indexed, weight_u: Indexed,
     of_rows: Indexed, weight_rows: Indexed, rows: Indexed, of_all: Indexed, weight_all: Indexed, by_q: Indexed,
-    by_v: Indexed, by_u: Indexed, Hqq: Indexed, Hqv: Indexed, Hvv: Indexed, Huq: Indexed, Huv: Indexed, Huu: Indexed,
-    lq: Indexed, lv: Indexed, lu: Indexed,
+    by_v: Indexed, by_u: Indexed, Hff: Indexed, lf: Indexed, force_q: Indexed, force_v: Indexed, force_u: Indexed,
+    Hqq: Indexed, Hqv: Indexed, Hvv: Indexed, Huq: Indexed, Huv: Indexed, Huu: Indexed, lq: Indexed, lv: Indexed,
+    lu: Indexed,
 ) -> None:  # fmt: skip
-    """The model of one node: diagonals of q, v and u, m rows of the configuration, n rows of everything."""
-    nv, nu = k.nv, k.nu
+    """The model of one node: diagonals of q, v and u, m rows of q, n rows of everything, a model of f forces."""
+    nv, nu, m, n, f = k.nv, k.nu, k.m, k.n, k.f
     for r in k.a:
         for i in nv:
             Hqq[i, i], lq[i] = Hqq[i, i] + weight_q[r, i], lq[i] + weight_q[r, i] * of_q[r, i]
@@ -85,34 +103,42 @@ def node_model(
     for r in k.c:
         for i in nu:
             Huu[i, i], lu[i] = Huu[i, i] + weight_u[r, i], lu[i] + weight_u[r, i] * of_u[r, i]
-    for r in k.m:
-        w = weight_rows[r]
-        slope = w * of_rows[r]
+
+    scaled = k.array("m", "nv")
+    for r in m:
+        w, slope = weight_rows[r], weight_rows[r] * of_rows[r]
         for j in nv:
-            lq[j] = lq[j] + slope * rows[r, j]
-        for i in nv:
-            factor = w * rows[r, i]
-            for j in nv:
-                Hqq[i, j] = Hqq[i, j] + factor * rows[r, j]
-    for r in k.n:
-        w = weight_all[r]
-        slope = w * of_all[r]
+            scaled[r, j], lq[j] = w * rows[r, j], lq[j] + slope * rows[r, j]
+    add_product(Hqq, (nv, m, nv), transposed(rows), scaled, symmetric=True)
+
+    all_q, all_v, all_u = k.array("n", "nv"), k.array("n", "nv"), k.array("n", "nu")
+    for r in n:
+        w, slope = weight_all[r], weight_all[r] * of_all[r]
         for j in nv:
+            all_q[r, j], all_v[r, j] = w * by_q[r, j], w * by_v[r, j]
             lq[j], lv[j] = lq[j] + slope * by_q[r, j], lv[j] + slope * by_v[r, j]
         for j in nu:
-            lu[j] = lu[j] + slope * by_u[r, j]
-        for i in nv:
-            of_q_row, of_v_row = w * by_q[r, i], w * by_v[r, i]
-            for j in nv:
-                Hqq[i, j] = Hqq[i, j] + of_q_row * by_q[r, j]
-                Hqv[i, j] = Hqv[i, j] + of_q_row * by_v[r, j]
-                Hvv[i, j] = Hvv[i, j] + of_v_row * by_v[r, j]
-        for i in nu:
-            of_u_row = w * by_u[r, i]
-            for j in nv:
-                Huq[i, j], Huv[i, j] = Huq[i, j] + of_u_row * by_q[r, j], Huv[i, j] + of_u_row * by_v[r, j]
-            for j in nu:
-                Huu[i, j] = Huu[i, j] + of_u_row * by_u[r, j]
+            all_u[r, j], lu[j] = w * by_u[r, j], lu[j] + slope * by_u[r, j]
+
+    push_q, push_v, push_u = k.array("f", "nv"), k.array("f", "nv"), k.array("f", "nu")
+    add_products([push_q, push_v], (f, f, nv), Hff, [force_q, force_v], ZERO)
+    add_product(push_u, (f, f, nu), Hff, force_u, ZERO)
+    for r in f:
+        slope = lf[r]
+        for j in nv:
+            lq[j], lv[j] = lq[j] + slope * force_q[r, j], lv[j] + slope * force_v[r, j]
+        for j in nu:
+            lu[j] = lu[j] + slope * force_u[r, j]
+
+    every, forces = (by_q, by_v, by_u, all_q, all_v, all_u), (force_q, force_v, force_u, push_q, push_v, push_u)
+    for terms, (left_q, left_v, left_u, right_q, right_v, right_u) in ((n, every), (f, forces)):
+        add_product(Hqq, (nv, terms, nv), transposed(left_q), right_q, symmetric=True)
+        add_product(Hqv, (nv, terms, nv), transposed(left_q), right_v)
+        add_product(Hvv, (nv, terms, nv), transposed(left_v), right_v, symmetric=True)
+        add_products([Huq, Huv], (nu, terms, nv), transposed(left_u), [right_q, right_v])
+        add_product(Huu, (nu, terms, nu), transposed(left_u), right_u, symmetric=True)
+    for size, matrix in ((nv, Hqq), (nv, Hvv), (nu, Huu)):
+        mirror(size, matrix)
 
 
 @kernel(

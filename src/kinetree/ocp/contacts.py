@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,7 +126,7 @@ class Phases:
             for i, kind in enumerate(distinct)
         ]
         self._advance = compiled(moved_on, n=robot.nv)
-        self._steps = cache(self._recorded)
+        self._steps, self._constants = cache(self._recorded), lru_cache(64)(self._wanted)
 
     def _phase(self, nodes: Array, held: Array, impact: bool, others: list[AnyConstraint]) -> _Phase:
         feet = [foot for foot, on in zip(self.feet, held, strict=True) if on]
@@ -165,13 +165,8 @@ class Phases:
     def _recorded(self, number: int, near: bool) -> Compiled:
         """A step of a phase as one function."""
         phase, nq, nv = self._phases[number], self.robot.nq, self.robot.nv
-        inputs = [
-            Operand("q", (nq,)),
-            Operand("v", (nv,)),
-            Operand("tau", (nv,)),
-            Operand("dt", ()),
-            Operand("pace", ()),
-        ]
+        shapes = {"q": (nq,), "v": (nv,), "tau": (nv,), "dt": (), "pace": ()}
+        inputs = [Operand(name, shape) for name, shape in shapes.items()]
         outputs = [Operand("q", (nq,)), Operand("v", (nv,)), Operand("force", (phase.rows,)), Operand("doubts", ())]
 
         def text(run: Any, q: Any, v: Any, tau: Any, dt: Any, pace: Any) -> Sequence[Any]:
@@ -195,38 +190,44 @@ class Phases:
 
     def linear(self, q: Array, v: Array, tau: Array) -> Rates:
         """See `Dynamics`."""
-        lead, nv, nu, nf, drive = q.shape[:2], self.robot.nv, len(self.actuated), self.forces, self.actuated
+        lead, nv, nu, nf, drive = q.shape[:2], self.robot.nv, len(self.actuated), self.forces, _sliced(self.actuated)
         of_a = [np.empty((*lead, nv, size)) for size in (nv, nv, nu)]
         of_force = [np.zeros((*lead, nf, size)) for size in (nv, nv, nu)]
-        rate = np.empty_like(v)
-        for phase in self._phases:
+        a, columns = np.empty_like(v), (slice(None), slice(None), drive)
+        for number, phase in enumerate(self._phases):
             shape, *given = self._of(phase, q, v, tau)
-            found = self._derivatives(phase, *given)
-            for i, whole in enumerate(of_a):
-                whole[:, phase.nodes] = (found[i] if i < 2 else found[i][..., drive]).reshape(*shape, nv, -1)
-            for i, whole in enumerate(of_force):
-                if phase.rows:
-                    part = found[3 + i] if i < 2 else found[3 + i][..., drive]
-                    _put(whole, phase, part.reshape(*shape, *part.shape[-2:]))
-            after = found[6] if phase.impact else self._advance(given[1], found[6], self._times(phase, shape[0])[1])
-            rate[:, phase.nodes] = after.reshape(*shape, nv)
-        return Rates._make([*of_a, *of_force, rate])
+            found = self._derivatives(number, *given)
+            for whole, part, some in zip(of_a, found, columns, strict=False):
+                whole[:, phase.nodes] = part.reshape(*shape, nv, nv)[..., some]
+            for whole, part, some in zip(of_force, found[3:6] if phase.rows else (), columns, strict=False):
+                _put(whole, phase, part.reshape(*shape, *part.shape[-2:])[..., some])
+            a[:, phase.nodes] = found[6].reshape(*shape, nv)
+        return Rates._make([*of_a, *of_force, v + self.pace[:, None] * a])
 
-    def _derivatives(self, phase: _Phase, q: Array, v: Array, tau: Array) -> Sequence[Any]:
-        """Derivatives of a and λ by q, v and τ, and a itself; v⁺ of impacts."""
-        nv, held = self.robot.nv, phase.held
+    def _derivatives(self, number: int, q: Array, v: Array, tau: Array) -> Sequence[Any]:
+        """Derivatives of a and λ by q, v and τ, and a itself; v⁺ − v of impacts."""
+        nv, phase = self.robot.nv, self._phases[number]
+        held = phase.held
         if held is None:
             return [*self.robot.linearize(q, v, tau=tau), None, None, None, self.robot.forward_dynamics(q, v, tau)]
         if not phase.impact:
-            x = held.linearize(q, v, tau, stabilization=self._gains)
-            return [x.dq, x.dv, x.dtau, x.forces_dq, x.forces_dv, x.forces_dtau, x.acceleration]
+            # b, and gains if there are any, for each sample: calls with equal leading axes run no Python
+            given = self._constants(number, len(q))
+            *found, a, _, _ = held._resolved(held._derivative, ("linearize", (), len(given) > 1), q, v, tau, *given)
+            return [*found[:3], *found[4:7], a]
         robot, still = held.robot, np.zeros_like(v)
         moved, _, mass = robot.linearize(q, still, a=v)
         x = held.linearize(q, still, robot.inverse_dynamics(q, still, v))
         both = compiled(impact_derivatives, n=nv, c=held.rows)  # (2)
         by_q, by_v, force_q, force_v = both(x.dq, x.dtau, x.forces_dq, x.forces_dtau, moved, mass)
         none = np.zeros_like(by_q), np.zeros_like(force_q)
-        return [by_q, by_v, none[0], force_q, force_v, none[1], x.acceleration]
+        return [by_q, by_v, none[0], force_q, force_v, none[1], x.acceleration - v]
+
+    def _wanted(self, number: int, samples: int) -> list[Array]:
+        """Zero accelerations of rows, and gains, of a phase."""
+        held: Any = self._phases[number].held
+        some = [np.zeros((samples, held.rows))]
+        return some if self._gains is None else [*some, np.tile(self._gains, (samples, held.rows, 1))]
 
     def hold(self, q: Array) -> Array:
         """See `Dynamics`; forces at feet are the smallest that leave the least to be held."""

@@ -15,7 +15,15 @@ import numpy as np
 
 from kinetree.errors import InputError
 from kinetree.kernels.node_costs import matrix_product, product
-from kinetree.kernels.node_models import difference, half_squares, largest_of, node_model, outside, products
+from kinetree.kernels.node_models import (
+    difference,
+    force_model,
+    half_squares,
+    largest_of,
+    node_model,
+    outside,
+    products,
+)
 from kinetree.model.model import Model
 from kinetree.ocp.dynamics import Dynamics
 from kinetree.ocp.terms import CostTerm, Part, Scope, texted
@@ -309,9 +317,7 @@ class Costs:
             if part.of == "force":
                 target = next(left)
                 force = run(compiled(product, m=part.size, n=self.nf), part.matrix, forces[0])
-                r, of = run(compiled(difference, n=part.size), force, target), []
-                for x, n in zip(forces[1:], by, strict=False):
-                    of.append(run(compiled(matrix_product, m=part.size, n=self.nf, p=n), part.matrix, x))
+                r, of = run(compiled(difference, n=part.size), force, target), forces[1:]
             elif part.text is None:
                 r, *of = [next(left) for _ in range(1 + len(by))]
             else:
@@ -366,7 +372,7 @@ class Costs:
         read, values = self._read(run, q, v, u, inputs, True), []
         sizes = {"q": self.nv, "v": self.nv, "u": self.nu}
         for of in ("q", "v", "u", "rows", "all"):
-            own = [each for each in read if _kind(each.row.part) == of]
+            own = [each for each in read if each.row.part.of == of]
             shape = (0, sizes[of]) if of in sizes else (0,)
             own = [self._whole(run, each, sizes[of]) for each in own] if of in sizes else own
             by = {"rows": [self.nv], "all": [self.nv, self.nv, self.nu]}.get(of, [])
@@ -376,10 +382,17 @@ class Costs:
             else:
                 values += [np.zeros(shape), np.zeros(shape), *(np.zeros((0, n)) for n in by)]
         count = {of: sum(each.row.part.of == of for each in read) for of in sizes}
-        size = {of: sum(each.row.part.size for each in read if _kind(each.row.part) == of) for of in ("rows", "all")}
-        made = compiled(
-            node_model, nv=self.nv, nu=self.nu, a=count["q"], b=count["v"], c=count["u"], m=size["rows"], n=size["all"]
-        )
+        size = {of: sum(each.row.part.size for each in read if each.row.part.of == of) for of in ("rows", "all")}
+        forces = [each for each in read if each.row.part.of == "force"]
+        f = self.nf if forces else 0
+        if forces:
+            A = np.concatenate([each.row.part.matrix for each in forces])
+            given = (run.joined(*(x.weight for x in forces)), run.joined(*(x.distance for x in forces)))
+            values += [*run(compiled(force_model, n=len(A), f=f), A, *given), *forces[0].by]
+        else:
+            values += [np.zeros((0, 0)), np.zeros(0), *(np.zeros((0, n)) for n in (self.nv, self.nv, self.nu))]
+        sizes = {"a": count["q"], "b": count["v"], "c": count["u"], "m": size["rows"], "n": size["all"], "f": f}
+        made = compiled(node_model, nv=self.nv, nu=self.nu, **sizes)
         return run(made, *values) if into is None else run.feeding(*into, made, *values)
 
     def _whole(self, run: Any, read: _Read, size: int) -> _Read:
@@ -400,11 +413,6 @@ class _Read(NamedTuple):
     by: list[Any]
     worst: Any
     target: Any
-
-
-def _kind(part: Part) -> str:
-    """Which rows of a model a part belongs to."""
-    return "all" if part.of == "force" else part.of
 
 
 def _squares(run: Any, read: list[_Read]) -> Any:
