@@ -220,6 +220,33 @@ def test_selection() -> None:
     refused("parameter", chosen.part, "mass", "tip", error=UnknownNameError)
 
 
+def test_inertia_felt_at_tasks() -> None:
+    """Λ and Λ⁻¹ of frames, relative tasks, the centre of mass and contacts, against models with these parameters."""
+    made = random_mechanism("few", ["floating", *["revolute"] * 8], 3, branching=0.0).kinetree()
+    names = [body.name for body in made.bodies]
+    of, rng = made.parameters(mass=True, com=True, position=True, axis=True), np.random.default_rng(5)
+    p = of.values * rng.uniform(0.8, 1.2, len(of))
+    tasks = [kt.RelativeTask(names[1], names[8], (3, 4, 5)), kt.CenterOfMassTask()]
+    q, dp, dq = made.random_configuration(rng, (2,)), rng.normal(size=len(p)), rng.normal(size=(2, made.nv))
+    felt, other = of.tasks(tasks, contacts=[names[0]]), of.model(p).tasks(tasks, contacts=[names[0]])
+    far = bound(made.nv, condition(other.inverse_inertia(q)) + condition(of.mass_matrix(p, q)))
+    assert_close(felt.inverse_inertia(p, q), other.inverse_inertia(q), far)
+    assert_close(felt.inertia(p, q), other.inertia(q), far, peak(other.inertia(q)))
+    W = rng.normal(size=(2, felt.inertia(p, q).shape[-1], felt.inertia(p, q).shape[-1]))
+    for f in (felt.inverse_inertia, felt.inertia):
+        rate, h, weights = f.jvp(p, q, dp, dq), 3e-4, {1: 0.75, 2: -0.15, 3: 1.0 / 60.0}
+        moved = lambda s, f=f: f(p + s * dp, made.integrate(q, s * dq))  # noqa: E731
+        expected = sum(weight * (moved(k * h) - moved(-k * h)) / h for k, weight in weights.items())
+        assert_close(rate, expected, 1e-7, peak(expected))
+        by_p, by_q = f.vjp(p, q, W)
+        along = by_p @ dp + (by_q * dq).sum(-1)
+        assert_close(along, (W * rate).sum((-1, -2)), 64.0 * far, np.abs(W * rate).sum())
+        np.testing.assert_array_equal(f.vjp(p, q[1], W[1])[0], by_p[1])
+    singular = of.tasks([names[0], kt.RelativeTask("world", names[0])])
+    refused("singular", singular.inertia, p, q, error=kt.errors.SingularTaskError)
+    assert repr(felt) == repr(other)
+
+
 def test_wrenches_and_single_precision() -> None:
     of = kt.zoo.humanoid24()
     q, v, a = of.random_configuration(np.random.default_rng(0)), *np.random.default_rng(1).normal(size=(2, of.nv))

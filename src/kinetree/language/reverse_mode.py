@@ -11,7 +11,7 @@ The body of each loop is recorded while the algorithm runs (`spatial.tape`), onc
 the loops run again in reverse order. There, a body is evaluated anew from the fields, inputs and constants that it
 read, which costs less than to keep all that it computed in between; then its adjoints follow.
 
-Applies to algorithms that use only `scatter`, `gather` and `frames`, and set each field in one loop.
+Applies to algorithms that use only `scatter`, `gather`, `frames` and `relatives`, and set each field in one loop.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, cast
 
 import numpy as np
@@ -26,7 +27,7 @@ import numpy as np
 from kinetree.errors import IrreversibleError
 from kinetree.language.algorithm import Algorithm, Argument
 from kinetree.language.contract import Increment, addable, components, describe, rebuild, refuse
-from kinetree.language.roles import FORMULAS, SUPPLIED, ColumnRole, FrameRole, NodeRole, port_of
+from kinetree.language.roles import FORMULAS, SUPPLIED, ColumnRole, FrameRole, NodeRole, RowRole, port_of
 from kinetree.language.tree import Indexed, Tree
 from kinetree.spatial.screw import dot
 from kinetree.spatial.tape import Number, Tape, Taped, plain
@@ -35,9 +36,16 @@ from kinetree.spatial.value import Array, Value
 #: Where a leaf of a body comes from: what, the member of the loop, the name or number of the array, and which scalar.
 Source = tuple[str, str, Any, int]
 #: Names of loops, and of those that run backwards.
-_BACKWARDS = {"scatter": "gather", "gather": "scatter", "frames": "frames"}
+_BACKWARDS = {"scatter": "gather", "gather": "scatter"}
 #: What they yield.
-_MEMBERS = {"scatter": ("k", "parent"), "gather": ("k", "parent"), "frames": ("frame", "carrier")}
+_MEMBERS: dict[str, tuple[str, ...]] = {
+    "scatter": ("k", "parent"),
+    "gather": ("k", "parent"),
+    "frames": ("frame", "carrier"),
+    "relatives": ("near", "near_carrier", "far", "far_carrier"),
+}
+#: Members whose fields may only be added to in loops that run backwards.
+_OTHERS = ("parent", "carrier", "near_carrier", "far_carrier")
 
 
 def gradient(algorithm: Algorithm, name: str, wanted: Sequence[str], outputs: Sequence[str]) -> Algorithm:
@@ -154,7 +162,9 @@ class _Record:
         self.sizes: dict[str, dict[str, int]] = {}
 
     def member_of(self, role: Any) -> tuple[str, int]:
-        """The name of a role in the loop that is running; and its number of column, of its node."""
+        """The name of a role in the running loop; and the number of a column in its node, of a row in its frame."""
+        if isinstance(role, _Row):
+            return role.member, role.local
         role = role._role if isinstance(role, (_Node, _Frame)) else role
         if isinstance(role, ColumnRole):
             return "k", -1 if role.local is None else role.local
@@ -189,22 +199,25 @@ class _Tree:
         return self._record.body.read("gravity", "", "", self._tree.gravity)
 
     def scatter(self) -> Iterator[Any]:
-        yield from self._visited(_Loop("scatter"), self._tree.scatter(), ("k", "parent"))
+        yield from self._visited(_Loop("scatter"), self._tree.scatter())
 
     def gather(self) -> Iterator[Any]:
-        yield from self._visited(_Loop("gather"), self._tree.gather(), ("k", "parent"))
+        yield from self._visited(_Loop("gather"), self._tree.gather())
 
     def frames(self, part: str = "") -> Iterator[Any]:
-        yield from self._visited(_Loop("frames", part), self._tree.frames(part), ("frame", "carrier"))
+        yield from self._visited(_Loop("frames", part), self._tree.frames(part))
 
-    def _visited(self, loop: _Loop, visits: Iterator[Any], names: tuple[str, str]) -> Iterator[Any]:
-        record = self._record
+    def relatives(self) -> Iterator[Any]:
+        yield from self._visited(_Loop("relatives"), self._tree.relatives())
+
+    def _visited(self, loop: _Loop, visits: Iterator[Any]) -> Iterator[Any]:
+        record, names = self._record, _MEMBERS[loop.name]
         record.items.append(loop)
         for roles in visits:
             record.members = dict(zip(names, roles, strict=True))
             record.body = _Body(_class(roles[0], names[0]) if names[0] == "k" else "")
             made = (
-                _Frame(role, record) if isinstance(role, FrameRole) else _Node(role, name, record)
+                _Frame(role, name, record) if isinstance(role, FrameRole) else _Node(role, name, record)
                 for name, role in record.members.items()
             )
             yield tuple(made)
@@ -226,19 +239,36 @@ class _Tree:
     def first_moment(self, k: Any) -> Any:
         return Tree.first_moment(cast("Tree", self), k)
 
+    def apart(self, *ends: Any) -> Any:
+        return Tree.apart(cast("Tree", self), *ends)
+
+    def between(self, *ends: Any) -> Any:
+        return Tree.between(cast("Tree", self), *ends)
+
     def __getattr__(self, name: str) -> Any:
         raise IrreversibleError(f"reverse mode follows scatter, gather and frames, and no `tree.{name}`")
+
+
+class _Row:
+    """A row of a frame: the loop's member, and its number among the frame's rows."""
+
+    def __init__(self, role: RowRole, member: str, local: int) -> None:
+        self.role, self.member, self.local, self.component = role, member, local, role.component
 
 
 class _Frame:
     """A frame whose placement is on the tape."""
 
-    def __init__(self, role: FrameRole, record: _Record) -> None:
-        self._role, self._record = role, record
+    def __init__(self, role: FrameRole, member: str, record: _Record) -> None:
+        self._role, self._member, self._record = role, member, record
 
     @property
     def X(self) -> Any:
-        return self._record.body.read("placement", "frame", "", self._role.X)
+        return self._record.body.read("placement", self._member, "", self._role.X)
+
+    def rows(self) -> Iterator[_Row]:
+        for local, row in enumerate(self._role.rows()):
+            yield _Row(row, self._member, local)
 
 
 class _Node:
@@ -339,7 +369,7 @@ class _Input:
         if keys is Ellipsis:
             return record.body.read("input", "", (self._name, -1), record.arrays[self._name][...])
         member, local = record.member_of(keys)
-        role = keys._role if isinstance(keys, (_Node, _Frame)) else keys
+        role = keys._role if isinstance(keys, (_Node, _Frame)) else keys.role if isinstance(keys, _Row) else keys
         return record.body.read("input", member, (self._name, local), record.arrays[self._name][role])
 
 
@@ -374,23 +404,33 @@ class _Backwards:
         for item in reversed(self.record.items):
             if isinstance(item, _Body):
                 self.made = {"world": item.own_fields}
-                self._step(item, {"world": self.tree.world})
+                self._step(item, {"world": self.tree.world}, ("world", ""))
                 self.ready.setdefault("world", set()).update(item.own_fields)
                 continue
             self.made = {}
             for variant, body in item.bodies.items():
-                if item.name != "frames":
+                if item.name in _BACKWARDS:
                     self.made.setdefault(variant[0], set()).update(body.own_fields)
-            loop = getattr(self.tree, _BACKWARDS[item.name])
-            for roles in loop(item.part) if item.part else loop():
-                members = dict(zip(_MEMBERS[item.name], roles, strict=True))
-                self._step(item.bodies[_variant(members)], members)
+            for loop, members_added in self._loops(item):
+                for roles in loop:
+                    members = dict(zip(_MEMBERS[item.name], roles, strict=True))
+                    self._step(item.bodies[_variant(members)], members, members_added)
             for cls, names in self.made.items():
                 self.ready[cls] |= names
         for k, _ in self.tree.scatter():
             self._conclude(k)
         if "gravity" in self.results:
             self.results["gravity"][...] = self.gravity
+
+    def _loops(self, item: _Loop) -> Iterator[tuple[Iterator[Any], tuple[str, ...]]]:
+        """What runs a loop backwards, with the members whose adjoints it may add to."""
+        if item.name in _BACKWARDS:
+            yield getattr(self.tree, _BACKWARDS[item.name])(), _MEMBERS[item.name]
+        elif item.name == "frames":
+            yield self.tree.frames(item.part), _MEMBERS[item.name]
+        else:
+            for end in ("near", "far"):
+                yield self.tree.relative_ends(end), (end, f"{end}_carrier")
 
     def _start(self) -> None:
         """Set adjoints to zero where a loop adds to them before they are set."""
@@ -399,7 +439,7 @@ class _Backwards:
             for item in self.record.items
             if isinstance(item, _Loop)
             for body in item.bodies.values()
-            for name in body.fields_of("parent", "carrier")
+            for name in body.fields_of(*_OTHERS)
         }
         for name, size in self.record.sizes.get("world", {}).items():
             setattr(self.tree.world, _bar(name), np.zeros(size))
@@ -415,8 +455,8 @@ class _Backwards:
         for cls, sizes in self.record.sizes.items():
             self.ready[cls] |= {name for name in sizes if name in added or cls == "world"}
 
-    def _step(self, body: _Body, members: dict[str, Any]) -> None:
-        """Adjoints of what a body read, from those of what it set."""
+    def _step(self, body: _Body, members: dict[str, Any], added: Sequence[str]) -> None:
+        """Adjoints of what a body read, from those of what it set; for some members of the loop."""
         values = body.tape.replayed({number: self._value(source, members) for source, number in body.used.items()})
         seeds: dict[int, Any] = {}
         for (what, member, name), scalars in body.effects.items():
@@ -432,6 +472,8 @@ class _Backwards:
             if (what, member, name) in shares:
                 shares[what, member, name].append(found.get(number, 0.0))
         for (what, member, name), share in shares.items():
+            if member not in added and member:
+                continue
             self._add(what, member, name, members, _objects(share))
         for cls, names in self.made.items():
             if cls == body.of:
@@ -444,7 +486,7 @@ class _Backwards:
         if what == "gravity":
             return self.tree.gravity.data[i]
         if what == "placement":
-            return members["frame"].X.data[i]
+            return members[member].X.data[i]
         if what == "constants":
             return members[member].formulas()[1][i]
         if what == "input":
@@ -471,7 +513,7 @@ class _Backwards:
         elif what == "placement":
             if "placements" in self.results:
                 self.results["placements"][role] = share
-        elif what == "input" and member == "frame":
+        elif what == "input" and isinstance(role, FrameRole):
             if name[0] in self.results:
                 self.results[name[0]][role] = share
         elif what == "input" and name[0] in self.inputs:
@@ -485,7 +527,7 @@ class _Backwards:
             )
         elif what == "constants" and what in self.results:
             setattr(role, _bar(what), getattr(role, _bar(what)) + share)
-        elif what in ("field", "kept") and member in ("parent", "carrier"):
+        elif what in ("field", "kept") and member in _OTHERS:
             amount = getattr(role, _bar(name))
             amount += share
             setattr(role, _bar(name), amount)
@@ -516,7 +558,9 @@ def _key(role: Any, local: int) -> Any:
     """The key of an entry of an array, given the member of the loop and the number of the column, if it has one."""
     if role is None:
         return Ellipsis
-    return role if local < 0 else next(c for c in role.columns() if c.local == local)
+    if local < 0:
+        return role
+    return next(islice(role.rows() if isinstance(role, FrameRole) else role.columns(), local, None))
 
 
 def _objects(scalars: Sequence[Any]) -> Array:

@@ -125,6 +125,20 @@ _GROUP = Group(
 _TASK = Group("task", TASK, {"rows": "rows"}, lambda setup, place: len(setup.rows.tasks[place]))
 
 
+_ENDS: dict[str, Table[tuple[FrameRole, NodeRole, FrameRole, NodeRole]]] = {
+    end: Table(
+        FrameEntity("near", known=True),
+        NodeEntity("near_carrier", "add" if end == "near" else "read", world=True),
+        FrameEntity("far", known=True),
+        NodeEntity("far_carrier", "add" if end == "far" else "read", world=True),
+        rows=lambda setup: [(i, setup.sites[i].node, j, setup.sites[j].node) for i, j in setup.rows.relatives],
+        cases=lambda variants: variants.relatives,
+        name=f"relative_ends.{end}",
+    )
+    for end in ("near", "far")
+}
+
+
 class Tree(Engine):
     """A mechanism while an algorithm runs over it."""
 
@@ -165,6 +179,11 @@ class Tree(Engine):
         rows=lambda setup: [(i, setup.sites[i].node, j, setup.sites[j].node) for i, j in setup.rows.relatives],
         cases=lambda variants: variants.relatives,
     )
+
+    def relative_ends(self, end: str) -> Iterator[tuple[FrameRole, NodeRole, FrameRole, NodeRole]]:
+        """As `relatives`, to add to the node that carries one "near" or "far" end: both may be the same."""
+        return _ENDS[end](self)
+
     #: Unordered pairs of frames, including each with itself, with their nearest common ancestor unless it is the world.
     common_ancestors: Table[tuple[NodeRole, FrameRole, FrameRole]] = Table(
         NodeEntity("ancestor"), FrameEntity("one"), FrameEntity("other"), rows=lambda setup: setup.rows.common_ancestors

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from kinetree.runtime.parametric import ParametricFunction, Selection
 from kinetree.spatial.rotation import SYMMETRIC3, exp_matrix
 from kinetree.spatial.transform import pose
 from kinetree.spatial.value import Array
+from kinetree.tasks.sensitivity import Sensitivity
 
 #: What bodies, joints or frames are chosen: all that have such a parameter, one, or several.
 Names = bool | str | Sequence[str]
@@ -161,14 +162,21 @@ class Parameters:
         known = self._functions.get(name)
         if known is None:
             found = getattr(self._twin, name)
-            guard = found._guard
-
-            def require() -> None:
-                if guard is not None:
-                    require_invertible(self.robot.mechanism)
-
-            known = self._functions.setdefault(name, ParametricFunction(found, self._selection, require))
+            known = self._functions.setdefault(name, self._of(found, found._guard is not None))
         return known
+
+    def tasks(self, frames: Any, *, reference: str = "local", contacts: Any = ()) -> ParametricTasks:
+        """Operational space of some tasks as functions of parameters and q; arguments as of `robot.tasks`."""
+        return ParametricTasks(self, self._twin.tasks(frames, reference=reference, contacts=contacts))
+
+    def _of(self, function: Any, inverts: bool) -> ParametricFunction:
+        """A function of the robot on these nodes as one of the parameters, too."""
+
+        def require() -> None:
+            if inverts:
+                require_invertible(self.robot.mechanism)
+
+        return ParametricFunction(function, self._selection, require)
 
     @property
     def inverse_dynamics(self) -> ParametricFunction:
@@ -209,6 +217,45 @@ class Parameters:
     def mass_matrix(self) -> ParametricFunction:
         """Joint-space inertia M(p, q), (…, nv, nv)."""
         return self.function("mass_matrix")
+
+
+class ParametricTasks:
+    """Λ⁻¹ and Λ of some tasks as functions of parameters and q. Created by `parameters.tasks(…)`.
+
+    Both take p, (…, n), and q, (…, nq), and have `jvp(p, q, dp, dq)` and `vjp(p, q, weights)`, at O(n) per row.
+    """
+
+    def __init__(self, parameters: Parameters, tasks: Any) -> None:
+        of, self._tasks = tasks.core.recursions, tasks
+        velocity, momentum = parameters._of(of.velocity, False), parameters._of(of.momentum, False)
+        response, inverse = parameters._of(of.response, True), parameters._of(of.inverse_inertia, True)
+        self._sensitivity = Sensitivity(repr(tasks), velocity, momentum, response, inverse, tasks.held)
+
+    def __repr__(self) -> str:
+        return repr(self._tasks)
+
+    @cached_property
+    def inverse_inertia(self) -> TaskDerivatives:
+        """`inverse_inertia(p, q)`: Λ⁻¹, (…, r, r)."""
+        return TaskDerivatives(self._sensitivity.value, self._sensitivity.jvp, self._sensitivity.vjp)
+
+    @cached_property
+    def inertia(self) -> TaskDerivatives:
+        """`inertia(p, q)`: Λ, (…, r, r); raises SingularTaskError if the tasks are singular at a sample."""
+        value = self._sensitivity.inertia
+        return TaskDerivatives(value, *self._sensitivity.of_inverse(value))
+
+
+class TaskDerivatives(NamedTuple):
+    """A function of parameters and q, and its derivatives."""
+
+    value: Callable[..., Array]
+    jvp: Callable[..., Array]
+    vjp: Callable[..., tuple[Array, Array]]
+
+    def __call__(self, p: Any, q: Any) -> Array:
+        """The value, (…, r, r)."""
+        return self.value(p, q)
 
 
 def _restored(robot: Any, chosen: dict[str, Any]) -> Parameters:

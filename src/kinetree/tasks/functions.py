@@ -19,18 +19,14 @@ from numpy import ndarray
 
 from kinetree.algorithms.dynamics.coriolis_matrix import coriolis_matrix
 from kinetree.algorithms.kinematics.frame_kinematics import JACOBIAN_RATES
-from kinetree.algorithms.tasks.response import task_jacobian
-from kinetree.algorithms.tasks.task_space import TaskKinds
 from kinetree.compiler.count import Count
 from kinetree.compiler.formats import format_of, rounded
-from kinetree.errors import InputError, UnsupportedError
+from kinetree.errors import InputError
 from kinetree.kernels.products import inverse_inertia_rate, opposing_force
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.common_frame import in_view
-from kinetree.language.forward_mode import directional_derivative
 from kinetree.runtime import arguments
 from kinetree.runtime.function import Function, compiled
-from kinetree.runtime.matrix_products import product
 from kinetree.runtime.sequence import KernelSequence
 from kinetree.spatial.value import Array
 from kinetree.tasks.core import Core
@@ -389,9 +385,6 @@ def _along(rate: Algorithm) -> Algorithm:
     return replace(rate, inputs=tuple(replace(a, name="dq") if a.name == "v" else a for a in rate.inputs))
 
 
-#: Least eigenvalue of the scaled Λ⁻¹ of contacts that are independent.
-_REDUNDANT = 1e-10
-
 #: J̇ of frames, by reference.
 _RATES = {reference: _along(rate) for reference, rate in JACOBIAN_RATES.items()}
 
@@ -414,16 +407,14 @@ class InverseInertiaDerivative(PreparedFunction):
             out: Array for the result.
 
         Raises:
-            UnsupportedError: If there are relative tasks or tasks of the centre of mass, and nodes that are no rigid
-                bodies.
             InputError: If contacts are redundant.
         """
         if arguments.is_lazy(q) or arguments.is_lazy(dq):
             lazy: Array = self._lazily(out, q=q, dq=dq)
             return lazy
-        if self.core.held:
-            held: Array = self._put(self._with_contacts(q, self._computed(q, dq)), out)
-            return held
+        if self.core.held or not self._plain:
+            any_task: Array = self._put(self.tasks.sensitivity.jvp(q, dq), out)
+            return any_task
         found: Array = self._computed(q, dq, out=out)
         return found
 
@@ -432,24 +423,11 @@ class InverseInertiaDerivative(PreparedFunction):
         """Whether all rows are those of single frames."""
         return all(site.part == "frame" for site in self.core.recursions.sites)
 
-    def _with_contacts(self, q: Any, rate: Array) -> Array:
-        """The change of A_tt − A_tc A_cc⁻¹ A_ct, the Λ⁻¹ of tasks t with contacts c, given that of all A."""
-        A, c = self.core.recursions.inverse_inertia(q), self.core.held
-        finite = np.isfinite(A).all(axis=(-1, -2))[..., None, None]
-        held = np.where(finite, A[..., :c, :c], np.eye(c))
-        scale = np.sqrt(np.maximum(np.diagonal(held, axis1=-2, axis2=-1), 1e-300))
-        if np.any(np.linalg.eigvalsh(held / scale[..., :, None] / scale[..., None, :]) <= _REDUNDANT):
-            raise InputError(f"{self.name}: contacts of {self.tasks!r} are redundant; leave some of them out")
-        X = np.linalg.solve(held, A[..., :c, c:])
-        X_T, across = np.swapaxes(X, -1, -2), product(rate[..., c:, :c], X)
-        found: Array = rate[..., c:, c:] - across - np.swapaxes(across, -1, -2)
-        return found + product(X_T, product(rate[..., :c, :c], X))
-
     @cached_property
     def _computed(self) -> Callable[..., Array]:
         """All of it; on the native engine as one compiled function."""
         recursions, kernels = self.core.recursions, self._kernels()
-        if recursions.engine != "native" or not self._plain:
+        if recursions.engine != "native":
             return self._step_by_step
         rates, response, coriolis, combined = (kernel.bound() for kernel in kernels)
         sequence = KernelSequence(self.name, rates.binding.inputs, combined.binding.outputs)
@@ -464,7 +442,7 @@ class InverseInertiaDerivative(PreparedFunction):
     def _step_by_step(self, q: Any, dq: Any, out: Any = None) -> Array:
         rates, response, coriolis, combined = self._kernels()
         every = rates(q, dq)
-        rows = every.reshape(*every.shape[:-3], -1, every.shape[-1])[..., self._components, :] if self._plain else every
+        rows = every.reshape(*every.shape[:-3], -1, every.shape[-1])[..., self._components, :]
         found: Array = self._put(combined(rows, response(q), coriolis(q, dq)), out)
         return found
 
@@ -477,15 +455,6 @@ class InverseInertiaDerivative(PreparedFunction):
     def _rates(self) -> TaskFunction:
         recursions = self.core.recursions
         mechanism = recursions.robot.mechanism.at(recursions.sites)
-        if not self._plain:
-            if mechanism.first_general is not None:
-                raise UnsupportedError(
-                    f"{self.name} of relative tasks and of the centre of mass runs on rigid bodies only, and "
-                    f"{mechanism.first_general!r} is another node; single frames work"
-                )
-            text = task_jacobian(recursions.reference, TaskKinds.of(recursions.sites))
-            rate = directional_derivative(text, f"{text.name}_rate", "dq", {}, ("rate",))
-            return TaskFunction(self.name, mechanism, rate, recursions.sites).engine(recursions.engine)
         algorithm = in_view(_RATES[recursions.reference], mechanism, "common")
         return TaskFunction(self.name, mechanism, algorithm, recursions.sites).engine(recursions.engine)
 
@@ -496,6 +465,8 @@ class InverseInertiaDerivative(PreparedFunction):
 
     def _kernels(self) -> Sequence[Any]:
         recursions = self.core.recursions
+        if self.core.held or not self._plain:
+            return recursions.response, recursions.velocity.jvp, recursions.momentum.jvp
         return self._rates, recursions.response, self._coriolis, recursions.dense(inverse_inertia_rate)
 
 

@@ -30,6 +30,7 @@ import numpy as np
 
 from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
 from kinetree.algorithms.dynamics.inverse_dynamics import bias_forces, inverse_dynamics
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_product
 from kinetree.algorithms.kinematics.frame_kinematics import VELOCITY_DERIVATIVES, poses
 from kinetree.algorithms.methods import inertia, inverse_inertia, takes_any_node, task_dynamics
 from kinetree.algorithms.methods.choice import view_of
@@ -39,7 +40,7 @@ from kinetree.algorithms.tasks.grasp_sharing import grasp_sharing
 from kinetree.algorithms.tasks.response import response, task_jacobian
 from kinetree.algorithms.tasks.row_derivatives import row_derivatives, turns_as_a_whole
 from kinetree.algorithms.tasks.support_sharing import support_sharing
-from kinetree.algorithms.tasks.task_motion import task_acceleration, task_drift
+from kinetree.algorithms.tasks.task_motion import task_acceleration, task_drift, task_velocity
 from kinetree.algorithms.tasks.task_space import TaskKinds
 from kinetree.compiler.count import Count, count
 from kinetree.compiler.formats import FLOAT64
@@ -257,6 +258,16 @@ class Recursions:
     def response(self) -> TaskFunction:
         """M⁻¹Jᵀ of q, (…, nv, r)."""
         return self._function("response", response(self.reference, self._parts), True, view_of(self.sites))
+
+    @cached_property
+    def velocity(self) -> TaskFunction:
+        """J x of q and x, (…, r)."""
+        return self._function("velocity", task_velocity(self.reference, self._parts))
+
+    @cached_property
+    def momentum(self) -> Function[..., Array]:
+        """M x of q and x, (…, nv)."""
+        return Function("momentum", self.robot.mechanism, mass_matrix_product).engine(self.engine)
 
     @cached_property
     def jacobian_dot_v(self) -> TaskFunction:

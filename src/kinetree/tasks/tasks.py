@@ -28,6 +28,7 @@ from kinetree.tasks.functions import (
     TaskDynamicsFunction,
 )
 from kinetree.tasks.recursions import Recursions, TaskFunction, TaskRobot
+from kinetree.tasks.sensitivity import Sensitivity, attach
 from kinetree.tasks.singular import require_policy
 from kinetree.tasks.state import HeldState, TaskState
 from kinetree.tasks.task_types import AnyTask, read_tasks, require_method, sites_of, task_names
@@ -152,15 +153,30 @@ class Tasks:
 
     @lazy
     def inverse_inertia(self) -> TaskFunction | Derived | Rounded:
-        """`inverse_inertia(q)`: Λ⁻¹ = J M⁻¹ Jᵀ, (…, r, r), the acceleration of each row per unit force along each."""
-        return self._given("inverse_inertia", "jacobian", "response")
+        """`inverse_inertia(q)`: Λ⁻¹ = J M⁻¹ Jᵀ, (…, r, r), the acceleration of each row per unit force along each.
+
+        `inverse_inertia.jvp(q, dq)` is its change along a tangent, `inverse_inertia.vjp(q, weights)` the gradient of a
+        weighted sum of its entries, (…, nv).
+        """
+        function = self._given("inverse_inertia", "jacobian", "response")
+        attach(function, (self._in_double.sensitivity.jvp, self._in_double.sensitivity.vjp))
+        return function
 
     @lazy
     def inertia(self) -> Inertia | Derived | Rounded:
-        """`inertia(q)`: Λ, (…, r, r), the force along each row per unit acceleration of each row."""
-        if self.held or self._in_double is not self:
-            return self._derived("inertia", "jacobian", "response")
-        return Inertia(self, self.core, "inertia", self.core.recursions.inertia)
+        """`inertia(q)`: Λ, (…, r, r), the force along each row per unit acceleration of each row.
+
+        `inertia.jvp(q, dq)` and `inertia.vjp(q, weights)` are its derivatives, for tasks that are not singular.
+        """
+        plain = not self.held and self._in_double is self
+        function: Inertia | Derived | Rounded = (
+            Inertia(self, self.core, "inertia", self.core.recursions.inertia)
+            if plain
+            else self._derived("inertia", "jacobian", "response")
+        )
+        exact = self._in_double
+        attach(function, exact.sensitivity.of_inverse(function if exact is self else exact.inertia))
+        return function
 
     @lazy
     def dynamics(self) -> TaskDynamicsFunction | HeldDynamics:
@@ -213,11 +229,17 @@ class Tasks:
     def inverse_inertia_derivative(self) -> InverseInertiaDerivative | Rounded:
         """`inverse_inertia_derivative(q, dq)`: directional derivative of Λ⁻¹ along a tangent, (…, r, r).
 
-        Of relative tasks and the centre of mass on robots of rigid bodies; contacts must not be redundant.
+        Contacts must not be redundant.
         """
         if self._in_double is not self:
             return Rounded(self, self.core, "inverse_inertia_derivative", self._in_double.inverse_inertia_derivative)
         return InverseInertiaDerivative(self, self.core)
+
+    @lazy
+    def sensitivity(self) -> Sensitivity:
+        """Internal: derivatives of Λ⁻¹ and Λ."""
+        of = self.core.recursions
+        return Sensitivity(repr(self), of.velocity, of.momentum, of.response, of.inverse_inertia, self.held)
 
     def at(self, q: Any, v: Any = None) -> TaskState:
         """All quantities at one state or a batch of states, each computed on first access.

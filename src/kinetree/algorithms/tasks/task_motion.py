@@ -93,7 +93,7 @@ def add_faults(tree: Tree, target: Indexed, fault: Indexed) -> None:
 def _of_mass(tree: Tree, target: Indexed | None, put: Put) -> None:
     """The same for the centre of mass."""
     task_space.fall(tree)
-    share = 1.0 / task_space.mass(tree)
+    task_space.mass(tree)
     # moment about the world's origin, momentum and its rate of all nodes
     tree.world.whole = np.zeros(9)
     for k, _ in tree.scatter():
@@ -102,8 +102,9 @@ def _of_mass(tree: Tree, target: Indexed | None, put: Put) -> None:
         k.whole = stack(tree.first_moment(k), *forces)
     for k, parent in tree.gather():
         parent.whole += k.whole
-    place, velocity, rate = (tree.world.whole[i : i + 3] * share for i in (0, 3, 6))
-    for center, _ in tree.frames("mass"):
+    tree.world.mean = tree.world.whole * (1.0 / tree.world.heavy[0])
+    for center, world in tree.frames("mass"):
+        place, velocity, rate = (world.mean[i : i + 3] for i in (0, 3, 6))
         way = np.zeros(3) if target is None else target[center][:3, 3] - place
         put(center, *(np.concatenate([np.zeros(3), linear]) for linear in (way, velocity, rate)))
 
@@ -120,6 +121,24 @@ def _accelerations(reference: str, parts: TaskKinds) -> Callable[..., None]:
         rows_of_motion(tree, parts, None, put, reference=reference)
 
     return task_acceleration
+
+
+@cache
+def task_velocity(reference: str, parts: TaskKinds = PLAIN) -> Algorithm:
+    """J v of all task rows, (r,), in a given reference."""
+
+    def task_velocity(tree: Tree, q: Indexed, x: Indexed, y: Indexed) -> None:
+        task_space.place(tree, q)
+        motion(tree, x, Zeros())
+
+        def put(frame: FrameRole, _error: Any, velocity: Any, _rate: Any) -> None:
+            for row in frame.rows():
+                y[row] = velocity[row.component]
+
+        rows_of_motion(tree, parts, None, put, reference=reference)
+
+    declare = algorithm(q=("q",), x=("v",), y=("rows",), outputs=("y",), local=not parts.mass)
+    return replace(declare(task_velocity), name=f"task_velocity_{reference}{parts.suffix}")
 
 
 @cache
