@@ -312,6 +312,67 @@ def test_an_ellipsoid_comes_to_rest_on_its_flat_side() -> None:
     assert path.q[-1, 2] == pytest.approx(0.1, abs=1e-3)
 
 
+# Height fields
+
+
+GROUND = np.random.default_rng(0).uniform(0.0, 0.2, (7, 9))
+
+
+def on_ground(shape: Any, placement: Any = None) -> tuple[kt.Model, simulation.Simulator]:
+    """A free body over a height field of 4 m by 3 m."""
+    builder = kt.Builder("body").add_body("body", joint="floating", mass=1.0, inertia=0.01 * np.eye(3))
+    robot = builder.build().with_shapes([shape])
+    field = geo.HeightField(GROUND, (4.0, 3.0), placement, name="ground", friction=0.9)
+    return robot, simulation.Simulator(robot, contacts="discover", scene=kt.Scene([field]))
+
+
+def test_a_ball_over_a_height_field_has_the_gap_of_the_tangent_plane() -> None:
+    """As the height field for points, whose first axis is x; also turned about the vertical, and moved."""
+    rng, count = np.random.default_rng(1), 300
+    ground = simulation.HeightField(GROUND.T, (4.0, 3.0))
+    points = rng.uniform((-1.99, -1.49, 0.0), (1.99, 1.49, 0.0), (count, 3))
+    gap, normal = ground.gap(points)
+    points[:, 2] = -gap / normal[:, 2] + (0.1 + rng.uniform(-1e-3, 5e-4, count)) / normal[:, 2]
+    gap, normal = ground.gap(points)
+    R = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    for placement, turn, shift in (
+        (None, np.eye(3), np.zeros(3)),
+        ((R, (0.5, 0.2, 0.1)), R, np.array([0.5, 0.2, 0.1])),
+    ):
+        _, sim = on_ground(geo.Sphere("body", (0, 0, 0), 0.1), placement)
+        q = np.concatenate([points @ turn.T + shift, np.tile([1.0, 0, 0, 0], (count, 1))], axis=1)
+        _, _, info = sim.step(q, np.zeros(6))
+        assert info.contacts is not None
+        assert (info.contacts.pair[:, 0] == 0).all()
+        assert_near(info.contacts.gap[:, 0], gap - 0.1, 1e-12)
+        assert_near(info.contacts.normal[:, 0], normal @ turn.T, 1e-9)
+        assert_near(info.contacts.point[:, 0], q[:, :3] - 0.1 * normal @ turn.T, 1e-9)
+
+
+@pytest.mark.parametrize(
+    "shape", [geo.Box("body", (0.2, 0.3, 0.1)), geo.Cylinder("body", 0.1, 0.2)], ids=["box", "can"]
+)
+def test_bodies_come_to_rest_on_rough_ground(shape: Any) -> None:
+    robot, sim = on_ground(shape)
+    rng = np.random.default_rng(0)
+    q = robot.random_configuration(rng, (8,))
+    q[:, :2], q[:, 2] = rng.uniform(-1.0, 1.0, (8, 2)), 0.6
+    with warnings.catch_warnings():  # few of 32,000 steps do not converge
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        path = sim.rollout(q, np.zeros(6), steps=4000, every=1000)
+        alone = sim.rollout(q[3], np.zeros(6), steps=500)
+        np.testing.assert_array_equal(sim.rollout(q, np.zeros(6), steps=500).q[3], alone.q)
+    assert peak(path.v[:, -1]) < 1e-6
+    assert (path.q[:, -1, 2] > 0.05).all()
+
+
+def test_beyond_its_edges_the_ground_is_level() -> None:
+    _, sim = on_ground(geo.Sphere("body", (0, 0, 0), 0.1))
+    q = np.array([5.0, -4.0, 0.5, 1.0, 0.0, 0.0, 0.0])
+    path = sim.rollout(q, np.zeros(6), steps=600)
+    assert_near(path.q[-1, :3], [5.0, -4.0, 0.1 + GROUND[0, -1]], 1e-9)
+
+
 # What may touch
 
 

@@ -277,6 +277,8 @@ def sizes_of(kernel: Kernel) -> dict[str, Any]:
         sizes |= {"c": 9, "b": 6, "n": 11, "bodies": bodies, "moving": [(1,)], "rest": [(6,), (7,)]}
     elif kernel.name == "with_lift":
         sizes |= {"m": 14, "n": 7, "columns": [(i, i) for i in range(7)]}
+    elif kernel.lists_given == ("probes",):
+        sizes |= {"once": 1, "probes": [(i % 3, i) for i in range(sizes["f"])]}
     elif "joints" in kernel.lists_given:  # behind two contacts
         alone = kernel.name == "contact_newton"
         joint, contacts = ([(6,), (8,), (7,)], [(0,), (3,)]) if alone else ([(8, 0), (6, 6), (7, 1)], [(3, 0), (0, 6)])

@@ -22,6 +22,7 @@ import numpy as np
 
 from kinetree.kernels.branchless import larger, less, smaller, where
 from kinetree.kernels.distances import Vector, cross, dot, minus, plus
+from kinetree.kernels.field_probes import PROBED
 from kinetree.kernels.language import Kernel, Workspace, kernel
 from kinetree.kernels.manifolds import MANIFOLDS
 from kinetree.kernels.pair_distances import PosedShape, field_of
@@ -39,7 +40,7 @@ BESIDE_BOXES = ("capsule_box", "box_box", "box_box_rounded")
 
 _ARGUMENTS: dict[str, Any] = {
     "T": ("n", 4, 4), "sizes": ("n", SIZES), "twist": ("n", 6), "U": ("m", 4, 4), "others": ("m", SIZES),
-    "twists": ("m", 6), "of": ("s", 3), "number": ("c",), "limits": (2,), "laws": (2, 5),
+    "twists": ("m", 6), "probed": ("f", PROBED), "of": ("s", 3), "number": ("c",), "limits": (2,), "laws": (2, 5),
     "contacts": ("c", CONTACT), "count": (), "law": (5,),
 }  # fmt: skip
 
@@ -49,8 +50,9 @@ def contact_discovery(classes: tuple[str, ...]) -> Kernel:
     """The kernel for some kinds of pairs.
 
     Its lists are `near` and `above` of the broad phase, for pairs of solids and with planes: a shape, the first of
-    consecutive others, the first pair, and how many follow it; and one for each class: two shapes, their pair, and the
-    first of their candidates.
+    consecutive others, the first pair, and how many follow it; `fields`, candidates that are probes of height fields
+    (`kinetree.kernels.field_probes`); and one for each class: two shapes, their pair, and the first of their
+    candidates.
 
     `of` are μ and the nodes of the bodies of each candidate, from 1 on; `number` counts from zero on; `limits` are dt
     and the margin. `law` is the first of two laws if all contacts are on bodies of their own and against the world,
@@ -59,7 +61,8 @@ def contact_discovery(classes: tuple[str, ...]) -> Kernel:
 
     def text(
         k: Workspace, T: Indexed, sizes: Indexed, twist: Indexed, U: Indexed, others: Indexed, twists: Indexed,
-        of: Indexed, number: Indexed, limits: Indexed, laws: Indexed, contacts: Indexed, count: Indexed, law: Indexed,
+        probed: Indexed, of: Indexed, number: Indexed, limits: Indexed, laws: Indexed, contacts: Indexed,
+        count: Indexed, law: Indexed,
     ) -> None:  # fmt: skip
         dt, margin = limits[...]
         far, moved = _broad(k, T, sizes, twist, U, others, twists, dt, margin)
@@ -84,6 +87,9 @@ def contact_discovery(classes: tuple[str, ...]) -> Kernel:
                         for field, value in zip(fields, (*point, *normal, gap, off), strict=True):
                             field[s] = value
                     skip[...] = 1.0
+        for (s,), (f,) in k.fields:
+            for field, value in zip(fields, probed[f], strict=True):
+                field[s] = value
         _compact(k, fields, of, number, laws, contacts, count, law)
 
     text.__name__ = text.__qualname__ = "_".join(("contacts", *classes))  # it identifies the compiled code
@@ -91,7 +97,7 @@ def contact_discovery(classes: tuple[str, ...]) -> Kernel:
     lists = {one: {"n": 1, "m": 1, "p": 1, "s": CLASSES[one][1]} for one in classes}
     return kernel(
         **_ARGUMENTS, outputs=("contacts", "count", "law"), sparse=("contacts",),
-        lists={"near": pairs, "above": pairs, **lists}, rounds=("p", "t", "once"),
+        lists={"near": pairs, "above": pairs, "fields": {"s": 1, "f": 1}, **lists}, rounds=("p", "t", "once"),
     )(text)  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from kinetree.errors import UnsupportedError
 from kinetree.kernels.contact_discovery import CONTACT, contact_discovery
 from kinetree.kernels.contact_problem import contact_forces, velocities_after
 from kinetree.kernels.discovered_rows import complete, discovered_rows
+from kinetree.kernels.field_probes import PROBED, field_probes
 from kinetree.language.algorithm import with_constants
 from kinetree.model.collision_pairs import CollisionPairs
 from kinetree.model.model import Model
@@ -88,8 +89,9 @@ class DiscoveredContacts:
         T = run(self._recursion(poses, self._of.sites), q)
         twist = run(self._recursion(VELOCITIES[WORLD_AXES], self._of.sites), q, v)
         shapes = T, self._of.sizes, twist
+        probed = self._probed(run, T, twist)
         found, count, law = run(
-            self._discover, *shapes, *shapes, self._of.candidates[:, :3], np.arange(float(self._most)),
+            self._discover, *shapes, *shapes, probed, self._of.candidates[:, :3], np.arange(float(self._most)),
             (self._dt, MARGIN), self._laws,
         )  # fmt: skip
         nv = self._robot.nv
@@ -99,6 +101,21 @@ class DiscoveredContacts:
         report = run(compiled(complete), report, count, float(self._most))
         pushes = pushed[0] if pushed else None
         return Impulses(after, forces=forces, found=found, report=report, joint_impulses=pushes)
+
+    def _probed(self, run: Any, T: Any, twist: Any) -> Any:
+        """What probes find above height fields; of none, a result that nothing reads."""
+        found = []
+        for one in self._of.fields:
+            heights = one.field.heights
+            a, b = heights.shape
+            function = compiled(
+                field_probes, n=len(self._of.sites), f=len(one.of), a=a, b=b, once=1,
+                probes=[(i, f) for f, i in enumerate(one.of)],
+            )  # fmt: skip
+            place = self._robot.pose(self._robot.neutral(), str(one.field.body)) @ one.field.placement
+            lines = np.arange(float(a)), np.arange(float(b))
+            found.append(run(function, T, twist, one.probes, place, heights, *lines, one.grid, (self._dt, MARGIN)))
+        return run.joined(*found) if found else np.ones((1, PROBED))
 
     def _solved(self, run: Any, count: int, q: Any, v: Any, found: Any, law: Any) -> list[Any]:
         """Velocities, forces, report and impulses of joints in a problem of some contacts."""
@@ -142,8 +159,8 @@ class DiscoveredContacts:
         of = self._of
         n = len(of.sites)
         return compiled(
-            contact_discovery(of.classes), n=n, m=n, s=len(of.candidates), c=self._most, p=len(of.pairs), t=of.longest,
-            once=1, **of.lists,
+            contact_discovery(of.classes), n=n, m=n, f=max(1, len(of.lists["fields"])), s=len(of.candidates),
+            c=self._most, p=len(of.pairs), t=of.longest, once=1, **of.lists,
         )  # fmt: skip
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from kinetree.language.mechanism import WORLD, Site
 from kinetree.model import collision_pairs as reasons
 from kinetree.model.collision_pairs import CollisionPairs, excluded_by_structure
 from kinetree.model.model import Model
-from kinetree.model.shapes import Plane, Scene, SolidShape
+from kinetree.model.shapes import HeightField, Plane, Scene, SolidShape
 from kinetree.model.simplify import simplified
 from kinetree.model.specs import WORLD_NAME
 from kinetree.runtime.kernels import bind
@@ -25,7 +26,9 @@ from kinetree.spatial.value import Array
 #: Coefficient of friction of shapes that have none.
 FRICTION = 0.7
 #: Kinds of shapes, in the order in which they come in pairs.
-_ORDER = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "plane")
+_ORDER = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "plane", "height field")
+#: The class of pairs with a height field.
+FIELD = "field"
 #: Shapes that overlap by more than this at the neutral configuration are left out [m].
 _OVERLAP = 1e-6
 
@@ -56,15 +59,20 @@ def touching_pairs(robot: Model, scene: Scene | None) -> list[TouchingPair]:
     """
     if scene is not None and not isinstance(scene, Scene):
         raise InputError(f"scene={scene!r} is no kinetree.Scene")
-    own = [shape for shape in robot.shapes if shape.kind in _ORDER]
-    left = [shape.name for shape in robot.shapes if shape.kind not in _ORDER]
+    carriers, parents = robot._moving_bodies
+
+    def may_touch(shape: SolidShape) -> bool:
+        fixed = carriers[str(shape.body)] == WORLD_NAME
+        return shape.kind in _ORDER and (shape.kind != "height field" or fixed)
+
+    own = [shape for shape in robot.shapes if may_touch(shape)]
+    left = [shape.name for shape in robot.shapes if not may_touch(shape)]
     if left:
         text = (
-            f"contacts of meshes and height fields of {robot.name!r} are not discovered: {', '.join(map(repr, left))}; "
-            "give primitives in their place, with robot.with_shapes(…)"
+            f"contacts of meshes and moving height fields of {robot.name!r} are not discovered: "
+            f"{', '.join(map(repr, left))}; give primitives in their place, with robot.with_shapes(…)"
         )
         warnings.warn(text, ModelWarning, stacklevel=5)
-    carriers, parents = robot._moving_bodies
     around = [] if scene is None else list(scene.shapes)
     if scene is None and not any(carriers[str(shape.body)] == WORLD_NAME for shape in own):
         around = [Plane("floor", body=WORLD_NAME)]
@@ -95,6 +103,8 @@ def given_pairs(pairs: CollisionPairs) -> list[TouchingPair]:
 
 def _pair(a: SolidShape, b: SolidShape) -> TouchingPair:
     a, b = sorted((a, b), key=lambda shape: _ORDER.index(shape.kind))
+    if b.kind == "height field":
+        return TouchingPair(a, b, FIELD)
     if f"{a.kind}_{b.kind}" not in CLASSES:
         a, b = sorted(simplified((a, b)), key=lambda shape: _ORDER.index(shape.kind))
     rounded = a.kind == b.kind == "box" and a.around + b.around > 0.0
@@ -112,7 +122,7 @@ def _apart(robot: Model, pairs: Sequence[TouchingPair]) -> list[TouchingPair]:
     for pair in pairs:
         nodes = [robot.site(str(shape.body)).node for shape in (pair.a, pair.b)]
         moving = [roots[node] for node in nodes if node != WORLD]
-        chosen.append(len(set(moving)) == 1 and (len(moving) == 2 or moving[0] not in free))
+        chosen.append(pair.kind != FIELD and len(set(moving)) == 1 and (len(moving) == 2 or moving[0] not in free))
     gaps = neutral_gaps(robot, [pair for pair, one in zip(pairs, chosen, strict=True) if one])
     overlapping = iter((gaps < -_OVERLAP).tolist())
     left_out = {pair.names for pair, one in zip(pairs, chosen, strict=True) if one and next(overlapping)}
@@ -161,6 +171,32 @@ def _numbers(shape: SolidShape) -> tuple[float, ...]:
     return (*half, around, square, 1.0 / square if square > 0.0 else 0.0, large)
 
 
+def _probes(shape: SolidShape) -> list[tuple[float, ...]]:
+    """Points of a shape in the frame of its core, with radii, that stand for it above a height field."""
+    if shape.kind == "cylinder":
+        r, _, half, *_ = _numbers(shape)
+        return [(x, y, z, 0.0) for z in (-half, half) for x, y in ((r, 0.0), (0.0, r), (-r, 0.0), (0.0, -r))]
+    return [(*point, shape.around) for point in dict.fromkeys(product(*((-h, h) for h in shape.half)))]
+
+
+class FieldProbes(NamedTuple):
+    """A height field, and probes above it.
+
+    `probes` are points in the frames of shapes, and radii, (f, 4); `of` the number of the shape of each.
+    """
+
+    field: HeightField
+    probes: Array
+    of: list[int]
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """As `kinetree.kernels.field_probes` takes it."""
+        rows, columns = (count - 1 for count in self.field.heights.shape)
+        x, y = self.field.size
+        return x / columns, y / rows, columns, rows, self.field.heights.max()
+
+
 class Arrangement:
     """Pairs as the kernel takes them.
 
@@ -170,24 +206,39 @@ class Arrangement:
         lists: The lists of the kernel.
         sites: The frames of all shapes.
         sizes: Their numbers, (n, 7).
+        fields: Height fields and their probes; candidates in this order are the last ones.
     """
 
     def __init__(self, robot: Model, pairs: Iterable[TouchingPair]) -> None:
-        shapes = {(shape.name, shape.kind): shape for pair in pairs for shape in (pair.a, pair.b)}
+        # ellipsoids have no probes
+        pairs = [pair._replace(a=_simple(pair.a)) if pair.kind == FIELD else pair for pair in pairs]
+        every = [shape for pair in pairs for shape in (pair.a, pair.b) if shape.kind != "height field"]
+        shapes = {(shape.name, shape.kind): shape for shape in every}
         ordered = sorted(shapes.values(), key=lambda shape: _ORDER.index(shape.kind))
         self._place = {(shape.name, shape.kind): i for i, shape in enumerate(ordered)}
         self.sites: tuple[Site, ...] = tuple(map(robot._shape_site, ordered))
         self.sizes = np.array([_numbers(shape) for shape in ordered]).reshape(-1, 7)
-        kinds = list(CLASSES)
-        self.pairs = sorted(pairs, key=lambda pair: (kinds.index(pair.kind), *self.ends(pair)))
-        self.lists: dict[str, list[tuple[int, int, int, int]]] = {"near": [], "above": []}
+        kinds, fields = list(CLASSES), [pair for pair in pairs if pair.kind == FIELD]
+        solid = sorted(
+            (pair for pair in pairs if pair.kind != FIELD), key=lambda pair: (kinds.index(pair.kind), *self.ends(pair))
+        )
+        self.pairs = [*solid, *sorted(fields, key=lambda pair: pair.b.name)]
+        self.lists: dict[str, list[tuple[int, ...]]] = {"near": [], "above": [], "fields": []}
         rows = list[tuple[float, ...]]()
-        for number, pair in enumerate(self.pairs):
+        for number, pair in enumerate(solid):
             i, j = self.ends(pair)
             self.lists.setdefault(pair.kind, []).append((i, j, number, len(rows)))
             _append(self.lists["above" if pair.b.kind == "plane" else "near"], i, j, number)
             row = combined(pair.a, pair.b), 1 + self.sites[i].node, 1 + self.sites[j].node, number
             rows += [row] * CLASSES[pair.kind][1]
+        found: dict[str, FieldProbes] = {}
+        for number, pair in enumerate(self.pairs[len(solid) :], len(solid)):
+            i, own = self._place[pair.a.name, pair.a.kind], _probes(pair.a)
+            before = found.get(pair.b.name, FieldProbes(pair.b, np.zeros((0, 4)), []))  # type: ignore[arg-type]
+            found[pair.b.name] = FieldProbes(before.field, np.array([*before.probes, *own]), before.of + [i] * len(own))
+            self.lists["fields"] += [(len(rows) + k, len(self.lists["fields"]) + k) for k in range(len(own))]
+            rows += [(combined(pair.a, pair.b), 1 + self.sites[i].node, 0.0, number)] * len(own)
+        self.fields = tuple(found.values())
         self.candidates = np.array(rows).reshape(-1, 4)
 
     def ends(self, pair: TouchingPair) -> tuple[int, int]:
@@ -203,6 +254,10 @@ class Arrangement:
     def longest(self) -> int:
         """The longest run of pairs of a shape with consecutive others."""
         return max([1, *(run[3] + 1 for one in ("near", "above") for run in self.lists[one])])
+
+
+def _simple(shape: SolidShape) -> SolidShape:
+    return simplified([shape])[0] if shape.kind == "ellipsoid" else shape
 
 
 def _append(runs: list[Any], i: int, j: int, number: int) -> None:
