@@ -11,7 +11,9 @@ import kinetree as kt
 from kinetree import simulation
 from tests.fuzz import contacts as fuzz
 from tests.general_nodes import Cart
+from tests.laws.cases import model
 from tests.laws.test_contact import DT
+from tests.laws.test_contact_derivatives import differences
 from tests.mechanisms import NEAR, four_bar, gripper, hopper, whip
 from tests.tolerance import Array, peak
 
@@ -156,3 +158,68 @@ def test_changes_are_differences(name: str, method: str) -> None:
         if which in ("dq", "dv", "dtau"):
             matrix = {"dq": A[:, : case.robot.nv], "dv": A[:, case.robot.nv :], "dtau": B}[which]
             np.testing.assert_allclose(matrix @ d[which], found, rtol=1e-9, atol=1e-12 * peak(A))
+
+
+def held_and_touching(method: str, project: bool = True) -> tuple[simulation.Simulator, Array, Array, Array]:
+    """A legged robot with one foot held, and another one that strikes the ground; a state a little off the pose."""
+    robot, rng = model("legged"), np.random.default_rng(3)
+    n, at, point = robot.nv, robot.random_configuration(rng), rng.uniform(-0.1, 0.1, 3)
+    q = robot.integrate(at, 1e-4 * rng.normal(size=n))
+    normal = np.array([0.1, 0.2, 1.0]) / np.linalg.norm([0.1, 0.2, 1.0])
+    offset = float(normal @ (robot.pose(q, "tip1") @ [*point, 1.0])[:3]) + 1e-3
+    sim = simulation.Simulator(
+        robot, constraints=[kt.Weld("tip0", rows="position")], at=at, dt=DT, method=method, project=project,
+        contacts=[simulation.Points("tip1", point)], ground=simulation.Plane(tuple(normal), offset, 0.6),
+        damping=0.1, stiffness=1.0,
+    )  # fmt: skip
+    return sim, q, 0.3 * rng.normal(size=n), rng.normal(size=n)
+
+
+@pytest.mark.parametrize("project", [True, False])
+@pytest.mark.parametrize("method", METHODS)
+def test_constraints_and_contacts_together(method: str, project: bool) -> None:
+    sim, q, v, tau = held_and_touching(method, project)
+    A, B, modes = sim.discretize(q, v, tau)
+    assert modes.contacts[0] == simulation.SLIDING
+    assert modes.certain
+    for ours, theirs in zip((A, B), differences(sim, q, v, tau), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-8 * peak(theirs))
+    n, rng = sim.robot.nv, np.random.default_rng(4)
+    dq, dv, dtau, left, right = rng.normal(size=(5, n))
+    found = np.concatenate(sim.step.jvp(q, v, tau, dq, dv, dtau))
+    np.testing.assert_allclose(found, A @ np.r_[dq, dv] + B @ dtau, atol=1e-11 * peak(found))
+    gradients, weights = sim.step.vjp(q, v, tau, left, right), np.r_[left, right]
+    np.testing.assert_allclose(np.r_[gradients.q, gradients.v], weights @ A, atol=1e-11 * peak(weights @ A))
+    np.testing.assert_allclose(gradients.tau, weights @ B, atol=1e-11 * peak(weights @ B))
+    taus, ends = np.tile(tau, (3, 1)), np.zeros((4, n))
+    ends[-1] = left
+    chained = sim.rollout.vjp(q, v, taus, ends, ends)
+    path = sim.rollout(q, v, taus)
+    back = left, left
+    for i in reversed(range(3)):
+        step = sim.step.vjp(path.q[i], path.v[i], tau, *back)
+        back = step.q, step.v
+    np.testing.assert_array_equal(chained.q, back[0])
+    np.testing.assert_array_equal(chained.v, back[1])
+    many = sim.discretize(np.tile(q, (3, 1)), [v, 0.0 * v, np.full(n, np.nan)], tau)
+    np.testing.assert_array_equal(many.A[0], A)
+    assert np.isfinite(many.A[1]).all()
+    assert np.isnan(many.A[2]).any()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_constraints_and_gravity_compensation(method: str) -> None:
+    robot, rng = borne(), np.random.default_rng(6)
+    at = robot.random_configuration(rng)
+    held = simulation.Simulator(
+        robot, constraints=[kt.Weld("b", rows=(3,))], at=at, dt=DT, method=method, gravity_compensation=True
+    )
+    v, tau, dq, dv, dtau, left = rng.normal(size=(6, robot.nv))
+    A, B, _ = held.discretize(at, v, tau)
+    for ours, theirs in zip((A, B), differences(held, at, v, tau, 1e-5), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-8)
+    found = np.concatenate(held.step.jvp(at, v, tau, dq, dv, dtau))
+    np.testing.assert_allclose(found, A @ np.r_[dq, dv] + B @ dtau, atol=1e-11)
+    np.testing.assert_allclose(
+        held.step.vjp(at, v, tau, left, left).q, np.r_[left, left] @ A[:, : robot.nv], atol=1e-11
+    )

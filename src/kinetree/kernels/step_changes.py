@@ -161,3 +161,10 @@ def less_of(k: Workspace, x: Indexed, y: Indexed, difference: Indexed) -> None:
     """x − y."""
     for i in k.n:
         difference[i] = x[i] - y[i]
+
+
+@kernel(A=_SQUARE, X=("n", "k"), B=_SQUARE, Y=("n", "k"), total=("n", "k"), outputs=("total",), sparse=("total",))
+def two_products(k: Workspace, A: Indexed, X: Indexed, B: Indexed, Y: Indexed, total: Indexed) -> None:
+    """A X + B Y."""
+    add_product(total, (k.n, k.n, k.k), A, X)
+    add_product(total, (k.n, k.n, k.k), B, Y)

@@ -245,8 +245,9 @@ class Execution:
         axis, arrays = len(self._batch), [self.array(x) for x in parts]
         return Samples(np.concatenate([x if x.ndim > axis else x[..., None] for x in arrays], axis=axis))
 
-    def _flat(self, x: Samples) -> Array:
-        return x.array.reshape(*self._batch, math.prod(x.array.shape[len(self._batch) :]))
+    def _flat(self, x: Any) -> Array:
+        array = self.array(x)
+        return array.reshape(*self._batch, math.prod(array.shape[len(self._batch) :]))
 
 
 def _size(x: Any) -> int:

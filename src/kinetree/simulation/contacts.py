@@ -178,12 +178,12 @@ class DenseBodies:
     def __init__(
         self, run: Any, recursion: Callable[[Algorithm, bool], Compiled], dynamics: Several[Any], count: int, nv: int
     ) -> None:
-        self._run, self._recursion, self._dynamics, self._count, self._nv = run, recursion, dynamics, count, nv
+        self._run, self._recursion, self._dynamics, self.count, self._nv = run, recursion, dynamics, count, nv
 
     def at(self, q: Any) -> tuple[Any, Any]:
         """Places, (m, 15), and Λ⁻¹, (6 m, 6 m), of the bodies."""
         T = self._run(self._recursion(poses, False), q)
-        place = self._run.taken(T, 16 * np.arange(self._count)[:, None] + _OF_POSE)
+        place = self._run.taken(T, 16 * np.arange(self.count)[:, None] + _OF_POSE)
         found = [self._run(function, q) for function in self._dynamics]
         mobility, self._response = found if len(found) > 1 else found[0]
         return place, mobility
@@ -194,10 +194,10 @@ class DenseBodies:
 
     def after(self, _: Any, v: Any, wrench: Any) -> Any:
         """Joint velocities after impulses on the bodies, (6 m,), at the configuration of the last `at`."""
-        return self._run(compiled(velocities_after, m=self._nv, n=6 * self._count), self._response, v, wrench)
+        return self._run(compiled(velocities_after, m=self._nv, n=6 * self.count), self._response, v, wrench)
 
     def solved(self, q: Any, tau: Any, wrench: Any) -> Any:
-        """M⁻¹ (τ + Jᵀw) without constraints, at the configuration of the last `at`."""
+        """M⁻¹ (τ + Jᵀw) of a robot without constraints, at the configuration of the last `at`."""
         return self.after(q, self._run(self._recursion(mass_matrix_solve, True), q, tau), wrench)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -30,12 +30,12 @@ from kinetree.algorithms.dynamics.time_step import advance
 from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS
 from kinetree.algorithms.kinematics.manifold import integrate
 from kinetree.concurrency import ForkSafeLock
-from kinetree.errors import InputError, UnsupportedError
+from kinetree.errors import InputError
 from kinetree.kernels.chained_products import chained, row_scaled, scaled_total, shifted
 from kinetree.kernels.constrained_solution import with_product, with_transposed_product
 from kinetree.kernels.products import total
 from kinetree.kernels.solve import count_doubt
-from kinetree.language.mechanism import Site
+from kinetree.language.mechanism import Mechanism, Site
 from kinetree.model.constraints import Constraints
 from kinetree.model.held_derivatives import DerivativeText
 from kinetree.model.integrators import IMPULSIVE
@@ -67,10 +67,6 @@ class HeldStepDerivatives:
         if plant.method not in IMPULSIVE:
             raise InputError(
                 f"derivatives of steps need one of the methods {', '.join(IMPULSIVE)}; got {plant.method!r}"
-            )
-        if plant.lift is not None:
-            raise UnsupportedError(
-                "steps with constraints have no derivatives with gravity compensation yet; leave it out"
             )
         self.plant, self.held, self._project = plant, held, project
         self._lock = ForkSafeLock()
@@ -166,7 +162,7 @@ class HeldStepDerivatives:
             [Operand(x, shapes.get(x, (n,))) for x in names]
             for names in (["q", "v", "tau", *given], [*results, "doubts"])
         )
-        kind = {"matrices": _Matrices, "jvp": _Forward, "vjp": _Reverse}[name]
+        kind = _KINDS[name]
 
         def text(run: Any, q: Any, v: Any, tau: Any, *more: Any) -> Sequence[Any]:
             rest = list(more)
@@ -191,10 +187,18 @@ class HeldStepDerivatives:
             a = do.accelerated(there, do.advanced(v, do.accelerated(there, v, push), half), push)
         v = do.advanced(v, a, dt)
         q = do.moved(there, v, rest)
-        if not self._project:
-            return q, v
+        return self._projected(do, q, v) if self._project else (q, v)
+
+    def _projected(self, do: Any, q: Any, v: Any) -> tuple[Any, Any]:
+        """Both projections, (1)."""
         q = do.moved(q, do.accelerated(q, None, do.borne(q), stiff=True), 1.0)
-        return q, do.accelerated(q, None, do.borne(q, v))  # (1)
+        return q, do.accelerated(q, None, do.borne(q, v))
+
+    def of_projection(self, run: Any, name: str, q: Any, v: Any, given: Sequence[Any]) -> Sequence[Any]:
+        """Results of "matrices", "jvp" or "vjp" of the projections alone, where rows may depend on each other."""
+        do: Any = _KINDS[name](run, self.plant, self.held, True, (), None)
+        found: Sequence[Any] = do.results(lambda q, v, _: self._projected(do, q, v), (q, v, do.still), given)
+        return found
 
 
 class _Variable:
@@ -222,6 +226,10 @@ class _Calculus:
     def inertial(self, algorithm: Any, *inputs: Any) -> Any:
         """A recursion of the dynamics."""
         return self.run(self.held.of_masses(algorithm), *inputs)
+
+    def lifted(self, algorithm: Any, q: Any, *inputs: Any) -> Any:
+        """A recursion of what bears a part of the weight."""
+        return self.run(bind(algorithm, cast(Mechanism, self.plant.borne), (), "step"), q.value, *inputs)
 
     def doubt(self, spread: Any) -> None:
         """Count a doubtful solution."""
@@ -289,6 +297,9 @@ class _Forward(_Calculus):
             change = self.added(change, v.change, self.slow)
         if plant.stiffness.any():
             change = self.added(change, self.times(self.turned(q), q.change, self.still), -plant.stiffness)
+        if plant.lift is not None:
+            still = self.still, self.still
+            change = self.added(change, self.lifted(inverse_dynamics_jvp, q, *still, q.change, *still))
         return _Variable(self.force(q, v, tau), change)
 
     def moved(self, q: Any, v: Any, seconds: float) -> _Variable:
@@ -347,6 +358,8 @@ class _Reverse(_Calculus):
             if plant.stiffness.any():
                 pulled = self.added(self.still, push.change, -plant.stiffness)
                 self._add(q, self.transposed(self.turned(q), pulled, self.still))
+            if plant.lift is not None:
+                self._add(q, self.lifted(inverse_dynamics_vjp, q, self.still, self.still, push.change)[0])
 
         self._back.append(back)
         return push
@@ -423,6 +436,9 @@ class _Matrices(_Calculus):
         stiff = self.plant.stiffness
         given = np.zeros((self.n, self.n)), -stiff
         by_q = self.run(compiled(row_scaled, n=self.n), *given, self.turned(q)) if stiff.any() else None
+        if self.plant.lift is not None:
+            borne = self.lifted(inverse_dynamics_derivatives, q, self.still, self.still)[0]
+            by_q = borne if by_q is None else self.run(compiled(shifted, n=self.n), by_q, borne, 1.0)
         return _Variable(self.force(q, v, tau), (by_q, by_v, _ONE))
 
     def moved(self, q: Any, v: Any, seconds: float) -> _Variable:
@@ -450,7 +466,8 @@ class _Matrices(_Calculus):
         more = [self.gains] * stiff + ([] if at_rest or not self.sites else [self.wrenches])
         given = q.value, self.still if at_rest else v.value, push.value, self.held.nothing, *more
         by_q, by_v, by_push, *_, a, _, _, doubt = run(function, *given)
-        self.doubts = run(compiled(total, n=1), self.doubts, doubt)
+        if not self.near:
+            self.doubts = run(compiled(total, n=1), self.doubts, doubt)
         terms = [(1.0, by_q, q), (1.0, by_push, push), *([] if at_rest else [(1.0, by_v, v)])]
         return _Variable(a, self._sum(*terms))
 

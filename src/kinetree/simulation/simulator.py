@@ -221,7 +221,7 @@ class Simulator:
 
         Raises:
             InputError: A method other than "midpoint" and "semi_implicit_euler", or a shape without slopes.
-            UnsupportedError: Constraints together with contacts or gravity compensation; contacts that are discovered.
+            UnsupportedError: Contacts that are discovered.
         """
         if self._held is None:
             return step_functions.discretize(self, q, v, tau, f_ext)

@@ -20,7 +20,7 @@ touches what: contacts of another kind only need their own response.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -28,18 +28,14 @@ import numpy as np
 from kinetree.algorithms.derivatives.contact_steps import (
     ahead_change,
     ahead_gradient,
-    parameters_change,
-    parameters_gradient,
     springs_change,
     springs_gradient,
     step_matrices,
     twists_gradient,
 )
-from kinetree.algorithms.derivatives.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.derivatives.inverse_dynamics_derivatives import inverse_dynamics_derivatives
-from kinetree.algorithms.derivatives.jvp import forward_dynamics_jvp, inverse_dynamics_jvp
-from kinetree.algorithms.derivatives.vjp import forward_dynamics_vjp, inverse_dynamics_vjp
-from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_solve
+from kinetree.algorithms.derivatives.jvp import inverse_dynamics_jvp
+from kinetree.algorithms.derivatives.vjp import inverse_dynamics_vjp
 from kinetree.algorithms.dynamics.time_step import advance
 from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS, VELOCITIES, VELOCITY_DERIVATIVES
 from kinetree.algorithms.kinematics.manifold import ddifference, difference
@@ -62,17 +58,16 @@ from kinetree.kernels.step_changes import (
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.common_frame import in_view
 from kinetree.language.forward_mode import directional_derivative
-from kinetree.language.mechanism import Mechanism, Site
+from kinetree.language.mechanism import Site
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import compiled
-from kinetree.runtime.kernels import bind
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence, MemorySpan
 from kinetree.runtime.texts import Recording, executed, recorded
 from kinetree.simulation.contacts import Contacts, JointRows, PythonFunction
+from kinetree.simulation.stage_dynamics import FreeDynamics, HeldDynamics
 from kinetree.simulation.step_results import ContactProblem, Impulses
 from kinetree.simulation.steps import Stage, Steps, Trail
-from kinetree.spatial.value import Array
 
 _AXES = "local_world_aligned"
 #: What a step depends on, of each shape.
@@ -101,11 +96,11 @@ class _Response(NamedTuple):
 class _About(NamedTuple):
     """The step that is differentiated."""
 
-    last: Stage  # the accelerations that count, at q′ and v_m
+    last: Stage  # the accelerations that count, at q′ and v_m, with impulses of joints
     first: Stage | None  # those that predict v_m
-    rate: Any  # v⁺
+    after: Any  # q⁺, before a projection
+    rate: Any  # v⁺, before it
     a: Any  # (v⁺ − v)/dt
-    push: Any  # joint forces, with impulses of joints
     wrenches: list[Any]  # of contacts and of the user, in the axes of their frames; one array or none
     pushed: list[Any]  # of the user alone
     response: _Response | None
@@ -117,7 +112,10 @@ class StepDerivatives:
 
     def __init__(self, steps: Steps) -> None:
         self._steps, self._plant, self._robot = steps, steps.plant, steps.plant.robot
-        contacts = steps.contacts
+        contacts, held = steps.contacts, steps.constraints
+        self._held = None if held is None else HeldDynamics(steps.plant, held, steps.project)
+        self._free = FreeDynamics(steps.plant)
+        self._of: FreeDynamics | HeldDynamics = self._held or self._free
         self._contacts = contacts if isinstance(contacts, Contacts) else None
         self._joints = (
             contacts if isinstance(contacts, JointRows) else self._contacts.joints if self._contacts else None
@@ -245,7 +243,8 @@ class StepDerivatives:
         """The step, and its results."""
         plant, trail = self._plant, Trail()
         pushed = [given["wrench"]] if sites else []
-        found = self._steps.text(run, sites, False, True, given["q"], given["v"], given["tau"], pushed, 0.0, trail)
+        near = self._held is not None
+        found = self._steps.text(run, sites, near, True, given["q"], given["v"], given["tau"], pushed, 0.0, trail)
         first, last = (None, trail.stages[0]) if len(trail.stages) == 1 else trail.stages
         touched, wrenches, push, response = trail.touched, pushed, last.push, None
         if touched is not None:
@@ -257,7 +256,8 @@ class StepDerivatives:
                 each = run.taken(touched.problem.wrench, np.arange(6 * count).reshape(-1, 6))
                 mean = run(compiled(frame_wrenches, m=count), touched.problem.place, each, plant.dt)
                 wrenches = [run.joined(mean, *pushed)]
-        of = _About(last, first, trail.rate, found["acceleration"], push, wrenches, pushed, response, trail.bodies)
+        last = last._replace(push=push)
+        of = _About(last, first, trail.q, trail.rate, found["acceleration"], wrenches, pushed, response, trail.bodies)
         return of, found
 
     def _response(self, run: Any, q: Any, trail: Trail) -> _Response:
@@ -319,19 +319,19 @@ class StepDerivatives:
     def _own(self, run: Any, algorithm: Algorithm, *inputs: Any) -> Any:
         return run(self._plant.recursion(algorithm), *inputs)
 
-    def _dynamics(self, run: Any, algorithm: Algorithm, sites: Sequence[Site], *inputs: Any) -> Any:
-        return run(self._plant.recursion(algorithm, tuple(sites), dynamic=True), *inputs)
-
     def _solved(self, run: Any, of: _About, tau: Any, wrench: Any) -> Any:
-        """M⁻¹ (τ + Jᵀw)."""
-        if of.bodies is None:
-            return self._dynamics(run, mass_matrix_solve, (), of.last.q, tau)
-        return of.bodies.solved(of.last.q, tau, wrench)
+        """M⁻¹ (τ + Jᵀw), or what takes its place under constraints."""
+        return self._of.solved(run, of.bodies, of.last.q, tau, wrench)
 
     def _moved(self, run: Any, of: _About, x: Any) -> Any:
         """J x of all rows."""
         parts = [] if of.bodies is None else [run.taken(of.bodies.twists(of.last.q, x), np.arange(self._of_bodies))]
         return run.joined(*parts, *([run.taken(x, self._columns)] if len(self._columns) else []))
+
+    @property
+    def _projects(self) -> HeldDynamics | None:
+        """Constraints onto which the end of a step is projected."""
+        return self._held if self._held is not None and self._held.projects else None
 
     @property
     def _origin(self) -> Any:
@@ -378,8 +378,11 @@ class StepDerivatives:
         of, _ = self._about(run, sites, given)
         plant, n, dt, (ahead, left) = self._plant, self._robot.nv, self._plant.dt, self._ends
         found: dict[str, Any] = {"report": np.array([np.inf, 1.0, 1.0])}
-        q_bar, v_bar = self._own(run, ahead_gradient, of.rate, left, given["q_weights"])
-        v_bar = self._sum(run, v_bar, given["v_weights"])
+        q_weights, v_weights = given["q_weights"], given["v_weights"]
+        if self._projects is not None:
+            q_weights, v_weights, _ = self._projects.projected(run, "vjp", of.after, of.rate, q_weights, v_weights)
+        q_bar, v_bar = self._own(run, ahead_gradient, of.rate, left, q_weights)
+        v_bar = self._sum(run, v_bar, v_weights)
         here, turned = of.last.q, np.zeros(n)
         none = np.zeros((max(len(self._contact_sites), 1), 6))
         x = self._solved(run, of, v_bar, none)
@@ -389,24 +392,33 @@ class StepDerivatives:
                 compiled(impulse_gradients, **self._sizes), *of.response.matrices, u
             )
             (wrench, stops), found["report"] = self._split(run, z), of.response.report
-            x = self._solved(run, of, self._sum(run, v_bar, stops), none if wrench is None else wrench)
+            v_bar = self._sum(run, v_bar, stops)
+            if self._held is None:
+                x = self._solved(run, of, v_bar, none if wrench is None else wrench)
+            elif wrench is not None:
+                pressed = self._dynamics_free(run, twists_gradient, here, np.zeros(n), none, wrench)
+                v_bar = self._sum(run, v_bar, pressed)
             if wrench is not None:
                 along = run.taken(g, np.arange(self._of_bodies).reshape(-1, 6))
                 turned = self._dynamics_free(run, twists_gradient, here, of.rate, wrench, along)
             if stops is not None:
                 turned = self._sum(run, turned, self._stopped(run, of, of.response.stopping, stops))
         all_sites = (*self._contact_sites, *sites)
-        by_q, by_v, by_a = self._dynamics(run, inverse_dynamics_vjp, all_sites, here, of.last.v, of.a, x, *of.wrenches)
-        q_bar, v_bar, speed, push = run(compiled(step_gradients, n=n), q_bar, turned, by_q, by_v, by_a, x, dt)
+        if self._held is None:
+            at = here, of.last.v, of.a, x, *of.wrenches
+            by_q, by_v, by_a = self._free.run(run, inverse_dynamics_vjp, all_sites, *at)
+            q_bar, v_bar, speed, push = run(compiled(step_gradients, n=n), q_bar, turned, by_q, by_v, by_a, x, dt)
+        else:
+            weight = self._own(run, advance, np.zeros(n), v_bar, dt)
+            by_q, speed, push = self._held.gradient(run, all_sites, of.last, of.wrenches, weight)
+            q_bar = self._sum(run, q_bar, turned, by_q)
         v_bar = self._sum(run, v_bar, speed)
-        heavy = [self._by_masses(run, of.last._replace(a=of.a), x, -dt)] if masses else []
+        heavy = [self._free.by_masses(run, of.last._replace(a=of.a), x, -dt)] if masses else []
         if of.first is not None:
             weight = self._own(run, advance, np.zeros(n), speed, 0.5 * dt)
-            first = self._dynamics(
-                run, forward_dynamics_vjp, sites, here, of.first.v, of.first.push, weight, *of.pushed
-            )
+            first = self._of.gradient(run, sites, of.first, of.pushed, weight)
             if masses:
-                heavy.append(self._by_masses(run, of.first, first[2], -1.0))
+                heavy.append(self._free.by_masses(run, of.first, first[2], -1.0))
             q_bar, v_bar, push = (self._sum(run, x, y) for x, y in zip((q_bar, v_bar, push), first, strict=True))
             q_bar, moved = self._own(run, ahead_gradient, given["v"], ahead, q_bar)
             v_bar = self._sum(run, v_bar, moved)
@@ -416,7 +428,7 @@ class StepDerivatives:
             springs = self._own(run, springs_gradient, given["q"], plant.damping, plant.stiffness, plant.rest, dt, push)
             q_bar, v_bar = self._sum(run, q_bar, springs[0]), self._sum(run, v_bar, springs[1])
         if plant.lift is not None:
-            lifted, *_ = run(self._lifted(inverse_dynamics_vjp), given["q"], np.zeros(n), np.zeros(n), push)
+            lifted, *_ = run(self._free.lifted(inverse_dynamics_vjp), given["q"], np.zeros(n), np.zeros(n), push)
             q_bar = self._sum(run, q_bar, lifted)
         if masses:
             found["by_parameters"] = heavy[0]
@@ -424,28 +436,6 @@ class StepDerivatives:
                 count = 10 * len(self._robot.bodies)
                 found["by_parameters"] = run(compiled(total, n=count), found["by_parameters"], other)
         return {**found, "by_q": q_bar, "by_v": v_bar, "by_tau": push}
-
-    def _by_masses(self, run: Any, at: Stage, x: Any, scale: float) -> Any:
-        """Gradients of xᵀτ with respect to inertial parameters, at a stage."""
-        numbers, recursion = self._heavy(parameters_gradient)
-        found = run(recursion, at.q, at.v, at.a, x, scale)
-        return run.placed(found, numbers, (len(self._robot.bodies), 10))
-
-    def _heavier(self, run: Any, at: Stage, change: Any) -> Any:
-        """The change of τ with inertial parameters, at a stage."""
-        numbers, recursion = self._heavy(parameters_change)
-        return run(recursion, at.q, at.v, at.a, run.taken(change, numbers))
-
-    def _heavy(self, algorithm: Algorithm) -> tuple[Array, Any]:
-        """Places of the parameters of bodies that have frames, which nodes of users have not, and a recursion."""
-        bodies = [(i, body.name) for i, body in enumerate(self._robot.bodies) if body.name in self._robot.frames]
-        sites = tuple(self._robot.site(name) for _, name in bodies)
-        numbers = 10 * np.array([i for i, _ in bodies])[:, None] + np.arange(10)
-        return numbers, self._plant.recursion(algorithm, sites, dynamic=True)
-
-    def _lifted(self, algorithm: Algorithm) -> Any:
-        """A recursion of what bears a part of the weight."""
-        return bind(algorithm, cast(Mechanism, self._plant.borne), (), "step")
 
     def _dynamics_free(self, run: Any, algorithm: Algorithm, *inputs: Any) -> Any:
         return run(self._plant.recursion(algorithm, self._contact_sites), *inputs)
@@ -468,29 +458,29 @@ class StepDerivatives:
             springs = plant.damping, plant.stiffness, plant.rest, dt
             push = self._own(run, springs_change, given["q"], *springs, dq, dv, push)
         if plant.lift is not None:
-            push = self._sum(run, push, run(self._lifted(inverse_dynamics_jvp), given["q"], zero, zero, dq, zero, zero))
+            push = self._sum(
+                run, push, run(self._free.lifted(inverse_dynamics_jvp), given["q"], zero, zero, dq, zero, zero)
+            )
         if sites:
             J = run(plant.recursion(JACOBIANS["local"], sites), here)
             wrench = run.taken(given["along_wrench"], np.arange(6 * len(sites)))
             push = run(compiled(with_transposed_product, c=6 * len(sites), n=n), J, wrench, push, 1.0)
         speed, early = dv, push
         if masses:
-            heavier = self._heavier(run, of.last._replace(a=of.a), given["along_parameters"])
+            heavier = self._free.heavier(run, of.last._replace(a=of.a), given["along_parameters"])
             push = run(compiled(less_of, n=n), push, heavier)
         if of.first is not None:
             if masses:
                 early = run(
                     compiled(less_of, n=n),
                     early,
-                    self._heavier(run, of.first, given["along_parameters"]),
+                    self._free.heavier(run, of.first, given["along_parameters"]),
                 )
             dq = self._own(run, ahead_change, given["v"], ahead, dq, dv)
-            first = of.first.q, of.first.v, of.first.push, dq, dv, early
-            speed = self._own(
-                run, advance, dv, self._dynamics(run, forward_dynamics_jvp, sites, *first, *of.pushed), 0.5 * dt
-            )
-        last = here, of.last.v, of.push, dq, speed, push, *of.wrenches
-        change = self._dynamics(run, forward_dynamics_jvp, (*self._contact_sites, *sites), *last)
+            change = self._of.change(run, sites, of.first, of.pushed, dq, dv, early)
+            speed = self._own(run, advance, dv, change, 0.5 * dt)
+        all_sites = (*self._contact_sites, *sites)
+        change = self._of.change(run, all_sites, of.last, of.wrenches, dq, speed, push)
         after = self._own(run, advance, dv, change, dt)
         if of.response is not None:
             turned, along = [], np.zeros(0)
@@ -511,30 +501,28 @@ class StepDerivatives:
                 run, of, zero if stops is None else stops, np.zeros((1, 6)) if wrench is None else wrench
             )
             after = self._sum(run, after, pushed)
-        return {"after_v": after, "after_q": self._own(run, ahead_change, of.rate, left, dq, after)}
+        moved = self._own(run, ahead_change, of.rate, left, dq, after)
+        if self._projects is not None:
+            moved, after = self._projects.projected(run, "jvp", of.after, of.rate, moved, after, zero)
+        return {"after_q": moved, "after_v": after}
 
     # Matrices
 
     def _matrices(self, run: Any, sites: tuple[Site, ...], _: bool, given: dict[str, Any]) -> dict[str, Any]:
         of, step = self._about(run, sites, given)
         plant, n, dt, (ahead, left) = self._plant, self._robot.nv, self._plant.dt, self._ends
-        here, all_sites = of.last.q, (*self._contact_sites, *sites)
-        last = here, of.last.v, of.push, *of.wrenches
+        all_sites = (*self._contact_sites, *sites)
         sizes = {"c": self._of_bodies + len(self._columns), "b": self._of_bodies}
         bodies = [(i, i) for i in range(self._of_bodies)]
         changed = run.prepared(compiled(velocity_changes, n=n, **sizes, bodies=bodies, **self._moving))
-        names, derivatives = (
-            ("a_q", "a_v", "a_tau"),
-            partial(plant.recursion, forward_dynamics_derivatives, dynamic=True),
-        )
+        names, last = ("a_q", "a_v", "a_tau"), (of.last, of.wrenches)
         if of.first is None:
-            a_q, a_v, Minv = run.feeding(changed, names, derivatives(all_sites), *last)
+            a_q, a_v, Minv = self._of.matrices(run, all_sites, *last, changed, names)
             a_tau = Minv
         else:
-            first = of.first.q, of.first.v, of.first.push, *of.pushed
             predicted = run.prepared(compiled(predicted_changes, n=n))
-            after = run.feeding(predicted, names, derivatives(all_sites), *last)
-            before = run.feeding(predicted, ("f_q", "f_v", "f_tau"), derivatives(sites), *first)
+            after = self._of.matrices(run, all_sites, *last, predicted, names)
+            before = self._of.matrices(run, sites, of.first, of.pushed, predicted, ("f_q", "f_v", "f_tau"))
             Minv, (a_q, a_v, a_tau) = after[2], run.feeding(changed, names, predicted, *after, *before, 0.5 * dt)
         J, Psi, matrices = self._rows(run, of)
         ends = run.prepared(plant.recursion(step_matrices(of.first is not None, plant.soft)))
@@ -542,10 +530,13 @@ class StepDerivatives:
         blocks = run.feeding(ends, ("by_q", "by_v", "by_tau"), changed, *given_J)
         springs = plant.damping, plant.stiffness, plant.rest
         inputs = given["q"], given["v"], of.rate, ahead, left, *springs, dt, *blocks
-        A, B = run(ends, *inputs) if plant.lift is not None else run.concluding(0, ends, *inputs)
+        more = plant.lift is not None or self._projects is not None
+        A, B = run(ends, *inputs) if more else run.concluding(0, ends, *inputs)
         if plant.lift is not None:
-            lifted, *_ = run(self._lifted(inverse_dynamics_derivatives), given["q"], np.zeros(n), np.zeros(n))
+            lifted, *_ = run(self._free.lifted(inverse_dynamics_derivatives), given["q"], np.zeros(n), np.zeros(n))
             A = run(compiled(with_lift, n=n, m=2 * n, columns=[(i, i) for i in range(n)]), A, B, lifted)
+        if self._projects is not None:
+            A, B = self._projects.projected_matrices(run, of.after, of.rate, A, B)
         found = {"A": A, "B": B, "joints": np.zeros(n), "report": np.array([np.inf, 1.0, 1.0]), "solved": np.zeros(3)}
         if of.response is not None:
             modes, count = of.response.modes, 3 * self._count

@@ -29,10 +29,8 @@ def require(sim: Any) -> None:
     """Refuse what has no derivatives."""
     if sim.method not in IMPULSIVE:
         raise InputError(f"derivatives of steps need one of the methods {', '.join(IMPULSIVE)}; got {sim.method!r}")
-    without = {"constraints and contacts": sim.constraints, "contacts that are discovered": sim._discovered}
-    for what, one in without.items():
-        if one is not None:
-            raise UnsupportedError(f"steps with {what} have no derivatives yet; leave them out")
+    if sim._discovered is not None:
+        raise UnsupportedError("steps with contacts that are discovered have no derivatives yet; leave them out")
 
 
 def discretize(sim: Any, q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None) -> StepDiscretized:
@@ -61,9 +59,9 @@ def no_modes(batch: tuple[int, ...], nv: int) -> Modes:
     )
 
 
-def _require_no_masses(wanted: bool) -> None:
+def _require_no_masses(sim: Any, wanted: bool) -> None:
     """Steps with constraints have no derivatives with respect to masses."""
-    if wanted:
+    if wanted and sim.constraints is not None:
         raise UnsupportedError(
             "steps with constraints have no derivatives with respect to inertial parameters yet; see "
             "held.parameter_derivative"
@@ -100,8 +98,8 @@ class StepFunction(partial[tuple[Any, Any, StepInfo]]):
             df_ext: Changes of these.
         """
         sim: Any = self.args[0]
+        _require_no_masses(sim, parameters is not None)
         if sim._held is not None:
-            _require_no_masses(parameters is not None)
             state = *sim._state("step.jvp", q, v, sim._zero if tau is None else tau), dq, dv
             found: tuple[Array, Array] = sim._held.jvp(*state, sim._zero if dtau is None else dtau, f_ext, df_ext)
             return found
@@ -139,8 +137,8 @@ class StepFunction(partial[tuple[Any, Any, StepInfo]]):
             parameters: Whether gradients with respect to inertial parameters are wanted.
         """
         sim: Any = self.args[0]
+        _require_no_masses(sim, parameters)
         if sim._held is not None:
-            _require_no_masses(parameters)
             state = sim._state("step.vjp", q, v, sim._zero if tau is None else tau)
             return held_gradients(*sim._held.vjp(*state, q_weights, v_weights, f_ext))
         require(sim)
@@ -175,6 +173,7 @@ class RolloutFunction(partial[Rollout]):
             parameters: Whether gradients with respect to inertial parameters are wanted.
         """
         sim: Any = self.args[0]
+        _require_no_masses(sim, parameters)
         if sim._held is None:
             require(sim)
         nv = sim.robot.nv
@@ -194,7 +193,6 @@ class RolloutFunction(partial[Rollout]):
         if isinstance(length, bool) or not isinstance(length, (int, np.integer)) or length < 1:
             raise InputError(f"rollout.vjp: checkpoint={checkpoint!r} is not a positive integer")
         if sim._held is not None:
-            _require_no_masses(parameters)
             q, v = (np.broadcast_to(x, (*batch, x.shape[-1])).reshape(-1, x.shape[-1]) for x in (q, v))
             each = (np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (taus, many, more))
             gradients = sim._held.rollout_vjp(self, q, v, *each, int(length))

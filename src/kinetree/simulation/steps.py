@@ -63,7 +63,8 @@ class Trail:
     """What a step has come by, for its derivatives."""
 
     stages: list[Stage] = field(default_factory=list)
-    rate: Any = None  # velocities after it, before a projection
+    q: Any = None  # configuration after it, before a projection
+    rate: Any = None  # velocities, too
     touched: Impulses | None = None
     bodies: Any = None
 
@@ -148,7 +149,7 @@ class Steps:
         if alone:
             found["acceleration"] = run(compiled(mean_acceleration, n=plant.robot.nv), v, rate, plant.dt)
         if trail is not None:
-            trail.rate, trail.touched, trail.bodies = rate, touched[0] if touched else None, bodies
+            trail.q, trail.rate, trail.touched, trail.bodies = after, rate, touched[0] if touched else None, bodies
         if held is not None and self.project:
             after, spread = held.part(run, "configuration", near, after)
             watch(spread)
