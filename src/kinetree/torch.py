@@ -25,7 +25,9 @@ from typing import Any
 
 from kinetree.bridges.differentiable import Differentiable, NumPy, refuse, refuse_complex, refuse_third_derivatives
 from kinetree.bridges.interface import Bridge
+from kinetree.bridges.simulation import SimulatedMotion
 from kinetree.errors import InputError
+from kinetree.simulation import Simulator
 
 try:
     import torch
@@ -56,6 +58,18 @@ class _Library:
             return function.shaped(found)
 
         return call
+
+    def motion(self, sim: Simulator, _: Any) -> Callable[..., Any]:
+        """States and residuals of the steps of a simulator, and their gradients, by its rollouts."""
+        made: dict[int, Callable[..., Any]] = {}
+
+        def moved(q: Any, v: Any, tau: Any) -> Any:
+            steps = tau.shape[-2]
+            if steps not in made:
+                made[steps] = self.function(SimulatedMotion(sim, steps))
+            return made[steps](q, v, tau.reshape(*tau.shape[:-2], -1))
+
+        return moved
 
     def array(self, name: str, given: Any) -> Any:
         """A dense tensor of real numbers on the CPU."""
@@ -359,6 +373,7 @@ inverse_inertia = _bridge.inverse_inertia
 integrate = _bridge.integrate
 difference = _bridge.difference
 step = _bridge.step
+simulate = _bridge.simulate
 
 __all__ = [
     "acceleration",
@@ -377,6 +392,7 @@ __all__ = [
     "mass_matrix_log_determinant",
     "mass_matrix_solve",
     "pose",
+    "simulate",
     "step",
     "tasks",
     "velocity",

@@ -43,6 +43,9 @@ class Arrays(Protocol):
     def apply(self, matrix: Any, vector: Any) -> Any:
         """Matrices times vectors."""
 
+    def recomputed(self, doubts: Any, found: Sequence[Any], again: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+        """What was found, and what is found again for samples with doubts, (…), if there are any."""
+
 
 class NumPy:
     """NumPy arrays."""
@@ -54,6 +57,12 @@ class NumPy:
 
     def apply(self, matrix: Array, vector: Array) -> Array:
         return apply(matrix, vector)
+
+    def recomputed(self, doubts: Array, found: Sequence[Array], again: Callable[[], Sequence[Array]]) -> list[Array]:
+        if not doubts.any():
+            return list(found)
+        some = [(doubts > 0.0).reshape(doubts.shape + (1,) * (x.ndim - doubts.ndim)) for x in found]
+        return [np.where(here, new, old) for here, new, old in zip(some, again(), found, strict=True)]
 
 
 #: The operations, and for each group of arrays whether there is one for each argument, or one alone.
@@ -107,6 +116,11 @@ class Differentiable(ABC):
     def size(self) -> int:
         """Length of all results together."""
         return sum(map(math.prod, self.results))
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it takes NumPy arrays, and must be called back by compiled programs."""
+        return isinstance(self._arrays, NumPy)
 
     @property
     def fixed(self) -> tuple[Array, ...]:

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from kinetree.bridges.differentiable import Arrays, Differentiable, Robot, model_of
+from kinetree.bridges.differentiable import Arrays, Differentiable, NumPy, Robot, model_of
 from kinetree.bridges.dynamics import Dynamics, frames_of
 from kinetree.bridges.functions import InverseInertia, OfState, OnManifold
 from kinetree.bridges.parametric import OfParameters
-from kinetree.errors import UnsupportedError
+from kinetree.bridges.simulation import SimulatedStep
+from kinetree.errors import InputError, UnsupportedError
 from kinetree.model.parameters import Parameters
 from kinetree.model.population import Population
+from kinetree.simulation import Simulator
 
 
 class Library(Protocol):
@@ -29,6 +31,9 @@ class Library(Protocol):
 
     def array(self, name: str, given: Any) -> Any:
         """An argument as an array of real numbers."""
+
+    def motion(self, sim: Simulator, step: Callable[..., Any]) -> Callable[..., Any]:
+        """States and residuals of a simulator's steps, `f(q, v, tau)`, given its step as a function of this library."""
 
 
 class Tasks(NamedTuple):
@@ -191,8 +196,13 @@ class Bridge:
         """`f(q0, q1)`: the velocity that leads from q0 to q1 in one second, (…, nv), as `Model.difference`."""
         return self._named("difference", OnManifold(robot, "difference", self._arrays))
 
-    def step(self, robot: Robot) -> Callable[..., Any]:
-        """`f(q, v, tau, dt, f_ext=None)`: q and v after a semi-implicit Euler step, as `Model.step`."""
+    def step(self, robot: Robot | Simulator) -> Callable[..., Any]:
+        """`f(q, v, tau, dt, f_ext=None)`: q and v after a semi-implicit Euler step, as `Model.step`.
+
+        Of a `Simulator`, `f(q, v, tau=None, f_ext=None)`: q, v and the residual after its step, as `Simulator.step`.
+        """
+        if isinstance(robot, Simulator):
+            return self._simulated(robot)
         accelerations, moved = self.forward_dynamics(robot), self.integrate(robot)
         if isinstance(robot, Parameters):
 
@@ -207,6 +217,41 @@ class Bridge:
             """Configuration, (…, nq), and joint velocities, (…, nv), after the step."""
             after = v + self._times(accelerations(q, v, tau, f_ext), dt)
             return moved(q, after, dt), after
+
+        return step
+
+    def simulate(self, sim: Simulator) -> Callable[..., Any]:
+        """`f(q, v, tau)`: states q, v and residuals of all steps, (…, T + 1, …), as `Simulator.rollout`."""
+        if not isinstance(sim, Simulator):
+            raise InputError(f"simulate takes a Simulator, got {type(sim).__name__}")
+        nv, call = sim.robot.nv, self._library.motion(sim, self._simulated(sim))
+
+        def simulate(q: Any, v: Any, tau: Any) -> tuple[Any, Any, Any]:
+            """States and residuals; tau is (…, T, nv)."""
+            q, v, tau = (self._library.array(f"simulate: {n}", x) for n, x in (("q", q), ("v", v), ("tau", tau)))
+            if tau.ndim < 2 or tau.shape[-1] != nv:
+                raise InputError(f"simulate: tau has shape {tuple(tau.shape)}; it takes (…, T, {nv})")
+            q, v, residual = call(q, v, tau)
+            return q, v, residual
+
+        return simulate
+
+    def _simulated(self, sim: Simulator) -> Callable[..., Any]:
+        arrays = self._arrays if sim._steps.is_compiled else NumPy()
+
+        def make(frames: tuple[str, ...]) -> Callable[..., Any]:
+            return self._library.function(SimulatedStep(sim, frames, arrays))
+
+        made: dict[tuple[str, ...], Callable[..., Any]] = {(): make(())}
+
+        def step(q: Any, v: Any, tau: Any = None, f_ext: Mapping[str, Any] | None = None) -> tuple[Any, Any, Any]:
+            """Configuration, (…, nq), joint velocities, (…, nv), and residual, (…), after the step."""
+            frames = frames_of("step", f_ext)
+            if frames not in made:
+                made[frames] = make(frames)
+            tau = 0.0 * v if tau is None else tau
+            q, v, residual = made[frames](q, v, tau, *((f_ext or {})[frame] for frame in frames))
+            return q, v, residual
 
         return step
 

@@ -40,6 +40,7 @@ inverse_inertia = bridge.inverse_inertia
 integrate = bridge.integrate
 difference = bridge.difference
 step = bridge.step
+simulate = bridge.simulate
 
 __all__ = [
     "acceleration",
@@ -58,6 +59,7 @@ __all__ = [
     "mass_matrix_log_determinant",
     "mass_matrix_solve",
     "pose",
+    "simulate",
     "step",
     "tasks",
     "velocity",

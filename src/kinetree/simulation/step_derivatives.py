@@ -462,7 +462,8 @@ class StepDerivatives:
                 run, push, run(self._free.lifted(inverse_dynamics_jvp), given["q"], zero, zero, dq, zero, zero)
             )
         if sites:
-            J = run(plant.recursion(JACOBIANS["local"], sites), here)
+            each = run(plant.recursion(JACOBIANS["local"], sites), here)
+            J = run.taken(each, np.arange(6 * len(sites) * n).reshape(-1, n))
             wrench = run.taken(given["along_wrench"], np.arange(6 * len(sites)))
             push = run(compiled(with_transposed_product, c=6 * len(sites), n=n), J, wrench, push, 1.0)
         speed, early = dv, push
