@@ -161,7 +161,8 @@ class Costs:
                     f"the target of {term.name!r} has shape {aim.shape}; it takes {core}, ({nodes}, …) for each node, "
                     f"or ({', '.join(map(str, (*batch, nodes, *core)))})"
                 ) from None
-            found.append(np.concatenate([whole, whole[:, nodes - 1 :][:, : self.S - nodes]], axis=1))
+            both = np.concatenate([whole, whole[:, nodes - 1 :][:, : self.S - nodes]], axis=1)
+            found.append(np.ascontiguousarray(both))
         return found
 
     def given(self, targets: list[Any], bounds: Sequence[Bounds]) -> Given:

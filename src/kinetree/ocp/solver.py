@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.ocp.costs import Bounds, NodeModel
-from kinetree.ocp.horizon import Gains, Gap, Horizon, Later, Linear, Path, Step, Trial
+from kinetree.ocp.costs import Bounds, Given, NodeModel
+from kinetree.ocp.horizon import Gains, Gap, Horizon, Linear, Path, Step, Trial
 from kinetree.spatial.value import Array
 
 #: The whole step, and lengths that are tried together if it is refused.
@@ -133,7 +133,7 @@ class Solver:
         self.given = horizon.costs.given(targets, bounds) if len(targets) else horizon.costs.given([], bounds)
         with np.errstate(all="ignore"):
             self.at = horizon.trial(path, self.given)
-        self.damping, self.stalled = np.full(N, _LEAST), np.zeros(N, dtype=bool)
+        self.damping, self.stalled, self.share = np.full(N, _LEAST), np.zeros(N, dtype=bool), np.ones(N)
         self.costate: list[Array] = []
         #: Of limits: how often multipliers moved, and the least violation then.
         self.rounds, self.worst = np.zeros(N), np.full(N, np.inf)
@@ -180,9 +180,9 @@ class Solver:
         self.index = self.index[on]
         if len(on):
             self.given, self.at, self.bounds = self.given.some(on), self.at.of(on), [b.some(on) for b in self.bounds]
-            self.damping, self.stalled, self.rounds, self.worst = _of(
-                (self.damping, self.stalled, self.rounds, self.worst), on
-            )
+            names = ("damping", "stalled", "share", "rounds", "worst")
+            for name in names:
+                setattr(self, name, getattr(self, name)[on])
             self.costate, self.filter = _of(self.costate, on), self.filter[:, on]
 
     def _solution(self) -> Solution:
@@ -216,16 +216,22 @@ class Solver:
         exact = np.full(len(self.index), self.curved and iteration > _EARLY)
         if self.curved and iteration > 0:
             exact |= self.stalled
-        share, damping = exact.astype(float), self.damping
+        # twice the share of curvature that was convex before
+        share, damping = np.where(exact, np.minimum(np.maximum(2.0 * self.share, _LITTLE), 1.0), 0.0), self.damping
         if h.fuses(len(exact), bool(exact.any())):
-            gains, step, share, damping = self._fused(share, damping)
+            gains, step = h.direction(
+                at.path, at.gap, self.given, damping, self.costate, share if exact.any() else None
+            )
+            bad = self._bad(gains)
+            if len(bad):
+                share, damping = _weaker(share, damping, bad)
+                again = self._separate(share[bad], damping[bad], bad)
+                for whole, part in zip((*gains, *step, share, damping), again, strict=True):
+                    whole[bad] = part
         else:
-            linear = h.linear(at.path)
-            model = h.model(at.path, linear, self.given)
-            full = self._full(linear, model, exact) if exact.any() else model
-            clock = self._clock("derivatives", clock)
-            model, gains, later, share, damping = self._swept(linear, at.gap, model, full, share, damping)
-            step = h.step(linear, at.gap, model, gains, later, damping)
+            *found, share, damping = self._separate(share, damping)
+            gains, step = Gains(*found[:5]), Step(*found[5:])
+        self.share = np.where(exact, share, self.share)
         expected = -(step.slope + 0.5 * step.curve)
         clock = self._clock("sweeps", clock)
 
@@ -247,59 +253,54 @@ class Solver:
             self.table[name][iteration, self.index] = each
         return reason, gains
 
-    def _full(self, linear: Linear, model: NodeModel, exact: Array) -> NodeModel:
+    def _separate(self, share: Array, damping: Array, some: Any = None) -> list[Array]:
+        """Gains, steps, shares of curvature and damping of some problems, from all their nodes at once."""
+        h, clock = self.h, time.perf_counter()
+        at, given, costate = self.at, self.given, self.costate
+        if some is not None:
+            at, given, costate = at.of(some), given.some(some), _of(costate, some)
+        linear = h.linear(at.path)
+        plain = h.model(at.path, linear, given)
+        full = self._full(at.path, linear, plain, given, costate, share > 0.0)
+        clock = self._clock("derivatives", clock)
+        model = _between(plain, full, share)
+        gains, later = h.gains(linear, at.gap, model, damping)
+        for _ in range(_TRIES):
+            bad = self._bad(gains)
+            if not len(bad):
+                break
+            share, damping = _weaker(share, damping, bad)
+            own = NodeModel(*_of(plain, bad)), NodeModel(*_of(full, bad))
+            again = _between(*own, share[bad])
+            model = NodeModel(*(each.copy() for each in model))
+            for each, new in zip(model, again, strict=True):
+                each[bad] = new
+            found = h.gains(Linear(*_of(linear, bad)), Gap(*_of(at.gap, bad)), again, damping[bad])
+            gains, later = Gains(*(each.copy() for each in gains)), tuple(each.copy() for each in later)
+            for whole, part in zip((*gains, *later), chain(*found), strict=True):
+                whole[bad] = part
+        step = h.step(linear, at.gap, model, gains, later, damping)
+        self.seconds["sweeps"] -= clock - time.perf_counter()
+        return [*gains, *step, share, damping]
+
+    def _full(
+        self, x: Path, linear: Linear, model: NodeModel, given: Given, costate: list[Array], exact: Array
+    ) -> NodeModel:
         """Models with the curvature of dynamics and residuals, where it is asked for."""
-        every = bool(exact.all())
-        some = np.flatnonzero(exact)
-        x, given, by, part, steps = self.at.path, self.given, self.costate, model, linear
+        if not exact.any():
+            return model
+        every, some, part = bool(exact.all()), np.flatnonzero(exact), model
         if not every:
-            x, given, by = x.of(some), given.some(some), _of(by, some)
-            part, steps = NodeModel(*_of(model, some)), Linear(*_of(linear, some))
+            x, given, costate = x.of(some), given.some(some), _of(costate, some)
+            part, linear = NodeModel(*_of(model, some)), Linear(*_of(linear, some))
         part = part._replace(qq=part.qq + self.h.costs.bend(x, given))
-        part = self.h.curvature(x, steps, by[0], by[1], np.ones(len(some)), part)
+        part = self.h.curvature(x, linear, costate[0], costate[1], np.ones(len(some)), part)
         if every:
             return part
         whole = NodeModel(*(each.copy() for each in model))
         for each, new in zip(whole, part, strict=True):
             each[some] = new
         return whole
-
-    def _swept(
-        self, linear: Linear, gap: Gap, plain: NodeModel, full: NodeModel, share: Array, damping: Array
-    ) -> tuple[NodeModel, Gains, Later, Array, Array]:
-        """Gains of problems that are convex in the inputs, with as much curvature and little damping as that takes."""
-        model = full
-        gains, later = self.h.gains(linear, gap, model, damping)
-        for _ in range(_TRIES):
-            bad = self._bad(gains)
-            if not len(bad):
-                break
-            if model is full:
-                model = NodeModel(*(each.copy() for each in full))
-                gains, later = Gains(*(each.copy() for each in gains)), tuple(each.copy() for each in later)
-            share, damping = _weaker(share, damping, bad)
-            for each, gauss, newton in zip(model, plain, full, strict=True):
-                s = share[bad].reshape(-1, *(1,) * (each.ndim - 1))
-                each[bad] = gauss[bad] + s * (newton[bad] - gauss[bad])
-            some = Linear(*_of(linear, bad)), Gap(*_of(gap, bad)), NodeModel(*_of(model, bad)), damping[bad]
-            for whole, part in zip((*gains, *later), chain(*self.h.gains(*some)), strict=True):
-                whole[bad] = part
-        return model, gains, later, share, damping
-
-    def _fused(self, share: Array, damping: Array) -> tuple[Gains, Step, Array, Array]:
-        """The same for many problems at once, and the step."""
-        h, x, gap, given, costate = self.h, self.at.path, self.at.gap, self.given, self.costate
-        gains, step = h.direction(x, gap, given, damping, costate, share if share.any() else None)
-        for _ in range(_TRIES):
-            bad = self._bad(gains)
-            if not len(bad):
-                break
-            share, damping = _weaker(share, damping, bad)
-            some = x.of(bad), Gap(*_of(gap, bad)), given.some(bad), damping[bad], _of(costate, bad)
-            again = h.direction(*some, share[bad] if share[bad].any() else None)
-            for whole, part in zip((*gains, *step), chain(*again), strict=True):
-                whole[bad] = part
-        return gains, step, share, damping
 
     def _bad(self, gains: Gains) -> Array:
         """Problems that are not convex in the inputs."""
@@ -423,6 +424,21 @@ class Solver:
         now = time.perf_counter()
         self.seconds[name] += now - since
         return now
+
+
+def _between(plain: NodeModel, full: NodeModel, share: Array) -> NodeModel:
+    """Models with a share of each problem's curvature."""
+    if plain is full or (share == 1.0).all():
+        return full
+
+    def blended(one: Array, other: Array) -> Array:
+        if one is other:
+            return one
+        s = share.reshape(-1, *(1,) * (one.ndim - 1))
+        found: Array = np.where(s < 1.0, one + s * (other - one), other)
+        return found
+
+    return NodeModel(*map(blended, plain, full))
 
 
 def _weaker(share: Array, damping: Array, bad: Array) -> tuple[Array, Array]:
