@@ -19,6 +19,7 @@ Everything is decided for each problem on its own.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,8 +28,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.kernels.node_models import blended
 from kinetree.ocp.costs import Bounds, Given, NodeModel
 from kinetree.ocp.horizon import Gains, Gap, Horizon, Linear, Path, Step, Trial
+from kinetree.runtime.function import compiled
 from kinetree.spatial.value import Array
 
 #: The whole step, and lengths that are tried together if it is refused.
@@ -431,14 +434,14 @@ def _between(plain: NodeModel, full: NodeModel, share: Array) -> NodeModel:
     if plain is full or (share == 1.0).all():
         return full
 
-    def blended(one: Array, other: Array) -> Array:
+    def between(one: Array, other: Array) -> Array:
         if one is other:
             return one
-        s = share.reshape(-1, *(1,) * (one.ndim - 1))
-        found: Array = np.where(s < 1.0, one + s * (other - one), other)
-        return found
+        found = compiled(blended, n=math.prod(one.shape[1:]))(_flat(one), _flat(other), share)
+        shaped: Array = found.reshape(one.shape)
+        return shaped
 
-    return NodeModel(*map(blended, plain, full))
+    return NodeModel(*map(between, plain, full))
 
 
 def _weaker(share: Array, damping: Array, bad: Array) -> tuple[Array, Array]:
