@@ -12,7 +12,7 @@ from kinetree import simulation
 from tests.fuzz import contacts as fuzz
 from tests.general_nodes import Cart
 from tests.laws.cases import model
-from tests.laws.test_contact import DT
+from tests.laws.test_contact import CORNERS, DT
 from tests.laws.test_contact_derivatives import differences
 from tests.mechanisms import NEAR, four_bar, gripper, hopper, whip
 from tests.tolerance import Array, peak
@@ -223,3 +223,85 @@ def test_constraints_and_gravity_compensation(method: str) -> None:
     np.testing.assert_allclose(
         held.step.vjp(at, v, tau, left, left).q, np.r_[left, left] @ A[:, : robot.nv], atol=1e-11
     )
+
+
+def test_robots_of_a_population() -> None:
+    """Each sample has the derivatives of its own robot."""
+    case, rng = Case("tree0", "midpoint"), np.random.default_rng(11)
+    theta = case.robot.inertial_parameters * rng.uniform(0.8, 1.2, (3, len(case.robot.bodies), 1))
+    options = {**case.sim._options}
+    together = simulation.Simulator(case.robot.population(inertial_parameters=theta), **options)
+    state, (left, right) = (case.q, case.v, case.tau), rng.normal(size=(2, case.robot.nv))
+    A, B, modes = together.discretize(*state)
+    found = together.step.vjp(*state, left, right, parameters=True)
+    taus, ends = np.tile(case.tau, (4, 1)), rng.normal(size=(2, 5, case.robot.nv))
+    moved = together.rollout.vjp(case.q, case.v, taus, *ends, parameters=True)
+    for i in range(3):
+        alone = simulation.Simulator(case.robot.with_inertial_parameters(theta[i]), **options)
+        one = alone.discretize(*state)
+        np.testing.assert_array_equal(one.modes.contacts, modes.contacts[i])
+        scale = peak(one.A)
+        np.testing.assert_allclose(A[i], one.A, atol=1e-11 * scale)
+        np.testing.assert_allclose(B[i], one.B, atol=1e-11 * scale)
+        for ours, theirs in ((found, alone.step.vjp(*state, left, right, parameters=True)),
+                             (moved, alone.rollout.vjp(case.q, case.v, taus, *ends, parameters=True))):  # fmt: skip
+            for name in ("q", "v", "tau", "friction", "height", "parameters"):
+                expected = getattr(theirs, name)
+                np.testing.assert_allclose(getattr(ours, name)[i], expected, atol=1e-9 * (1.0 + peak(expected)))
+
+
+def test_bits_in_lanes_and_nan_in_its_sample() -> None:
+    case, rng = Case("legs", "midpoint"), np.random.default_rng(12)
+    n, count = case.robot.nv, 11
+    q, v = np.tile(case.q, (count, 1)), case.v * rng.uniform(-1.0, 1.0, (count, 1))
+    v[3], (dq, dv, dtau, left, right) = np.nan, rng.normal(size=(5, n))
+    more = np.zeros(2)
+    taus, ends = np.tile(case.tau, (3, 1)), rng.normal(size=(2, 4, n))
+    functions: list[Any] = [
+        lambda q, v: case.sim.step.jvp(q, v, case.tau, dq, dv, dtau, friction=more + 1.0, height=more),
+        lambda q, v: case.sim.step.vjp(q, v, case.tau, left, right, parameters=True),
+        lambda q, v: case.sim.rollout.vjp(q, v, taus, *ends),
+    ]
+    for function in functions:
+        whole = function(q, v)
+        for i in range(count):
+            for ours, theirs in zip(whole, function(q[i], v[i]), strict=True):
+                if isinstance(ours, np.ndarray) and ours.size:
+                    np.testing.assert_array_equal(ours[i], theirs)
+        assert np.isnan(whole[1][3]).any()
+        assert np.isfinite(np.delete(whole[0], 3, axis=0)).all()
+
+
+def test_impulses_between_bodies_keep_momentum() -> None:
+    """A leg strikes its stop: whatever changes before the step, the momentum of all bodies feels no impulse."""
+    robot = hopper().with_gravity((0.0, 0.0, 0.0))
+    stops = {True: simulation.Simulator(robot, dt=DT, limits=True), False: simulation.Simulator(robot, dt=DT)}
+    q = np.array([0.1, 0.2, 0.3, *np.array([0.9, 0.1, 0.3, 0.2]) / np.sqrt(0.95), 0.0999])
+    v = np.array([0.1, 0.2, 0.3, 1.0, -0.5, 0.2, 1.0])
+    found = {limits: sim.discretize(q, v) for limits, sim in stops.items()}
+    assert found[True].modes.joints[-1] == simulation.STOPPED
+    middle = robot.integrate(q, v, 0.5 * DT)
+    impulse = stops[True].step(q, v)[1] - stops[False].step(q, v)[1]
+    # M(q_m) Δv has no components along the six velocities of the trunk, nor have its changes
+    M, turned = robot.mass_matrix(middle), robot.linearize(middle, np.zeros(7), a=impulse).dq
+    by_q, by_v = robot.dintegrate(q, v, 0.5 * DT)
+    change = M @ (found[True].A - found[False].A)[7:] + turned @ np.concatenate([by_q, by_v], axis=1)
+    assert peak(M @ impulse) > 0.1
+    np.testing.assert_allclose((M @ impulse)[:6], 0.0, atol=1e-13)
+    np.testing.assert_allclose(change[:6], 0.0, atol=1e-10 * peak(change))
+    np.testing.assert_allclose((M @ (found[True].B - found[False].B)[7:])[:6], 0.0, atol=1e-13)
+
+
+def test_what_the_law_leaves_open_is_what_null_vectors_say() -> None:
+    """Boxes that slide and turn on four corners, or on three."""
+    rng = np.random.default_rng(13)
+    for corners, unique in ((4, False), (3, True)):
+        sim = simulation.Simulator(
+            kt.zoo.box((0.2, 0.3, 0.1), 1.0), dt=DT, method="semi_implicit_euler",
+            contacts=[simulation.Points("box", np.array(CORNERS)[:corners])], ground=simulation.Plane(friction=0.3),
+        )  # fmt: skip
+        for _ in range(5):
+            v = np.array([0.0, 0.0, *rng.normal(size=3), 0.0])
+            modes = sim.discretize([0.0, 0.0, 0.05 + 1e-6, 1.0, 0.0, 0.0, 0.0], v).modes
+            if (modes.contacts == simulation.SLIDING).all():
+                assert modes.unique == unique
