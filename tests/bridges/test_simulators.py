@@ -159,15 +159,21 @@ def test_batches_and_vmaps_are_one_call() -> None:
 
 
 def test_populations() -> None:
-    """Each robot's gradients are its own."""
+    """Each robot's gradients are its own: of masses, armature, damping and friction."""
     robot = hopper()
     rng = np.random.default_rng(2)
     theta = robot.inertial_parameters * rng.uniform(0.8, 1.5, (3, 2, 1))
-    options: dict[str, Any] = {"contacts": [simulation.Points("foot", (0.0, 0.0, -0.05))], "damping": 0.5, "dt": 1e-2}
+    options: dict[str, Any] = {"contacts": [simulation.Points("foot", (0.0, 0.0, -0.05))], "dt": 1e-2}
+    options |= {"damping": True, "friction": True}
+    joints = {what: rng.uniform(0.1, 1.0, (3, 7)) for what in ("armature", "damping", "friction")}
     q, v = np.array([0.0, 0.0, 0.349, 1.0, 0.0, 0.0, 0.0, 0.0]), np.r_[0.1, 0.2, 0.3, 1.0, 0.1, -1.0, 0.1]
     taus = rng.normal(size=(4, 7))
-    world = simulation.Simulator(robot.population(theta), **options)
-    alone = [simulation.Simulator(robot.with_inertial_parameters(t), **options) for t in theta]
+    world = simulation.Simulator(robot.population(theta, **joints), **options)
+    alone = []
+    for i, own in enumerate(map(robot.with_inertial_parameters, theta)):
+        for what, values in joints.items():
+            own = getattr(own, f"with_{what}")(values[i])
+        alone.append(simulation.Simulator(own, **options))
     found = jax.jacrev(lambda t: IN_JAX.simulate(world)(q, v, t)[1][:, -1])(taus)
     tensor = torch.tensor(taus, requires_grad=True)
     end = IN_TORCH.simulate(world)(torch.tensor(q), torch.tensor(v), tensor)[1]

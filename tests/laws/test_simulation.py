@@ -477,7 +477,7 @@ def test_each_sample_has_its_own_armature() -> None:
 def test_armature_of_populations_refused() -> None:
     robot = kt.zoo.double_pendulum()
     refused(r"population: armature has shape \(3,\)", robot.population, armature=np.ones(3))
-    refused("population: armature has negative entries", robot.population, armature=[-1.0, 0.0])
+    refused("population: damping has negative entries", robot.population, damping=[-1.0, 0.0])
     unequal = {"gravity": np.ones((3, 3)), "armature": np.ones((2, 2))}
     refused(r"do not broadcast: .* gravity \(3,\), armature \(2,\)", robot.population, **unequal)
     builder = kt.Builder().add_body("a", mass=1.0, com=(0.0, 0.0, -1.0), inertia=np.eye(3))
@@ -509,6 +509,10 @@ def test_parameters_and_states_broadcast() -> None:
     "options",
     [
         {"method": "rk4", "armature": True},
+        {"method": "rk4", "damping": True},
+        {"damping": True, "armature": True, "stiffness": 3.0},
+        {"damping": True, "friction": True, "limits": True},
+        {"contacts": True, "friction": True},
         {"damping": 2.0, "armature": True},
         {"contacts": True, "damping": 1.0},
         {"limits": True},
@@ -526,7 +530,11 @@ def test_populations_are_simulated(options: dict[str, Any], monkeypatch: pytest.
     q = np.array([0.0, 0.0, 0.3, 1.0, 0.0, 0.0, 0.0, 0.05])
     v = 0.1 * rng.normal(size=(5, 7))
     armature = rng.uniform(0.0, 0.5, (5, 7)) if options.pop("armature", False) else np.tile(robot.armature, (5, 1))
-    world = simulation.Simulator(robot.population(theta, gravity, armature=armature), **options)
+    joints = {what: rng.uniform(0.0, 2.0, (5, 7)) for what in ("damping", "friction") if options.get(what) is True}
+    if "friction" in joints:
+        joints["friction"][:, :6] = 0.0
+        joints["friction"][0] = 0.0  # one sample has none
+    world = simulation.Simulator(robot.population(theta, gravity, armature=armature, **joints), **options)
     path = world.rollout(q, v, steps=50)
     assert path.q.shape == (5, 51, 8)
     first = world.step(q, v)
@@ -536,6 +544,8 @@ def test_populations_are_simulated(options: dict[str, Any], monkeypatch: pytest.
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(world)).step(q, v)[0], path.q[:, 1])
     for i in range(5):
         own = robot.with_inertial_parameters(theta[i]).with_gravity(gravity[i]).with_armature(armature[i])
+        for what, values in joints.items():
+            own = getattr(own, f"with_{what}")(values[i])
         alone = simulation.Simulator(own, **options).rollout(q, v[i], steps=50)
         assert_near(path.q[i], alone.q, 1e-9)
 
@@ -546,6 +556,9 @@ def test_populations_refuse() -> None:
     refused("gravity has NaN or infinite entries", robot.population, gravity=[0.0, 0.0, np.nan])
     refused("rk4", robot.population().step, np.zeros(2), np.zeros(2), np.zeros(2), 1e-3, "rk4", error=UnknownNameError)
     box = kt.zoo.box((0.1, 0.1, 0.1), 1.0)
+    some = box.population(damping=np.ones((2, 6)))
+    with pytest.raises(UnsupportedError, match="damping that differs in a population cannot be combined"):
+        simulation.Simulator(some, damping=True, constraints=["box"], at=box.neutral())
     both = {"constraints": ["box"], "at": box.neutral(), "contacts": [simulation.Points("box", np.zeros(3))]}
     with pytest.raises(InputError, match="cannot be simulated with contacts under constraints, or on shapes measured"):
         simulation.Simulator(box.population(), **both)

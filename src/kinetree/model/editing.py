@@ -363,6 +363,8 @@ class Editing(ModelBase):
         gravity: Any = None,
         *,
         armature: Any = None,
+        damping: Any = None,
+        friction: Any = None,
         strict: bool = True,
     ) -> Population:
         """The dynamics of robots that differ in masses, gravity and joints, a sample each: for domain randomisation.
@@ -373,6 +375,8 @@ class Editing(ModelBase):
             inertial_parameters: As `inertial_parameters`, with leading axes, (…, m, 10).
             gravity: Acceleration of free fall, (…, 3) [m/s²].
             armature: Reflected rotor inertias, (…, nv) [kg m² or kg].
+            damping: Viscous damping of joints, (…, nv), for `Simulator(damping=True)`; it is no part of the dynamics.
+            friction: Dry friction of joints, (…, nv), for `Simulator(friction=True)`, likewise.
             strict: As for `with_inertial_parameters`: whether unphysical parameters are an error, or kept with a
                 `ModelWarning`.
 
@@ -381,7 +385,7 @@ class Editing(ModelBase):
             ModelError: If a body without mass has a first moment, or parameters are unphysical; names sample and body.
             UnsupportedError: If what varies is part of a coupling.
         """
-        return Population(self, inertial_parameters, gravity, strict, armature)
+        return Population(self, inertial_parameters, gravity, strict, armature, damping, friction)
 
     def parameters(
         self,

@@ -1,4 +1,4 @@
-"""Robots that differ in masses, gravity and armature, a sample each: domain randomisation.
+"""Robots that differ in masses, gravity, armature, damping and friction, a sample each: domain randomisation.
 
 The constants of compiled code are numbers of the mechanism. Here they are an input instead, so that each sample of a
 batch has its own: the same recursions, lanes and bits as of single robots made by `with_inertial_parameters` and
@@ -8,7 +8,8 @@ The inertia of a node is a linear function of the inertial parameters of the bod
 
     I_k = Σ_b X_bᵀ I_b X_b                                                                        (1)
 
-for the transforms X_b from the node to the links of these bodies. Armature is a constant of a node, too.
+for the transforms X_b from the node to the links of these bodies. Armature is a constant of a node, too. Damping and
+dry friction are no part of the dynamics; `Simulator` reads them.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class Population:
     Attributes:
         robot: The model; if armature varies, with some armature at each joint.
         shape: Leading axes of the parameters.
+        damping: Viscous damping of joints, (…, nv), if it differs.
+        friction: Dry friction of joints, (…, nv), if it differs.
     """
 
     def __init__(
@@ -60,14 +63,17 @@ class Population:
         gravity: Any = None,
         strict: bool = True,
         armature: Any = None,
+        damping: Any = None,
+        friction: Any = None,
     ) -> None:
         given = robot.inertial_parameters if inertial_parameters is None else inertial_parameters
         theta = _numbers("inertial_parameters", given, (len(robot.bodies), 10))
         g = _numbers("gravity", robot.mechanism.gravity if gravity is None else gravity, (3,))
-        of_joints = {"armature": armature}
+        of_joints = {"armature": armature, "damping": damping, "friction": friction}
         joints = {what: _of_joints(what, values, robot) for what, values in of_joints.items() if values is not None}
         leads = [theta.shape[:-2], g.shape[:-1], *(values.shape[:-1] for values in joints.values())]
         self.shape = arguments.common_batch("population", ("inertial_parameters", "gravity", *joints), leads)
+        self.damping, self.friction = joints.get("damping"), joints.get("friction")
         #: Armature, (…, nv), and the robot with the least of each joint, if it varies.
         self.armature, self._lightest = joints.get("armature"), robot
         if self.armature is not None:
@@ -89,7 +95,7 @@ class Population:
         constants.setflags(write=False)
         #: Constants of all nodes, and gravity, (…, c).
         self.constants = constants
-        self._given = inertial_parameters, gravity, strict, armature
+        self._given = inertial_parameters, gravity, strict, armature, damping, friction
         self._bound: dict[Algorithm, Compiled] = {}
 
     def __repr__(self) -> str:
@@ -176,8 +182,8 @@ class Population:
     def with_armature_added(self, added: Array) -> Population:
         """The same robots with more armature, (…, nv)."""
         own = self.robot.armature if self.armature is None else self.armature
-        theta, gravity, strict, _ = self._given
-        return Population(self.robot, theta, gravity, strict, own + added)
+        theta, gravity, strict, _, *rest = self._given
+        return Population(self.robot, theta, gravity, strict, own + added, *rest)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Population, (self.robot, *self._given)

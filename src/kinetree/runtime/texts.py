@@ -45,12 +45,22 @@ from kinetree.spatial.value import Array
 Text = Callable[..., Sequence[Any]]
 
 
+class Varied(NamedTuple):
+    """What differs from sample to sample where other texts have a constant: an input of this name."""
+
+    name: str
+
+
+#: Inputs that functions and `Varied` take by their names: those of a population.
+BY_NAME = ("constants", "joint damping", "joint friction")
+
+
 def recorded(name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], text: Text) -> Compiled:
     """A text as one compiled function."""
     sequence = NativeSequence(name, inputs, outputs)
     places = zip(inputs, sequence.inputs, strict=True)
     # functions of a population take its constants, an input of that name, unless they are given
-    sequence.defaults.update({o.name: place for o, place in places if o.name == "constants"})
+    sequence.defaults.update({o.name: place for o, place in places if o.name in BY_NAME})
     results = text(Recording(sequence), *sequence.inputs)
     for result, place in zip(results, sequence.outputs, strict=True):
         start = 0
@@ -83,6 +93,7 @@ class Recording:
         self._sequence = sequence
 
     def __call__(self, function: Any, *inputs: Any) -> Any:
+        inputs = tuple(self._sequence.defaults[x.name] if isinstance(x, Varied) else x for x in inputs)
         if isinstance(function, Prepared):
             return self._sequence.call(function.function, *inputs, prepared=function.call)
         return self._sequence.call(function, *inputs)

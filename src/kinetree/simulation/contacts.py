@@ -57,6 +57,7 @@ from kinetree.runtime import arguments
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import KernelFunction, compiled
 from kinetree.runtime.kernels import bind
+from kinetree.runtime.texts import Varied
 from kinetree.simulation.shapes import Plane, Shape
 from kinetree.simulation.step_results import ContactProblem, Impulses
 from kinetree.spatial.value import Array
@@ -356,6 +357,8 @@ def _gaps(shape: Shape, points: Array, _: Any) -> tuple[Array, Array]:
 class JointRows:
     """Impulses of dry friction, (nv,) [N m or N], and of stops at the limits of joints. Interface as of `Contacts`.
 
+    Friction that differs in a population has leading axes.
+
     Attributes:
         columns: Degrees of freedom with friction or a stop.
         origin: Configuration from which limits are counted.
@@ -370,12 +373,13 @@ class JointRows:
 
     def __init__(self, robot: Model, dt: float, friction: Array, limits: bool, solver: Solver, varied: bool) -> None:
         self._robot, self._dt, self._varied = robot, dt, varied
-        self._dry, self.origin = dt * friction, robot.neutral()
+        self._dry: Any = dt * friction if friction.ndim == 1 else Varied("joint friction")
+        self.origin = robot.neutral()
         self.lower, self.upper = np.full(robot.nv, -np.inf), np.full(robot.nv, np.inf)
         if limits:
             self._set_stops(robot)
         bounded = np.isfinite(self.lower) | np.isfinite(self.upper)
-        self.columns = np.flatnonzero(bounded | (friction > 0.0))
+        self.columns = np.flatnonzero(bounded | (friction.reshape(-1, robot.nv) > 0.0).any(axis=0))
         self.shapes = {"report": (3,), "joint_impulses": (robot.nv,)}
         self._solve, self.law = solver.bound(True, 0, len(self.columns))
 

@@ -30,6 +30,8 @@ from kinetree.runtime import arguments
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import compiled
 from kinetree.runtime.kernels import bind
+from kinetree.runtime.operands import Operand
+from kinetree.runtime.texts import Varied
 from kinetree.simulation.step_results import Film, StepInfo
 from kinetree.spatial.value import Array
 
@@ -45,7 +47,8 @@ class Plant:
         dt: Time step [s].
         method: The integrator.
         population: Variants of the robot, a sample each, if there are any.
-        damping: Of joints, (nv,).
+        damping: Of joints, (nv,), or what stands for that of each sample.
+        varied: What differs in the population, by name, (…, n) each.
         stiffness: Of springs in the joints, (nv,).
         rest: Rest configuration of the springs, (nq,).
         soft: Whether there are springs or dampers.
@@ -65,7 +68,11 @@ class Plant:
         population: Population | None = None,
     ) -> None:
         self.robot, self.dt, self.method = robot, dt, method
-        self.damping = gains("damping", own_or_given(robot, "damping", damping), robot.nv)
+        given = population.damping if population is not None and damping is True else None
+        differs, D = given is not None, given
+        if D is None:
+            D = gains("damping", own_or_given(robot, "damping", damping), robot.nv)
+        self.damping: Any = Varied("joint damping") if differs else D
         own = own_or_given(robot, "stiffness", False if stiffness is None else stiffness)
         self.stiffness = gains("stiffness", own, robot.nv)
         neutral = robot.spring_reference if stiffness is True else robot.neutral()
@@ -74,10 +81,10 @@ class Plant:
         self.lift = None if self.borne is None else bind(gravity_forces, self.borne, (), "step")
         if self.lift is not None and population is not None:
             raise InputError("a population, whose masses differ, cannot have gravity_compensation=True")
-        self.soft = bool(self.damping.any() or self.stiffness.any())
+        self.soft = bool(D.any() or self.stiffness.any())
         self._implicit = method in IMPULSIVE
         if self.soft and self._implicit:
-            added = dt * self.damping + dt**2 * self.stiffness
+            added = (dt * D + dt**2 * self.stiffness).reshape(-1, robot.nv).max(axis=0, initial=0.0)
             free = [joint for joint in robot.joints if joint.nv == joint.type.nv]
             partial = [joint for joint in robot.joints if 0 < joint.nv < joint.type.nv and added[joint.v_slice].any()]
             if partial:
@@ -87,12 +94,20 @@ class Plant:
                 )
             self.robot = robot.with_armature({joint.name: joint.armature + added[joint.v_slice] for joint in free})
         self.population = None if population is None else population.of(self.robot)
-        if population is not None and population.armature is not None:
-            more = self.robot.armature - robot.armature  # of implicit dampers and springs
+        if population is not None and (differs or population.armature is not None):
+            more = dt * D + dt**2 * self.stiffness if self._implicit else np.zeros(robot.nv)
             self.population = population.with_armature_added(more)
             self.robot = self.population.robot
+        self.varied: dict[str, Array] = {} if self.population is None else {"constants": self.population.constants}
+        if differs:
+            self.varied["joint damping"] = D
         self._lock = ForkSafeLock()
         self._recursions: dict[Any, Compiled] = {}
+
+    @property
+    def varied_operands(self) -> list[Operand]:
+        """What differs in the population, as inputs."""
+        return [Operand(name, array.shape[-1:]) for name, array in self.varied.items()]
 
     def recursion(self, algorithm: Any, sites: tuple[Site, ...] = (), dynamic: bool = False) -> Compiled:
         """A compiled recursion of the robot; a `dynamic` one of a population takes the constants last."""

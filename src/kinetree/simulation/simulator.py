@@ -50,13 +50,14 @@ class Simulator:
 
     Args:
         robot: The robot, or a scene of several (`robot.attach("world", box)`); or `robot.population(…)`, robots that
-            differ in masses and gravity, a sample each.
+            differ in masses, gravity and joints, a sample each.
         constraints: `Weld`, `Distance`, frame names and tasks that are held fixed, couplings and loops, such as
             `robot.equalities`.
         at: Configuration, (nq,), whose poses the constraints hold; not needed for couplings, loops and lengths.
         dt: Time step [s].
         method: "midpoint", "semi_implicit_euler", "rk4" or "implicit_midpoint", see `integrators`.
-        damping: True for the robot's own joint damping, or numbers, (nv,) [N m s/rad or N s/m].
+        damping: True for the robot's own joint damping, or numbers, (nv,) [N m s/rad or N s/m]. In a population, True
+            is for what differs from sample to sample, of friction, too.
         stiffness: True for the springs of the robot's joints, or numbers, (nv,) [N m/rad or N/m].
         rest: Rest configuration of these springs, (nq,); by default that of the robot's own, else neutral.
         gravity_compensation: Whether bodies' `gravity_compensation` bears a part of their weight.
@@ -134,7 +135,11 @@ class Simulator:
         self.constraints = Constraints(plant.robot, given, at, plant.population) if given else None
         if self.constraints is not None and not self.constraints.holds:
             raise InputError("constraints hold poses: say at which configuration, with at=q")
-        dry = gains("friction", own_or_given(robot, "friction", friction), robot.nv)
+        dry = self._population.friction if self._population is not None and friction is True else None
+        if dry is None:
+            dry = gains("friction", own_or_given(robot, "friction", friction), robot.nv)
+        else:
+            plant.varied["joint friction"] = self.dt * dry
         rows = bool(dry.any() or limits)
         for what, wanted in (("contacts", points or discovered), ("dry friction and joint stops", rows)):
             if wanted and method not in IMPULSIVE:
@@ -145,6 +150,8 @@ class Simulator:
             raise InputError('a scene is for contacts that are discovered: contacts="discover"')
         if discovered and given:
             raise UnsupportedError("contacts cannot be discovered together with constraints yet; leave one out")
+        if given and "joint damping" in plant.varied:
+            raise UnsupportedError("damping that differs in a population cannot be combined with constraints yet")
         if rows and given:
             raise InputError("dry friction and joint stops cannot be combined with constraints")
         solver = _solver(rounds, compliance, centrings)

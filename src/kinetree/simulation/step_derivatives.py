@@ -179,8 +179,7 @@ class StepDerivatives:
 
     @property
     def _constants(self) -> list[Operand]:
-        population = self._plant.population
-        return [] if population is None else [Operand("constants", population.constants.shape[-1:])]
+        return self._plant.varied_operands
 
     def sums(self, masses: bool) -> list[Operand]:
         """What gradients through several steps add up."""
@@ -211,8 +210,7 @@ class StepDerivatives:
         sequence = KernelSequence("rollout.vjp", inputs, outputs)
         named = dict(zip((operand.name for operand in inputs), sequence.inputs, strict=True))
         results = dict(zip((operand.name for operand in outputs), sequence.outputs, strict=True))
-        if self._constants:
-            sequence.defaults["constants"] = named["constants"]
+        sequence.defaults.update({name: named[name] for name in self._plant.varied})
         kept = {"q_weights": sequence.variable(named["q_after"]), "v_weights": sequence.variable(named["v_after"])}
         sure = sequence.variable(sequence.constant(1.0))
         for name in sums:

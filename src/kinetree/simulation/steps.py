@@ -187,8 +187,8 @@ class Steps:
 
     @property
     def constants(self) -> tuple[Array, ...]:
-        """The constants of a population, the last input of functions, if there is one."""
-        return () if self.plant.population is None else (self.plant.population.constants,)
+        """What differs in a population, the last inputs of functions, if there is one."""
+        return tuple(self.plant.varied.values())
 
     def _operands(
         self, records: int | None, every: int, series: bool, sites: tuple[Site, ...]
@@ -209,9 +209,7 @@ class Steps:
             if records is None:
                 outputs.append(Operand("constraint_forces", (self.constraints.rows,)))
             outputs.append(Operand("doubts", ()))
-        population = self.plant.population
-        inputs += [] if population is None else [Operand("constants", population.constants.shape[-1:])]
-        return inputs, outputs
+        return inputs + self.plant.varied_operands, outputs
 
     def _executed(self, sites: tuple[Site, ...], near: bool) -> Callable[..., Any]:
         """A single step, executed on arrays."""
@@ -230,8 +228,7 @@ class Steps:
         sequence = KernelSequence("step" if records is None else "rollout", inputs, outputs)
         named = dict(zip((operand.name for operand in inputs), sequence.inputs, strict=True))
         results = dict(zip((operand.name for operand in outputs), sequence.outputs, strict=True))
-        if "constants" in named:
-            sequence.defaults["constants"] = named["constants"]
+        sequence.defaults.update({name: named[name] for name in self.plant.varied})
         wrenches = [named["wrench"]] if sites else []
         kept = {name: sequence.variable(named[name]) for name in ("q", "v")}
         zero, nv = sequence.constant(0.0), self.plant.robot.nv
