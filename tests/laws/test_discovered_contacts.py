@@ -13,11 +13,15 @@ import pytest
 import kinetree as kt
 from kinetree import geometry as geo
 from kinetree import simulation
+from kinetree.algorithms.kinematics.frame_kinematics import joint_screws
 from kinetree.errors import ConvergenceWarning, ModelError, ModelWarning, UnknownNameError, UnsupportedError
+from kinetree.kernels.contact_discovery import CONTACT
+from kinetree.kernels.discovered_rows import discovered_rows, discovered_rows_of_bodies
+from kinetree.runtime.kernels import bind
 from kinetree.simulation.touching_pairs import combined
 from tests.laws.cases import model
 from tests.mechanisms import gripper
-from tests.tolerance import Array, assert_near, peak, refused
+from tests.tolerance import Array, assert_close, assert_near, bound, condition, peak, refused
 
 MU, EDGES = 0.5, (0.2, 0.2, 0.1)
 
@@ -435,8 +439,67 @@ def test_what_cannot_be_discovered_is_refused() -> None:
     sim = simulation.Simulator(robot, contacts="discover")
     state = robot.neutral(), np.zeros(6)
     refused("discovered have no derivatives", sim.discretize, *state, error=UnsupportedError)
-    coupled = gripper().with_shapes([geo.Sphere(gripper().bodies[-1].name, (0, 0, 0), 0.1)])
-    refused("Points", simulation.Simulator, coupled, contacts="discover", error=UnsupportedError)
+
+
+def test_coupled_joints_touch_as_typed_points_do() -> None:
+    """A box on a finger that mimics the other one, over a floor."""
+    robot = gripper()
+    name, half = robot.bodies[-1].name, np.array([0.05, 0.04, 0.06])
+    corners = [half * (x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]
+    q = robot.neutral()
+    lowest = robot.pose(q, name)[2, 3] - 0.2
+    typed = simulation.Simulator(
+        robot, contacts=[simulation.Points(name, corners)], ground=simulation.Plane(offset=lowest, friction=MU),
+        damping=0.1,
+    )  # fmt: skip
+    ground = kt.Scene([geo.Plane("floor", (np.eye(3), (0, 0, lowest)), friction=MU)])
+    shaped = robot.with_shapes([geo.Box(name, 2.0 * half, friction=MU)])
+    found = simulation.Simulator(shaped, contacts="discover", scene=ground, damping=0.1)
+    paths = [sim.rollout(q, np.zeros(robot.nv), steps=600) for sim in (typed, found)]
+    assert peak(paths[1].v[300:] - paths[1].v[299:-1]) > 0.1  # it hits the floor
+    assert_near(paths[0].q, paths[1].q, 1e-6)
+
+
+def test_rows_of_bodies_are_those_of_joints() -> None:
+    """Both kernels, for a robot of rigid bodies with three contacts."""
+    rng, robot = np.random.default_rng(0), model("humanoid24")
+    q, v = robot.random_configuration(rng), rng.standard_normal(robot.nv)
+    frames = [body.name for body in robot.bodies]
+    nodes = np.array([1.0 + robot.site(frame).node for frame in frames])
+    contact = rng.standard_normal((3, CONTACT))
+    contact[:, 3:6] /= np.linalg.norm(contact[:, 3:6], axis=1)[:, None]
+    contact[:, 7], contact[:, 8], contact[:, 9] = 0.5, nodes[[5, 9, -1]], [0.0, nodes[2], nodes[-2]]
+    nv = robot.nv
+    subtrees = np.zeros((nv, 2))
+    for node in range(len(robot.mechanism.parents)):
+        own = slice(robot.mechanism.v_starts[node], robot.mechanism.v_starts[node + 1])
+        subtrees[own] = 1 + node, 1 + robot.mechanism.topology.subtree_end(node)
+    rest = robot.mass_matrix_inverse(q), v, 1e-3, *np.zeros((3, nv))
+    sizes: dict[str, Any] = {"s": 3, "n": nv, "r": 10, "contacts": [(3 * i, i) for i in range(3)], "joints": [(9, 4)]}
+    screws = bind(joint_screws, robot.mechanism, (), "screws")(q)
+    one = kt.compiled(discovered_rows, **sizes)(contact, screws, subtrees, *rest)
+    jacobians = robot.jacobian(q, frames, "world")
+    other = kt.compiled(discovered_rows_of_bodies, m=len(frames), once=1, **sizes)(contact, jacobians, nodes, *rest)
+    for a, b in zip(one, other, strict=True):
+        assert_close(a, b, bound(nv, condition(robot.mass_matrix(q))))
+    G, free, _, axes, response = one
+    rows = []
+    for k in range(3):
+        x = contact[k, :3]
+        at = [
+            robot.jacobian(q, frames[list(nodes).index(n)], "world") if n else np.zeros((6, nv))
+            for n in contact[k, 8:10]
+        ]
+        rows.append(
+            axes[3 * k : 3 * k + 3] @ ((at[0] - at[1])[3:] + np.cross((at[0] - at[1])[:3], x, axisa=0, axisc=0))
+        )
+    J = np.concatenate([*rows, np.eye(nv)[4:5]])
+    assert_close(G, J @ rest[0] @ J.T, bound(nv, condition(robot.mass_matrix(q))))
+    assert_close(response, rest[0] @ J.T, bound(nv, condition(robot.mass_matrix(q))))
+    gaps = np.where(contact[:, 6] > 0.0, contact[:, 6] / 1e-3, np.maximum(0.2 * contact[:, 6] / 1e-3, -1.0))
+    expected = J @ v
+    expected[2:9:3] += gaps
+    assert_close(free, expected, bound(nv))
 
 
 def test_a_population_and_stops_of_joints_with_discovered_contacts() -> None:

@@ -26,17 +26,22 @@ from kinetree.kernels.contact_problem import RECOVERY, normal_basis
 from kinetree.kernels.language import Workspace, kernel
 from kinetree.kernels.products import add_product, mirror
 from kinetree.language.tree import Indexed
+from kinetree.spatial.scalar import magnitude
 
 #: w: bodies that overlap are not parted faster [m/s].
 FASTEST = 1.0
 
 
-@kernel(
-    contact=("s", CONTACT), screws=("n", 6), subtree=("n", 2), Minv=("n", "n"), v=("n",), dt=(), slowest=("n",),
-    fastest=("n",), dry=("n",), G=("r", "r"), free=("r",), bounds=("r", 3), axes=("r", 3), response=("n", "r"),
-    outputs=("G", "free", "bounds", "axes", "response"), sparse=("G", "free", "axes", "response"),
-    lists={"contacts": {"r": 3, "s": 1}, "joints": {"r": 1, "n": 1}},
-)  # fmt: skip
+_CONTACTS: dict[str, Any] = {"contact": ("s", CONTACT)}
+_GIVEN: dict[str, Any] = {
+    "Minv": ("n", "n"), "v": ("n",), "dt": (), "slowest": ("n",), "fastest": ("n",), "dry": ("n",), "G": ("r", "r"),
+    "free": ("r",), "bounds": ("r", 3), "axes": ("r", 3), "response": ("n", "r"),
+    "outputs": ("G", "free", "bounds", "axes", "response"), "sparse": ("G", "free", "axes", "response"),
+    "lists": {"contacts": {"r": 3, "s": 1}, "joints": {"r": 1, "n": 1}},
+}  # fmt: skip
+
+
+@kernel(**_CONTACTS, screws=("n", 6), subtree=("n", 2), **_GIVEN)
 def discovered_rows(
     k: Workspace, contact: Indexed, screws: Indexed, subtree: Indexed, Minv: Indexed, v: Indexed, dt: Indexed,
     slowest: Indexed, fastest: Indexed, dry: Indexed, G: Indexed, free: Indexed, bounds: Indexed, axes: Indexed,
@@ -46,27 +51,74 @@ def discovered_rows(
 
     `contact` are contacts of `contact_discovery`; `slowest`, `fastest` and `dry` as of `joined_problem`.
     """
-    J, transposed = k.array("r", "n"), k.array("n", "r")
+    J = k.array("r", "n")
     for rows, (s,) in k.contacts:
         given = contact[s]
-        x, (a, b) = given[:3], given[8:10]
-        directions = normal_basis(*given[3:6])
-        h = given[6]
-        allowed = less(-h, 0.0, h / dt[...], larger(RECOVERY * h / dt[...], -FASTEST))
-        for row, axis, extra in zip(rows, directions, (0.0, 0.0, allowed), strict=True):
-            axes[row], bounds[row], free[row] = np.array(axis), np.array([given[7], 0.0, 0.0]), extra
+        directions = _contact(rows, given, dt, free, bounds, axes)
         for c in k.n:
             (first, end), S = subtree[c], screws[c]
-            moves = _within(a, first, end) - _within(b, first, end)
-            u = [moves * (S[3 + i] + S[j] * x[l] - S[l] * x[j]) for i, j, l in ((0, 1, 2), (1, 2, 0), (2, 0, 1))]
-            for row, (p, q, r) in zip(rows, directions, strict=True):
-                J[row, c] = p * u[0] + q * u[1] + r * u[2]
+            moves = _within(given[8], first, end) - _within(given[9], first, end)
+            u = [moves * x for x in _at(S, given[:3])]
+            for row, axis in zip(rows, directions, strict=True):
+                J[row, c] = axis[0] * u[0] + axis[1] * u[1] + axis[2] * u[2]
+    _problem(k, J, Minv, v, slowest, fastest, dry, G, free, bounds, response)
+
+
+@kernel(**_CONTACTS, jacobian=("m", 6, "n"), number=("m",), **_GIVEN, rounds=("once",))
+def discovered_rows_of_bodies(
+    k: Workspace, contact: Indexed, jacobian: Indexed, number: Indexed, Minv: Indexed, v: Indexed, dt: Indexed,
+    slowest: Indexed, fastest: Indexed, dry: Indexed, G: Indexed, free: Indexed, bounds: Indexed, axes: Indexed,
+    response: Indexed,
+) -> None:  # fmt: skip
+    """The same where bodies do not follow their joints as rigid ones do: with the Jacobians of all of them.
+
+    `jacobian` are those of m bodies in the reference "world", and `number` their numbers, in place of nodes.
+    """
+    J = k.array("r", "n")
+    for rows, (s,) in k.contacts:
+        given = contact[s]
+        directions = _contact(rows, given, dt, free, bounds, axes)
+        for row in rows:
+            for c in k.n:
+                J[row, c] = 0.0
+        for body in k.m:
+            one = number[body]
+            moves = _within(given[8], one, one + 1.0) - _within(given[9], one, one + 1.0)
+            still = k.scalar(less(magnitude(moves), 0.5, 1.0, 0.0))
+            for _ in k.once.until(still):
+                for c in k.n:
+                    u = [moves * x for x in _at(jacobian[body, c], given[:3])]
+                    for row, axis in zip(rows, directions, strict=True):
+                        J[row, c] = J[row, c] + (axis[0] * u[0] + axis[1] * u[1] + axis[2] * u[2])
+                still[...] = 1.0
+    _problem(k, J, Minv, v, slowest, fastest, dry, G, free, bounds, response)
+
+
+def _contact(rows: Any, given: Any, dt: Indexed, free: Indexed, bounds: Indexed, axes: Indexed) -> Any:
+    """What does not depend on bodies; returns two tangents and the normal."""
+    directions, h = normal_basis(*given[3:6]), given[6]
+    allowed = less(-h, 0.0, h / dt[...], larger(RECOVERY * h / dt[...], -FASTEST))
+    for row, axis, extra in zip(rows, directions, (0.0, 0.0, allowed), strict=True):
+        axes[row], bounds[row], free[row] = np.array(axis), np.array([given[7], 0.0, 0.0]), extra
+    return directions
+
+
+def _at(S: Any, x: Any) -> list[Any]:
+    """The velocity of a point that moves with a screw."""
+    return [S[3 + i] + S[j] * x[k] - S[k] * x[j] for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1))]
+
+
+def _problem(
+    k: Workspace, J: Indexed, Minv: Indexed, v: Indexed, slowest: Indexed, fastest: Indexed, dry: Indexed, G: Indexed,
+    free: Indexed, bounds: Indexed, response: Indexed,
+) -> None:  # fmt: skip
+    """Rows of joints, and (2)."""
     for (row,), (own,) in k.joints:
         for c in k.n:
             J[row, c] = 0.0
         J[row, own] = 1.0
         bounds[row], free[row] = np.array([dry[own][()], slowest[own][()], fastest[own][()]]), 0.0
-
+    transposed = k.array("n", "r")
     for c in k.n:
         for row in k.r:
             transposed[c, row] = J[row, c]

@@ -15,11 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_inverse
-from kinetree.algorithms.kinematics.frame_kinematics import VELOCITIES, joint_screws, poses
-from kinetree.errors import UnsupportedError
+from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS, VELOCITIES, joint_screws, poses
 from kinetree.kernels.contact_discovery import CONTACT, contact_discovery
 from kinetree.kernels.contact_problem import contact_forces, velocities_after
-from kinetree.kernels.discovered_rows import complete, discovered_rows
+from kinetree.kernels.discovered_rows import complete, discovered_rows, discovered_rows_of_bodies
 from kinetree.kernels.field_probes import PROBED, field_probes
 from kinetree.language.algorithm import with_constants
 from kinetree.model.collision_pairs import CollisionPairs
@@ -59,11 +58,6 @@ class DiscoveredContacts:
         solver: Solver,
         varied: bool = False,
     ) -> None:
-        if robot.mechanism.first_general is not None:
-            raise UnsupportedError(
-                f"contacts of {robot.name!r} cannot be discovered: {robot.mechanism.first_general} is no rigid body "
-                "that follows its joint; give contacts=[simulation.Points(…)] instead"
-            )
         self._robot, self._dt, self.joints, self._solver, self._varied = robot, dt, joints, solver, varied
         self._of = Arrangement(robot, touching_pairs(robot, scene) if given is None else given_pairs(given))
         self.pairs = tuple(pair.names for pair in self._of.pairs)
@@ -126,17 +120,23 @@ class DiscoveredContacts:
         if joints is not None:
             _, _, *bounds = joints.given(run, q, v)
         rows = 3 * count + len(columns)
-        problem = run.prepared(
-            compiled(
-                discovered_rows, s=max(count, 1), n=nv, r=rows, contacts=[(3 * i, i) for i in range(count)],
-                joints=[(3 * count + i, int(c)) for i, c in enumerate(columns)],
-            )
-        )  # fmt: skip
+        lists = {
+            "contacts": [(3 * i, i) for i in range(count)],
+            "joints": [(3 * count + i, int(c)) for i, c in enumerate(columns)],
+        }
+        sizes = {"s": max(count, 1), "n": nv, "r": rows, **lists}
+        if bodies := self._of.bodies:
+            problem = run.prepared(compiled(discovered_rows_of_bodies, m=len(bodies), once=1, **sizes))
+            sites = tuple(map(self._robot.site, bodies))
+            moving = run.feeding(problem, ["jacobian"], self._recursion(JACOBIANS["world"], sites), q)
+            which: Array = 1.0 + np.arange(len(bodies))
+        else:
+            problem = run.prepared(compiled(discovered_rows, **sizes))
+            moving, which = run.feeding(problem, ["screws"], self._recursion(joint_screws), q), self._subtrees
         newton = run.prepared(self._solver.bound(False, count, len(columns))[0])
         Minv = run.feeding(problem, ["Minv"], self._recursion(mass_matrix_inverse, dynamic=True), q)
-        screws = run.feeding(problem, ["screws"], self._recursion(joint_screws), q)
         contacts = run.taken(found, np.arange(CONTACT * max(count, 1)))
-        given = contacts, screws, self._subtrees, Minv, v, self._dt, *bounds
+        given = contacts, moving, which, Minv, v, self._dt, *bounds
         G, free, limits, axes, response = run.feeding(newton, ["G", "free", "bounds", None, None], problem, *given)
         impulse, _, report = run(newton, G, free, limits, law)
         after = run(compiled(velocities_after, m=nv, n=rows), response, v, impulse)

@@ -13,7 +13,7 @@ from kinetree.algorithms.kinematics.frame_kinematics import poses
 from kinetree.errors import InputError, ModelError, ModelWarning, UnsupportedError
 from kinetree.kernels.contact_discovery import CLASSES
 from kinetree.kernels.pair_distances import PosedShape, field_of
-from kinetree.language.mechanism import WORLD, Site
+from kinetree.language.mechanism import Site
 from kinetree.model import collision_pairs as reasons
 from kinetree.model.collision_pairs import CollisionPairs, excluded_by_structure
 from kinetree.model.model import Model
@@ -113,15 +113,15 @@ def _pair(a: SolidShape, b: SolidShape) -> TouchingPair:
 
 def _apart(robot: Model, pairs: Sequence[TouchingPair]) -> list[TouchingPair]:
     """Pairs without those that overlap at the neutral configuration, on the same tree or on one fixed to the world."""
-    mechanism = robot.mechanism
-    roots = list[int]()
-    for node, parent in enumerate(mechanism.parents):
-        roots.append(node if parent == WORLD else roots[parent])
-    free = {robot.site(joint.child).node for joint in robot.joints if joint.type.nv == 6}
+    carriers, parents = robot._moving_bodies
+    roots = dict[str, str]()
+    for body, parent in parents.items():  # parents come first
+        roots[body] = body if parent == WORLD_NAME else roots[parent]
+    free = {joint.child for joint in robot.joints if joint.type.nv == 6}
     chosen = []
     for pair in pairs:
-        nodes = [robot.site(str(shape.body)).node for shape in (pair.a, pair.b)]
-        moving = [roots[node] for node in nodes if node != WORLD]
+        bodies = [carriers[str(shape.body)] for shape in (pair.a, pair.b)]
+        moving = [roots[body] for body in bodies if body != WORLD_NAME]
         chosen.append(pair.kind != FIELD and len(set(moving)) == 1 and (len(moving) == 2 or moving[0] not in free))
     gaps = neutral_gaps(robot, [pair for pair, one in zip(pairs, chosen, strict=True) if one])
     overlapping = iter((gaps < -_OVERLAP).tolist())
@@ -207,6 +207,8 @@ class Arrangement:
         sites: The frames of all shapes.
         sizes: Their numbers, (n, 7).
         fields: Height fields and their probes; candidates in this order are the last ones.
+        bodies: For robots with bodies that do not follow their joints as rigid ones do, all that carry shapes; their
+            numbers from 1 on take the place of nodes.
     """
 
     def __init__(self, robot: Model, pairs: Iterable[TouchingPair]) -> None:
@@ -218,6 +220,13 @@ class Arrangement:
         self._place = {(shape.name, shape.kind): i for i, shape in enumerate(ordered)}
         self.sites: tuple[Site, ...] = tuple(map(robot._shape_site, ordered))
         self.sizes = np.array([_numbers(shape) for shape in ordered]).reshape(-1, 7)
+        carriers, _ = robot._moving_bodies
+        carrying = [carriers[str(shape.body)] for shape in ordered]
+        self.bodies: list[str] = []
+        numbers = [1 + site.node for site in self.sites]
+        if robot.mechanism.first_general is not None:
+            self.bodies = list(dict.fromkeys(name for name in carrying if name != WORLD_NAME))
+            numbers = [0 if name == WORLD_NAME else 1 + self.bodies.index(name) for name in carrying]
         kinds, fields = list(CLASSES), [pair for pair in pairs if pair.kind == FIELD]
         solid = sorted(
             (pair for pair in pairs if pair.kind != FIELD), key=lambda pair: (kinds.index(pair.kind), *self.ends(pair))
@@ -229,7 +238,7 @@ class Arrangement:
             i, j = self.ends(pair)
             self.lists.setdefault(pair.kind, []).append((i, j, number, len(rows)))
             _append(self.lists["above" if pair.b.kind == "plane" else "near"], i, j, number)
-            row = combined(pair.a, pair.b), 1 + self.sites[i].node, 1 + self.sites[j].node, number
+            row = combined(pair.a, pair.b), numbers[i], numbers[j], number
             rows += [row] * CLASSES[pair.kind][1]
         found: dict[str, FieldProbes] = {}
         for number, pair in enumerate(self.pairs[len(solid) :], len(solid)):
@@ -237,7 +246,7 @@ class Arrangement:
             before = found.get(pair.b.name, FieldProbes(pair.b, np.zeros((0, 4)), []))  # type: ignore[arg-type]
             found[pair.b.name] = FieldProbes(before.field, np.array([*before.probes, *own]), before.of + [i] * len(own))
             self.lists["fields"] += [(len(rows) + k, len(self.lists["fields"]) + k) for k in range(len(own))]
-            rows += [(combined(pair.a, pair.b), 1 + self.sites[i].node, 0.0, number)] * len(own)
+            rows += [(combined(pair.a, pair.b), numbers[i], 0.0, number)] * len(own)
         self.fields = tuple(found.values())
         self.candidates = np.array(rows).reshape(-1, 4)
 
