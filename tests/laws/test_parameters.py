@@ -247,6 +247,40 @@ def test_inertia_felt_at_tasks() -> None:
     assert repr(felt) == repr(other)
 
 
+@pytest.mark.parametrize("joints", [["floating", "spherical", "revolute"], ["revolute", "prismatic"]])
+def test_sensitivity_of_motions(joints: list[str]) -> None:
+    """Changes of a motion against those of motions with other parameters; gradients are their transposes."""
+    made = random_mechanism("few", joints, 3).kinetree()
+    of, rng = made.parameters(mass=True, position=True, gravity=True), np.random.default_rng(5)
+    p, q, steps, dt = of.values, made.random_configuration(rng, (2,)), 5, 0.02
+    v, tau = rng.normal(size=(2, made.nv)), rng.normal(size=(steps, made.nv))
+    path = of.rollout(p, q, v, tau, dt)
+    after = made.step(q, v, tau[0], dt)
+    for one, other in zip((path.q[:, 1], path.v[:, 1]), after, strict=True):
+        assert_close(one, other, bound(made.nv, condition(made.mass_matrix(q))), peak(other))
+    dp, dq, dv, dtau = (rng.normal(size=x.shape) for x in (p, v, v, tau))
+    moved = of.rollout.jvp(p, q, v, tau, dt, dp, dq, dv, dtau)
+
+    def along(s: float) -> Any:
+        end = of.rollout(p + s * dp, made.integrate(q, s * dq), v + s * dv, tau + s * dtau, dt)
+        return made.difference(path.q, end.q), end.v
+
+    h = 1e-4
+    changes = [(a - b) / (2.0 * h) for a, b in zip(along(h), along(-h), strict=True)]
+    for one, other in zip(moved, changes, strict=True):
+        assert_close(one, other, 1e-5, peak(other))
+    weights = rng.normal(size=(2, *moved.v.shape))
+    found = of.rollout.vjp(p, q, v, tau, dt, *weights)
+    summed = found.p @ dp + (found.q * dq).sum(-1) + (found.v * dv).sum(-1) + (found.tau * dtau).sum((-1, -2))
+    expected = (weights[0] * moved.q + weights[1] * moved.v).sum((-1, -2))
+    assert_close(summed, expected, 1e-10, np.abs(found.p * dp).sum() + peak(expected))
+    alone = of.rollout.vjp(p, q[1], v[1], tau, dt, *weights[:, 1])
+    for one, both in zip(alone, found, strict=True):
+        np.testing.assert_array_equal(one, both[1])
+    refused("takes p, q, v, tau, dt, dp", of.rollout.jvp, p, q, v, tau, dt, dp)
+    refused("it takes", of.rollout, p, q, v, tau[0], dt)
+
+
 def test_wrenches_and_single_precision() -> None:
     of = kt.zoo.humanoid24()
     q, v, a = of.random_configuration(np.random.default_rng(0)), *np.random.default_rng(1).normal(size=(2, of.nv))

@@ -40,6 +40,8 @@ ALLOWED = {
     "push_box": 1e-6,
     "hopping_leg": 1e-12,
     "tune_gains": 0.25,
+    "calibrate_arm": 1e-3,
+    "design_arm": 1e-5,
 }
 #: What some of them need besides the library.
 NEEDED = {"ten_million_samples": ("dask.array", "distributed", "zarr", "clarabel")}

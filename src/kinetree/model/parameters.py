@@ -15,6 +15,7 @@ from kinetree.model.assembly.parametric import ParametricAssembly
 from kinetree.model.body import Body
 from kinetree.model.joint import Joint
 from kinetree.model.physical import possible_inertia
+from kinetree.model.rollouts import ParametricRollout
 from kinetree.model.singularity import require_invertible
 from kinetree.runtime import arguments
 from kinetree.runtime.parametric import ParametricFunction, Selection
@@ -168,6 +169,11 @@ class Parameters:
     def tasks(self, frames: Any, *, reference: str = "local", contacts: Any = ()) -> ParametricTasks:
         """Operational space of some tasks as functions of parameters and q; arguments as of `robot.tasks`."""
         return ParametricTasks(self, self._twin.tasks(frames, reference=reference, contacts=contacts))
+
+    @cached_property
+    def rollout(self) -> ParametricRollout:
+        """`rollout(p, q, v, tau, dt)`: a motion as `Trajectory`, with `jvp`, and `vjp` in one backward sweep."""
+        return ParametricRollout(self.robot, self.forward_dynamics)
 
     def _of(self, function: Any, inverts: bool) -> ParametricFunction:
         """A function of the robot on these nodes as one of the parameters, too."""
