@@ -89,6 +89,7 @@ def main() -> None:
     jobs["steps"] = lambda: manifold.steps(options.seconds)
     jobs["rollouts"] = lambda: rollouts.without_contacts(options.seconds)
     jobs["contacts"] = lambda: rollouts.with_contacts(options.seconds)
+    jobs["derivatives through contact"] = lambda: rollouts.contact_derivatives(options.seconds)
     jobs["contact solver"] = lambda: contact_solver.table(options.seconds)
     jobs["discovered contacts"] = lambda: terrain.on_stairs(options.seconds)
     jobs["control"] = lambda: control.operational_space(options.seconds)

@@ -155,6 +155,57 @@ def with_contacts(seconds: float) -> Table:
     return table
 
 
+def contact_derivatives(seconds: float) -> Table:
+    """A and B of a step of Talos on four corners of each foot, and gradients, which contain the step.
+
+    `mjd_transitionFD` computes A alone here, by one-sided differences of a step with the same eight contacts.
+
+    Args:
+        seconds: How long to go on for each contender.
+    """
+    robot = robots.load("Talos")
+    table = Table(
+        "derivatives of a step of Talos on 8 contacts, times as fast as mjd_transitionFD, and in steps of a rollout",
+        ["method", "robots", "A, B, modes", "mjd_transitionFD", "vjp", "in steps"],
+    )
+    q, tau = stance(robot.model)
+    nv = robot.model.nv
+    q = robot.model.integrate(q, np.r_[np.zeros(5), 2e-6, np.zeros(nv - 6)])  # off the kink at zero height
+    peer = _contact_peer(robot, SOLVERS["Newton, elliptic"])
+    data, order = mujoco.MjData(peer.model), peer.counterpart
+    data.qpos[:], data.qfrc_applied[:] = order.to_q(q), order.to_v(tau, q)
+    for _ in range(2):
+        mujoco.mj_step(peer.model, data)
+    A = np.zeros((2 * nv, 2 * nv))
+
+    def theirs() -> None:
+        mujoco.mjd_transitionFD(peer.model, data, 1e-6, 0, A, None, None, None)
+
+    rng = np.random.default_rng(0)
+    for method in ("semi_implicit_euler", "midpoint"):
+        options = {**standing(robot.model, None)._options, "method": method}
+        world = simulation.Simulator(robot.model, **options)
+        modes = world.discretize(q, np.zeros(nv), tau).modes
+        if not (modes.certain and modes.unique and (modes.contacts == simulation.STICKING).all()):
+            raise RuntimeError("the modes of Talos' contacts are not those of standing")
+        for count in (1, MANY):
+            shape = () if count == 1 else (count,)
+            state = tuple(np.broadcast_to(x, (*shape, *x.shape)).copy() for x in (q, np.zeros(nv), tau))
+            weights = rng.normal(size=(2, *shape, nv))
+            contenders: dict[str, Any] = {
+                "A": (world.discretize, [state]), "vjp": (world.step.vjp, [(*state, *weights)]),
+                "steps": (world.rollout, [(*state[:2], np.stack([state[2]] * STEPS_OF_MANY, axis=-2))]),
+                "MuJoCo": (theirs, [()]),
+            }  # fmt: skip
+            times = race(contenders, seconds)
+            ratio = times["MuJoCo"] * count / times["A"]
+            table.add(
+                method, str(count), f"{times['A'] / count * 1e6:.3g} µs", f"{ratio:.1f}×",
+                f"{times['vjp'] / count * 1e6:.3g} µs", f"{times['vjp'] * STEPS_OF_MANY / times['steps']:.2f}",
+            )  # fmt: skip
+    return table
+
+
 def _residual(world: simulation.Simulator, q: Array, tau: Array) -> float:
     """After some steps."""
     v, info = np.zeros(len(tau)), None
@@ -231,5 +282,5 @@ def _agree(ours: Array, theirs: Array, robot: kt.Model) -> None:
 if __name__ == "__main__":
     set_threads(1)
     pin_to_one_core()
-    for made in (without_contacts(0.4), with_contacts(0.4)):
+    for made in (without_contacts(0.4), with_contacts(0.4), contact_derivatives(0.4)):
         Console(width=120).print(made.rich())

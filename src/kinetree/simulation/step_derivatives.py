@@ -137,6 +137,9 @@ class StepDerivatives:
             masses: Whether inertial parameters change, or their gradients are wanted.
         """
         key = name, sites, masses
+        made = self._made.get(key)
+        if made is not None:
+            return made
         with self._lock:
             if key not in self._made:
                 self._made[key] = self._function(*key)

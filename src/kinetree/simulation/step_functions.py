@@ -47,8 +47,11 @@ def _called(sim: Any, name: str, given: Any, f_ext: Mapping[str, Any] | None, ma
     q, v, tau, *rest = given
     sites, wrenches = sim._plant.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
     function = sim._derivatives.function(name, sites, masses)
+    inputs = q, v, sim._zero if tau is None else tau, *rest, *wrenches, *sim._steps.constants
+    if sim._steps.is_compiled:
+        return function(*inputs)
     with standard_arithmetic():
-        return function(q, v, sim._zero if tau is None else tau, *rest, *wrenches, *sim._steps.constants)
+        return function(*inputs)
 
 
 def no_modes(batch: tuple[int, ...], nv: int) -> Modes:
