@@ -263,6 +263,11 @@ def test_rows_that_depend_on_each_other() -> None:
     assert_close(change.acceleration, found.dq @ d[0] + found.dv @ d[1] + found.dtau @ d[2], close)
     gradients = all_rows.forward_dynamics.vjp(q, v, tau, d[0])
     assert_close(gradients.dq, found.dq.T @ d[0], close)
+    # along changes that keep all rows at rest
+    wide = 100.0 * close
+    curved, flat = (of.forward_dynamics.hvp(q, v, tau, d[0], d[1], v, d[2]) for of in (all_rows, once))
+    assert_close(curved.dq, flat.dq, wide)
+    assert_close(curved.dtau, flat.dtau, wide)
 
 
 def test_redundant_loops() -> None:

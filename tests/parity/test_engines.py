@@ -267,7 +267,7 @@ def sizes_of(kernel: Kernel) -> dict[str, Any]:
     if kernel.lists_given == ("threes", "sixes"):
         sizes |= {"nv": 11, "nb": 9, "threes": [(7, 0)], "sixes": [(1, 3)]}
     elif kernel.lists_given == ("moving", "rest"):
-        sizes |= {"moving": [(1,)], "rest": [(6,), (7,)]}
+        sizes |= {"moving": [(1,)], "rest": [(5,), (6,)]}
     elif kernel.name == "contact_response":  # two contacts of two bodies, and three joints
         sizes |= {"t": 9, "r": 6, "n": 12, "c": 15, "g": 2, "v": 4, "once": 1}
         sizes |= {"contacts": [(0, 0, 6, 6, 1), (3, 3, 0, 0, 0)], "joints": [(6, 12, 3), (7, 13, 1), (8, 14, 0)]}

@@ -16,15 +16,6 @@ def chained(k: Workspace, start: Indexed, A: Indexed, X: Indexed, scale: Indexed
     add_product(result, (k.n, k.n, k.n), MatrixView(lambda i, j: A[i, j] * factor), X, start=start)
 
 
-@kernel(start=_SQUARE, A=_SQUARE, scale=(), result=_SQUARE, outputs=("result",))
-def shifted(k: Workspace, start: Indexed, A: Indexed, scale: Indexed, result: Indexed) -> None:
-    """start + scale A."""
-    factor = scale[...]
-    for i in k.n:
-        for j in k.n:
-            result[i, j] = start[i, j] + factor * A[i, j]
-
-
 @kernel(start=_SQUARE, factors=("n",), X=_SQUARE, result=_SQUARE, outputs=("result",))
 def row_scaled(k: Workspace, start: Indexed, factors: Indexed, X: Indexed, result: Indexed) -> None:
     """start + diag(factors) X."""

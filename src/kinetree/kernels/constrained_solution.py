@@ -25,7 +25,7 @@ from kinetree.kernels.products import TILE, ZERO, MatrixView, add_product, add_p
 from kinetree.kernels.solve import invert, write_inverse
 from kinetree.language.tree import Indexed
 
-_MOVING = {"moving": {"n": TILE}, "rest": {"n": 1}}
+MOVING = {"moving": {"n": TILE}, "rest": {"n": 1}}
 
 
 class MovingColumns:
@@ -54,7 +54,7 @@ def moving_columns(columns: Iterable[int], n: int) -> dict[str, list[tuple[int]]
 
 @kernel(
     J=("c", "n"), Minv=("n", "n"), response=("c", "n"), A=("c", "c"), own=("c",), outputs=("response", "A", "own"),
-    sparse=("response", "A"), lists=_MOVING,
+    sparse=("response", "A"), lists=MOVING,
 )  # fmt: skip
 def row_response(k: Workspace, J: Indexed, Minv: Indexed, response: Indexed, A: Indexed, own: Indexed) -> None:
     """J M⁻¹, and Λ⁻¹ = J M⁻¹Jᵀ with its diagonal."""
@@ -91,7 +91,7 @@ _LINEARIZED = ("dq", "dv", "dtau", "dwanted", "forces_dq", "forces_dv", "forces_
     J=("c", "n"), response=("c", "n"), inertia=("c", "c"), Minv=("n", "n"), free_q=("n", "n"), free_v=("n", "n"),
     psi_q=("c", "n"), psi_v=("c", "n"), T=("c", "n"), dq=("n", "n"), dv=("n", "n"), dtau=("n", "n"), dwanted=("n", "c"),
     forces_dq=("c", "n"), forces_dv=("c", "n"), forces_dtau=("c", "n"), outputs=_LINEARIZED,
-    sparse=("dq", "dv"), symmetric=("dtau",), lists=_MOVING,
+    sparse=("dq", "dv"), symmetric=("dtau",), lists=MOVING,
 )  # fmt: skip
 def constrained_linearization(
     k: Workspace, J: Indexed, response: Indexed, inertia: Indexed, Minv: Indexed, free_q: Indexed, free_v: Indexed,

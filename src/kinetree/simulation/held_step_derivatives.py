@@ -9,15 +9,15 @@ springs: M x − Jᵀy = 0, J x = −φ is that with kp = 1, and M (v′ − v�
 
     x = a(q₁, 0, b(q₁))        v′ = a(q′, 0, b(q′) + M(q′) v₁)        b + M v the inverse dynamics at rest      (1)
 
-and a step is a sequence of accelerations, inverse dynamics and moves. `_step` has this sequence once. What it runs on
-decides what comes out: `_Forward` carries changes along, `_Reverse` keeps what it needs to go back, and `_Matrices`
-carries matrices.
+and a step is a sequence of accelerations, inverse dynamics and moves. `_step` has this sequence once for vectors. What
+it runs on decides what comes out: `_Forward` carries changes along, `_Reverse` keeps what it needs to go back.
+`_Matrices` forms the matrices of all parts, and multiplies them in the order that takes the fewest products.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
@@ -31,9 +31,17 @@ from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS
 from kinetree.algorithms.kinematics.manifold import integrate
 from kinetree.concurrency import ForkSafeLock
 from kinetree.errors import InputError
-from kinetree.kernels.chained_products import chained, row_scaled, scaled_total, shifted
-from kinetree.kernels.constrained_solution import with_product, with_transposed_product
-from kinetree.kernels.products import total
+from kinetree.kernels.chained_products import chained, row_scaled, scaled_total
+from kinetree.kernels.constrained_solution import moving_columns, with_product, with_transposed_product
+from kinetree.kernels.products import TILE, total
+from kinetree.kernels.projected_steps import (
+    first_speeds,
+    from_the_start,
+    places,
+    projected,
+    projection_derivatives,
+    second_speeds,
+)
 from kinetree.kernels.solve import count_doubt
 from kinetree.language.mechanism import Mechanism, Site
 from kinetree.model.constraints import Constraints
@@ -48,7 +56,7 @@ from kinetree.spatial.value import Array
 
 #: Inputs besides q, v, τ, and results besides `doubts`, of each function.
 _SIGNATURES = {
-    "matrices": ("", "q_q q_v q_tau v_q v_v v_tau"),
+    "matrices": ("", "A B"),
     "jvp": ("along_q along_v along_tau", "after_q after_v"),
     "vjp": ("q_weights v_weights", "by_q by_v by_tau"),
 }
@@ -74,10 +82,8 @@ class HeldStepDerivatives:
 
     def matrices(self, q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None) -> tuple[Array, Array]:
         """A, (…, 2 nv, 2 nv), and B, (…, 2 nv, nv)."""
-        blocks, n = self._found("matrices", f_ext, q, v, tau), self.plant.robot.nv
-        by_q, by_v = (np.concatenate(blocks[i : i + 3], axis=-1) for i in (0, 3))
-        whole = np.concatenate([by_q, by_v], axis=-2)
-        return whole[..., : 2 * n], whole[..., 2 * n :]
+        A, B = self._found("matrices", f_ext, q, v, tau)
+        return A, B
 
     def jvp(
         self, q: Any, v: Any, tau: Any, dq: Any, dv: Any, dtau: Any, f_ext: Mapping[str, Any] | None,
@@ -153,8 +159,7 @@ class HeldStepDerivatives:
             **dict.fromkeys(("along_wrenches", "wrenches", "by_wrenches"), (len(sites), 6)),
         }
         given, results = (one.split() for one in _SIGNATURES[name])
-        if name == "matrices":
-            shapes |= dict.fromkeys(results, (n, n))
+        shapes |= {"A": (2 * n, 2 * n), "B": (2 * n, n)}
         if sites:
             given += ["along_wrenches", "wrenches"] if name == "jvp" else ["wrenches"]
             results += ["by_wrenches"] if name == "vjp" else []
@@ -168,6 +173,8 @@ class HeldStepDerivatives:
             rest = list(more)
             pushed = rest.pop() if sites else None
             do: Any = kind(run, self.plant, held, near, sites, pushed)
+            if name == "matrices":
+                return [*do.found(self._project, q, v, tau), do.doubts]
             found: Sequence[Any] = do.results(partial(self._step, do), (q, v, tau), rest)
             return [*found, do.doubts]
 
@@ -416,86 +423,92 @@ class _Reverse(_Calculus):
         return a
 
 
-_ONE = "one"
-#: Changes with respect to q, v and τ at the start: matrices, `_ONE`, or None for zero.
-Blocks = tuple[Any, Any, Any]
-
-
 class _Matrices(_Calculus):
-    """Carries derivatives with respect to the start; zeros and ones cost nothing."""
+    """Matrices of each part, and products of them: see `kinetree.kernels.projected_steps`."""
 
-    def results(self, step: Callable[..., Any], state: Sequence[Any], _: Sequence[Any]) -> Sequence[Any]:
-        """All blocks after the step."""
-        start: tuple[Blocks, ...] = ((_ONE, None, None), (None, _ONE, None), (None, None, _ONE))
-        ends = step(*(_Variable(x, blocks) for x, blocks in zip(state, start, strict=True)))
-        return [self._matrix(block) for end in ends for block in end.change]
+    def found(self, project: bool, q: Any, v: Any, tau: Any) -> Sequence[Any]:
+        """A and B."""
+        run, n, plant, over = self.run, self.n, self.plant, partial(compiled, n=self.n, **self._joints)
+        dt, half, euler = plant.dt, 0.5 * plant.dt, plant.method == "semi_implicit_euler"
+        push, ones, zeros = plant.pushed(self.own, q, v, tau), np.eye(n), np.zeros((n, n))
+        by_q = self._push_by_q(_Variable(q))
+        there, by_start = q, (ones, zeros)
+        if not euler:
+            by_start, there = run(plant.robot.dintegrate, q, v, half), self.own(integrate, q, v, half)
+        a, by_a, _ = self._linearized(there, v, push)
+        if euler:
+            speeds = run(compiled(first_speeds, n=n), *by_a, dt)
+        else:
+            a, by_next, _ = self._linearized(there, self.own(advance, v, a, half), push)
+            speeds = run(compiled(second_speeds, n=n), *by_a, *by_next, half, dt)
+        v, rest = self.own(advance, v, a, dt), dt if euler else half
+        moves = run(plant.robot.dintegrate, there, v, rest)
+        if project:
+            found = self._projection(self.own(integrate, there, v, rest), v)
+            blocks = run(over(projected), *moves, *found, *speeds, self._alone)
+        else:
+            blocks = [*run(over(places), *moves, *speeds, self._alone), *speeds]
+        pushed = blocks[2], blocks[5]
+        sprung = (zeros if by_q is None else run(compiled(chained, n=n), zeros, one, by_q, 1.0) for one in pushed)
+        A = run(over(from_the_start), *blocks, *by_start, *sprung, self.slow, self._alone)
+        return [A, list(pushed)]
 
-    def pushed(self, q: Any, v: Any, tau: Any) -> _Variable:
-        """See `_Forward`."""
-        by_v = np.diag(self.slow) if self.slow.any() else None
-        stiff = self.plant.stiffness
-        given = np.zeros((self.n, self.n)), -stiff
-        by_q = self.run(compiled(row_scaled, n=self.n), *given, self.turned(q)) if stiff.any() else None
+    def results(self, _step: Any, state: Sequence[Any], _given: Sequence[Any]) -> Sequence[Any]:
+        """Blocks of the projections alone."""
+        q, v, _ = state
+        (Q, H, N), zeros = self._projection(q, v), np.zeros((self.n, self.n))
+        return Q, zeros, zeros, H, N, zeros
+
+    def _projection(self, q: Any, v: Any) -> Sequence[Any]:
+        """Derivatives of q′ with respect to q, and of v′ with respect to q and v."""
+        run, still = self.run, self.still
+        bias, _, _ = self.inertial(inverse_dynamics_derivatives, q, still, still)
+        x, (x_q, _, x_push), _ = self._linearized(q, None, self.inertial(inverse_dynamics, q, still, still), True)
+        turns, q = run(self.plant.robot.dintegrate, q, x, 1.0), self.own(integrate, q, x, 1.0)
+        momentum, _, _ = self.inertial(inverse_dynamics_derivatives, q, still, v)
+        _, (a_q, _, a_push), inverse = self._linearized(q, None, self.inertial(inverse_dynamics, q, still, v))
+        J, _ = self.held._motion(run, q, None)
+        function = compiled(projection_derivatives, n=self.n, c=self.held.rows, **self._joints)
+        given = x_q, x_push, bias, *turns, a_q, a_push, momentum, inverse, J, self._alone
+        found: Sequence[Any] = run(function, *given)
+        return found
+
+    def _push_by_q(self, q: _Variable) -> Any:
+        """Derivatives of joint forces with respect to q, by springs and by what bears weight; None for zero."""
+        n, stiff, found = self.n, self.plant.stiffness, None
         if self.plant.lift is not None:
-            borne = self.lifted(inverse_dynamics_derivatives, q, self.still, self.still)[0]
-            by_q = borne if by_q is None else self.run(compiled(shifted, n=self.n), by_q, borne, 1.0)
-        return _Variable(self.force(q, v, tau), (by_q, by_v, _ONE))
+            found = self.lifted(inverse_dynamics_derivatives, q, self.still, self.still)[0]
+        if stiff.any():
+            start = np.zeros((n, n)) if found is None else found
+            found = self.run(compiled(row_scaled, n=n), start, -stiff, self.turned(q))
+        return found
 
-    def moved(self, q: Any, v: Any, seconds: float) -> _Variable:
-        """See `_Forward`."""
-        by_q, by_v = self.run(self.plant.robot.dintegrate, q.value, v.value, seconds)
-        change = self._sum((1.0, by_q, q), (1.0, by_v, v))
-        return _Variable(self.own(integrate, q.value, v.value, seconds), change)
-
-    def advanced(self, v: Any, a: Any, seconds: float) -> _Variable:
-        """See `_Forward`."""
-        change = self._sum((1.0, _ONE, v), (seconds, _ONE, a))
-        return _Variable(self.own(advance, v.value, a.value, seconds), change)
-
-    def borne(self, q: Any, v: Any = None) -> _Variable:
-        """See `_Forward`."""
-        speed = self.still if v is None else v.value
-        by_q, _, M = self.inertial(inverse_dynamics_derivatives, q.value, self.still, speed)
-        terms = [(1.0, by_q, q), *([] if v is None else [(1.0, M, v)])]
-        return _Variable(self.inertial(inverse_dynamics, q.value, self.still, speed), self._sum(*terms))
-
-    def accelerated(self, q: Any, v: Any, push: Any, stiff: bool = False) -> _Variable:
-        """See `_Forward`."""
+    def _linearized(self, q: Any, v: Any, push: Any, stiff: bool = False) -> tuple[Any, tuple[Any, Any, Any], Any]:
+        """a, its derivatives with respect to q, v and joint forces, and J̄; at rest, where v is None."""
         at_rest, run = v is None, self.run
         function = self.held._derivative(("linearize", () if at_rest else self.sites, stiff), self.near)
         more = [self.gains] * stiff + ([] if at_rest or not self.sites else [self.wrenches])
-        given = q.value, self.still if at_rest else v.value, push.value, self.held.nothing, *more
-        by_q, by_v, by_push, *_, a, _, _, doubt = run(function, *given)
+        given = q, self.still if at_rest else v, push, self.held.nothing, *more
+        by_q, by_v, by_push, inverse, *_, a, _, _, doubt = run(function, *given)
         if not self.near:
             self.doubts = run(compiled(total, n=1), self.doubts, doubt)
-        terms = [(1.0, by_q, q), (1.0, by_push, push), *([] if at_rest else [(1.0, by_v, v)])]
-        return _Variable(a, self._sum(*terms))
+        return a, (by_q, by_v, by_push), inverse
 
-    def _matrix(self, block: Any) -> Any:
-        if block is None:
-            return np.zeros((self.n, self.n))
-        return np.eye(self.n) if isinstance(block, str) else block
+    @cached_property
+    def _joints(self) -> dict[str, Any]:
+        """Columns of nodes with several degrees of freedom, as lists."""
+        mechanism = self.plant.robot.mechanism
+        spans = zip(mechanism.v_starts, mechanism.v_starts[1:], strict=False)
+        return moving_columns((c for first, after in spans if after - first > 1 for c in range(first, after)), self.n)
 
-    def _sum(self, *terms: tuple[float, Any, _Variable]) -> Blocks:
-        """Σ s A X, for each block of X."""
-        found = [self._block([(s, A, x.change[i]) for s, A, x in terms if x.change[i] is not None]) for i in range(3)]
-        return found[0], found[1], found[2]
-
-    def _block(self, terms: list[tuple[float, Any, Any]]) -> Any:
-        if not terms:
-            return None
-        result: Any = None
-        for scale, A, X in terms:
-            if isinstance(A, str) or isinstance(X, str):
-                factor = X if isinstance(A, str) else A
-                if result is None and scale == 1.0:
-                    result = factor
-                    continue
-                given = self._matrix(result), self._matrix(factor), scale
-                result = self.run(compiled(shifted, n=self.n), *given)
-            else:
-                result = self.run(compiled(chained, n=self.n), self._matrix(result), A, X, scale)
-        return result
+    @property
+    def _alone(self) -> Array:
+        """1 for all other columns, (nv,)."""
+        found = np.ones(self.n)
+        for name, size in (("moving", TILE), ("rest", 1)):
+            for (first,) in self._joints[name]:
+                found[first : first + size] = 0.0
+        return found
 
 
 _KINDS: dict[str, Any] = {"matrices": _Matrices, "jvp": _Forward, "vjp": _Reverse}
