@@ -16,6 +16,7 @@ import pytest
 
 import kinetree as kt
 from kinetree import geometry as geo
+from kinetree import simulation
 from kinetree.errors import (
     InputError,
     LoadError,
@@ -78,6 +79,56 @@ def test_ellipsoids_show_the_inertia_felt(view: View, robot: kt.Model) -> None:
     view.show(ellipsoids=[], center_of_mass=False)
     assert not handle.visible
     assert not view._overlays._center[0].visible
+
+
+def crate() -> tuple[kt.Model, simulation.Simulator, Any]:
+    """A box at rest on the floor, and its state."""
+    box = kt.zoo.box((0.2, 0.2, 0.1), 1.0).with_shapes([geo.Box("box", (0.2, 0.2, 0.1))])
+    return box, simulation.Simulator(box, contacts="discover"), np.array([0.0, 0.0, 0.05, 1.0, 0.0, 0.0, 0.0])
+
+
+def test_contacts_have_points_and_forces_until_the_next_configuration() -> None:
+    box, world, q = crate()
+    _, _, info = world.step(q, np.zeros(6))
+    with View(box, port=0, force_scale=0.1) as view:
+        view.show(q, contacts=info.contacts)
+        assert view._overlays._contacts is not None
+        points, arrows = view._overlays._contacts
+        assert points.visible
+        assert arrows.visible
+        corners = np.array([(x, y, 0.0) for x in (-0.1, 0.1) for y in (-0.1, 0.1)])
+        order = np.lexsort(points.points.T[::-1])
+        assert_near(points.points[order], corners, 1e-6)
+        assert_near(arrows.points[:, 1] - arrows.points[:, 0], np.tile([0, 0, 0.1 * 9.81 / 4], (4, 1)), 1e-6)
+        view.show(center_of_mass=True)
+        assert points.visible
+        view.show(q)
+        assert not points.visible
+        assert not arrows.visible
+        refused("info.contacts of one state", view.show, q, contacts=info)
+
+
+def test_lines_join_nearest_points() -> None:
+    box, _, q = crate()
+    pairs = box.collision_pairs(scene=kt.Scene([geo.Plane("floor")]), keep_colliding=True)
+    q[2] = 0.5
+    with View(box, port=0) as view:
+        view.show(q, distances=box.distances(q, pairs))
+        assert_near(view._overlays._distances.points, [[[0.0, 0.0, 0.45], [0.0, 0.0, 0.0]]], 1e-6)
+        view.show(q, distances=box.distances(q, pairs).nearest(1))
+        assert view._overlays._distances.visible
+        view.show(q)
+        assert not view._overlays._distances.visible
+        refused("at one configuration", view.show, q, distances=box.distances(q[None], pairs))
+
+
+def test_films_show_the_contacts_of_each_sample(tmp_path: Path) -> None:
+    box, world, q = crate()
+    q[2] = 0.1
+    path = world.rollout(q, np.zeros(6), steps=200, every=50)
+    contacts = world.step(path.q, path.v)[2].contacts
+    assert film(tmp_path / "drop.html", box, path.q, path.time, contacts=contacts, shapes=True).stat().st_size > 0
+    refused("do not fit the 2", film, tmp_path / "drop.html", box, path.q[:2], contacts=contacts)
 
 
 def test_arrows_show_forces_in_the_axes_of_their_frame(robot: kt.Model) -> None:

@@ -20,7 +20,7 @@ from kinetree.spatial.value import Array
 from kinetree.viewer import browser
 from kinetree.viewer import view as servers
 from kinetree.viewer.files import own_or_given
-from kinetree.viewer.overlays import Overlays, draw, floats
+from kinetree.viewer.overlays import Overlays, checked_contacts, checked_distances, draw, floats
 from kinetree.viewer.scene import Scene
 
 #: Suffixes of films and of pictures.
@@ -41,6 +41,7 @@ def film(
     ellipsoids: Iterable[str] = (),
     forces: Mapping[str, Any] | None = None,
     center_of_mass: bool = False,
+    contacts: Any = None,
     inertias: bool = False,
     frames: bool = False,
     shapes: bool = False,
@@ -63,6 +64,7 @@ def film(
         forces: By frame, in its axes: forces (T, 3) [N] or wrenches, moment first, (T, 6) [N m, N]. Without the first
             axis they are constant.
         center_of_mass: As for `View.show`.
+        contacts: `info.contacts` of all samples, such as of `world.step(q, v)` with the states of the motion.
         inertias: As for `View.show`.
         frames: As for `View.show`.
         shapes: As for `View.show`.
@@ -89,6 +91,9 @@ def film(
     before = np.clip(np.searchsorted(times, at, side="right") - 1, 0, len(times) - 1)
     samples = _interpolated(robot, motion, times, at, before)
     pushes = {name: _along(name, value, len(motion))[before] for name, value in (forces or {}).items()}
+    touching = checked_contacts(contacts, axes=1)
+    if touching is not None and len(touching.pair) != len(motion):
+        raise InputError(f"contacts of {len(touching.pair)} samples do not fit the {len(motion)} of the motion")
     width, height = browser.checked_size(size)
     moving = target.suffix.lower() == ".mp4"
     if moving:
@@ -100,7 +105,15 @@ def film(
         def drawn() -> Iterator[None]:
             """Draw one sample after another."""
             for i, sample in enumerate(samples):
-                draw(scene, overlays, sample, names, {name: push[i] for name, push in pushes.items()}, center_of_mass)
+                push = {name: each[i] for name, each in pushes.items()}
+                now = (
+                    None
+                    if touching is None
+                    else touching._replace(
+                        **{name: getattr(touching, name)[before[i]] for name in touching._fields[1:]}
+                    )
+                )
+                draw(scene, overlays, sample, names, push, center_of_mass, now)
                 yield
                 if progress is not None:
                     progress((i + 1) / len(samples))
@@ -134,6 +147,8 @@ def picture(
     ellipsoids: Iterable[str] = (),
     forces: Mapping[str, Any] | None = None,
     center_of_mass: bool = False,
+    contacts: Any = None,
+    distances: Any = None,
     inertias: bool = False,
     frames: bool = False,
     shapes: bool = False,
@@ -151,6 +166,8 @@ def picture(
         ellipsoids: As for `View.show`.
         forces: As for `View.show`.
         center_of_mass: As for `View.show`.
+        contacts: As for `View.show`.
+        distances: As for `View.show`.
         inertias: As for `View.show`.
         frames: As for `View.show`.
         shapes: As for `View.show`.
@@ -167,13 +184,14 @@ def picture(
         LoadError: If the file with the visuals cannot be read.
     """
     target, names = _checked_path(path, PICTURES, "a picture"), _names(ellipsoids)
+    marks = checked_contacts(contacts), checked_distances(distances)
     width, height = browser.checked_size(size)
     q = next(iter(robot.keyframes.values()), robot.neutral()) if q is None else q
     sample = _motion(robot, np.asarray(q)[None])
     browser.require_browser()
     layers = {"inertias": inertias, "frames": frames, "shapes": shapes}
     with _stage(robot, visuals, package_roots, sample, layers, force_scale) as (server, scene, overlays):
-        draw(scene, overlays, sample[0], names, forces or {}, center_of_mass)
+        draw(scene, overlays, sample[0], names, forces or {}, center_of_mass, *marks)
         with browser.pictures(server, width, height) as look:
             colours = look()
     from PIL import Image  # comes with viser

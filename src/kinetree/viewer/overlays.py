@@ -1,4 +1,4 @@
-"""Mechanical quantities drawn over the robot: forces, effective inertias at frames, the centre of mass.
+"""Mechanical quantities drawn over the robot: forces, contacts, nearest points, effective inertias, the centre of mass.
 
 Nodes are created when first needed and only modified afterwards: a film moves handles, it does not replace nodes.
 """
@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import InputError
+from kinetree.model.distances import Distances, NearestDistances
+from kinetree.simulation.step_results import FoundContacts
 from kinetree.spatial.rotation import quaternion_of
 from kinetree.spatial.value import Array
 from kinetree.tasks.task_types import Task
@@ -50,6 +52,8 @@ class Overlays:
         self._ellipsoids: dict[str, tuple[Any, Any]] = {}
         self._arrows: dict[str, tuple[Any, Any]] = {}
         self._center: tuple[Any, Any] | None = None
+        self._contacts: tuple[Any, Any] | None = None
+        self._distances: Any = None
 
     def ellipsoids(self, q: Array, poses: Mapping[str, Array], frames: Iterable[str]) -> None:
         """Draw Λ of the positions of the given frames, and hide the ellipsoids of all others.
@@ -121,6 +125,39 @@ class Overlays:
             head_length=5.0 * thickness,
         )
 
+    def contacts(self, found: Any) -> None:
+        """Draw the points of contacts (black) and forces on the first body of each (red), or hide all of them."""
+        if found is None and self._contacts is None:
+            return
+        if self._contacts is None:
+            size, nothing = 0.02 * self.scene.size, np.zeros((1, 3), dtype=np.float32)
+            cloud = self.scene.server.scene.add_point_cloud(
+                "/contacts/points", nothing, (30, 30, 35), point_size=size, point_shape="circle", precision="float32"
+            )
+            self._contacts = cloud, self._arrow("contacts", _RED)
+        used = np.zeros(0, dtype=int)
+        if found is not None:
+            used = np.flatnonzero((found.pair >= 0) & np.isfinite(found.force).all(axis=-1))
+        for handle in self._contacts:
+            handle.visible = bool(len(used))
+        if len(used):
+            points, ends = found.point[used], found.point[used] + self.force_scale * found.force[used]
+            self._contacts[0].points = points.astype(np.float32)
+            self._contacts[1].points = np.stack([points, ends], axis=1).astype(np.float32)
+
+    def distances(self, near: Any) -> None:
+        """Draw lines between the nearest points of pairs of shapes (violet), or hide them."""
+        if near is None and self._distances is None:
+            return
+        if self._distances is None:
+            self._distances = self.scene.server.scene.add_line_segments(
+                "/distances", np.zeros((1, 2, 3), dtype=np.float32), _VIOLET, thickness=0.006 * self.scene.size
+            )
+        lines = np.zeros((0, 2, 3)) if near is None else near.points[np.isfinite(near.distance)]
+        self._distances.visible = bool(len(lines))
+        if len(lines):
+            self._distances.points = lines.astype(np.float32)
+
     def center_of_mass(self, q: Array, shown: bool) -> None:
         """Draw the centre of mass and its projection onto the floor, or hide both."""
         if self._center is None:
@@ -148,6 +185,8 @@ def draw(
     ellipsoids: Iterable[str],
     forces: Mapping[str, Any],
     center_of_mass: bool,
+    contacts: Any = None,
+    distances: Any = None,
 ) -> None:
     """One picture: the robot at a configuration with all overlays, which the browser shows at once."""
     with scene.server.atomic():
@@ -155,3 +194,21 @@ def draw(
         overlays.ellipsoids(q, poses, ellipsoids)
         overlays.forces(poses, forces)
         overlays.center_of_mass(q, center_of_mass)
+        overlays.contacts(contacts)
+        overlays.distances(distances)
+
+
+def checked_contacts(contacts: Any, axes: int = 0) -> Any:
+    """Contacts of a step, `info.contacts`, of one state or along some axes; None if there are none."""
+    if contacts is not None and (not isinstance(contacts, FoundContacts) or contacts.pair.ndim != 1 + axes):
+        what = "of one state" if not axes else "of all samples of the motion"
+        raise InputError(f'contacts are info.contacts {what}, from a Simulator with contacts="discover"')
+    return contacts
+
+
+def checked_distances(distances: Any) -> Any:
+    """Distances at one configuration; None if there are none."""
+    kinds = Distances, NearestDistances
+    if distances is not None and (not isinstance(distances, kinds) or distances.distance.ndim != 1):
+        raise InputError("distances are robot.distances(q, pairs) at one configuration, or its nearest(…)")
+    return distances

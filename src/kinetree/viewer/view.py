@@ -24,7 +24,7 @@ from kinetree.model.model import Model
 from kinetree.spatial.rotation import exp_quaternion, matrix_of, multiply
 from kinetree.spatial.value import Array
 from kinetree.viewer.files import own_or_given
-from kinetree.viewer.overlays import Overlays, draw, floats
+from kinetree.viewer.overlays import Overlays, checked_contacts, checked_distances, draw, floats
 from kinetree.viewer.scene import Scene
 
 #: The only address on which the server listens.
@@ -234,6 +234,8 @@ class _Picture(NamedTuple):
     ellipsoids: tuple[str, ...] = ()
     forces: Mapping[str, Any] = {}
     center_of_mass: bool = False
+    contacts: Any = None
+    distances: Any = None
 
 
 class View:
@@ -312,6 +314,8 @@ class View:
         ellipsoids: Iterable[str] | None = None,
         forces: Mapping[str, Any] | None = None,
         center_of_mass: bool | None = None,
+        contacts: Any = None,
+        distances: Any = None,
         inertias: bool | None = None,
         frames: bool | None = None,
         shapes: bool | None = None,
@@ -324,6 +328,9 @@ class View:
                 proportional to √(effective mass in that direction).
             forces: By frame, in its axes: a force, (3,) [N], or a wrench, moment first, (6,) [N m, N].
             center_of_mass: Whether to draw it, and its projection onto the floor.
+            contacts: Contacts that a simulation has found, `info.contacts`: their points, and the forces on the first
+                body of each pair. They belong to q, and vanish with the next one.
+            distances: `robot.distances(q, pairs)`, or its `nearest(…)`: lines between nearest points. As contacts.
             inertias: Whether to draw each body's inertia ellipsoid.
             frames: Whether to draw the axes of all frames.
             shapes: Whether to draw collision shapes, except for hulls, whose meshes are not opened, and planes.
@@ -338,13 +345,17 @@ class View:
         with self._lock:
             new = self._picture
             if q is not None:
-                new = new._replace(q=configuration(self.robot, q))
+                new = new._replace(q=configuration(self.robot, q), contacts=None, distances=None)
             if ellipsoids is not None:
                 new = new._replace(ellipsoids=tuple(ellipsoids))
             if forces is not None:
                 new = new._replace(forces=dict(forces))
             if center_of_mass is not None:
                 new = new._replace(center_of_mass=bool(center_of_mass))
+            if contacts is not None:
+                new = new._replace(contacts=checked_contacts(contacts))
+            if distances is not None:
+                new = new._replace(distances=checked_distances(distances))
             try:
                 draw(self._scene, self._overlays, *new)
             except KinetreeError:
@@ -448,7 +459,7 @@ class View:
             q = self.q
             q[joint.q_slice] = own
             try:
-                picture = self._picture._replace(q=self.robot.close(q))
+                picture = self._picture._replace(q=self.robot.close(q), contacts=None, distances=None)
             except LoopError:  # the joint cannot go there
                 return
             draw(self._scene, self._overlays, *picture)
