@@ -155,8 +155,12 @@ def closed_chain(seconds: float) -> Table:
         "closed chain of humanoid and box: constraints 18 rows, limits, constraint forces; commands per second",
         ["state", "by names", "by arrays", "of 256", "from the last state"],
     )
-    setup = box.experiment()
-    controller, robot = setup.controller, setup.robot
+    setup = box.experiment("welded")
+    robot, whole = setup.robot, setup.controller
+    controller = control.OperationalSpace(
+        robot, whole.levels[0], posture=whole.posture, constraints=setup.held, bounds=whole.bounds,
+        squeeze={"box": box.SQUEEZE},
+    )  # fmt: skip
     waist, rest = robot.joint("waist_pitch"), np.zeros(robot.nv)
     bent, moving = setup.start.copy(), rest.copy()
     bent[waist.q_start], moving[waist.v_start] = 1.19, 3.0

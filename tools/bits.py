@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import kinetree as kt
-from kinetree.cli.box import experiment, run
+from kinetree.cli.box import SERVO, experiment
 from kinetree.kernels.eigen import diagonalize
 from kinetree.kernels.riccati import riccati
 from kinetree.kernels.solve import solve_symmetric
@@ -167,7 +167,8 @@ def tasks(model: kt.Model, q: Array, v: Array, x: Array) -> Iterator[tuple[str, 
 
 def closed_loop() -> Iterator[tuple[str, Array]]:
     """Control and simulation: the humanoid begins to put down its box."""
-    film = run(experiment(), seconds=0.05)
+    setup = experiment("welded")
+    film = setup.world.run(setup.start, setup.controller, setup.ways, seconds=0.05, servo=SERVO)
     yield "box/q", film.q
     yield "box/v", film.v
     yield "box/tau", film.tau

@@ -527,18 +527,25 @@ def box(
     film: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a film, box.html or box.mp4.")] = None,
     view: Annotated[bool, typer.Option("--view", help="Show it in a browser while it runs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
-    free_foot: Annotated[bool, typer.Option("--free-foot", help="Let the left foot hang.")] = False,
+    welded: Annotated[bool, typer.Option("--welded", help="Weld both feet to the floor.")] = False,
+    free_foot: Annotated[
+        bool, typer.Option("--free-foot", help="Weld the right foot, and let the left one hang.")
+    ] = False,
 ) -> None:
-    """Let the built-in humanoid put a box on the floor with both hands, as in Chang and Khatib's paper.
+    """Let the built-in humanoid put a box on the floor with both hands, as in Chang and Khatib's paper, and leave it.
 
-    Operational-space control of the box through the closed chain of both arms, with the posture in the null space,
-    joint limits and a servo rate of 300 Hz, in a simulation at 1 kHz. The exit code is 1 if a figure is out of bounds.
+    Operational-space control of the box through the closed chain of both arms, with balance on a second level, the
+    posture in the null space, joint limits and a servo rate of 300 Hz, in a simulation at 1 kHz: the feet stand by
+    friction, the box by contact. The exit code is 1 if a figure is out of bounds.
     """
+    if welded and free_foot:
+        raise typer.BadParameter("a foot that is welded does not hang: choose one of both", param_hint="--free-foot")
     for wanted, module, extra in ((picture, "matplotlib", "plot"), (film or view, "viser", "viewer")):
         if wanted and find_spec(module) is None:
             raise typer.BadParameter(f"this needs {module}: pip install 'kinetree[{extra}]'", param_hint="box")
     _require_suffix("--picture", picture, _PICTURES)
     _require_suffix("--film", film, FILMS)
     _require_drawing("--film", film)
-    if not experiment.main(console(), picture, film, view, as_json, free_foot):
+    stance = "welded" if welded else "free" if free_foot else "friction"
+    if not experiment.main(console(), picture, film, view, as_json, stance):
         raise typer.Exit(1)

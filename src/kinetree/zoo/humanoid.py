@@ -52,10 +52,17 @@ _ARM = [
 ]
 
 
-def humanoid24() -> Model:
-    """24 one-DoF links, nv = 24; frames "left_hand", "right_hand", "left_foot" and "right_foot" (on the world)."""
-    builder = Builder("humanoid24")
-    pelvis = _limb(builder, "right", _STANCE_LEG, "world", mirror=1)
+def humanoid24(floating: bool = False) -> Model:
+    """24 one-DoF links, nv = 24; frames "left_hand", "right_hand", "left_foot" and "right_foot" (on the world).
+
+    Args:
+        floating: Whether the right foot is a body of its own that nothing holds, on a joint "base"; nv = 30.
+    """
+    builder, sole = Builder("humanoid24"), "world"
+    if floating:
+        sole = "right_foot_link"
+        builder.add_body(sole, joint="floating", joint_name="base", **thick_rod(1.2, np.array([0.12, 0.0, 0.0])))
+    pelvis = _limb(builder, "right", _STANCE_LEG, sole, mirror=1)
     left_foot = _limb(builder, "left", _SWING_LEG, pelvis, mirror=1)
     chest = _limb(builder, "", _TORSO, pelvis, mirror=1)
     left_wrist = _limb(builder, "left", _ARM, chest, mirror=1)
@@ -63,7 +70,7 @@ def humanoid24() -> Model:
     builder.add_frame("left_hand", body=left_wrist, placement=(np.eye(3), (0, 0, -0.16)))
     builder.add_frame("right_hand", body=right_wrist, placement=(np.eye(3), (0, 0, -0.16)))
     builder.add_frame("left_foot", body=left_foot, placement=(np.eye(3), (0, 0, -0.08)))
-    builder.add_frame("right_foot")
+    builder.add_frame("right_foot", body=sole)
     return builder.build()
 
 
