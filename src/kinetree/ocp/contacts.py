@@ -126,7 +126,9 @@ class Phases:
             for i, kind in enumerate(distinct)
         ]
         self._advance = compiled(moved_on, n=robot.nv)
-        self._steps, self._constants = cache(self._recorded), lru_cache(64)(self._wanted)
+        self._steps = cache(self._recorded)
+        #: Inputs that are the same in each call, for numbers of problems and samples.
+        self._times, self._constants = lru_cache(64)(self._repeated), lru_cache(64)(self._wanted)
 
     def _phase(self, nodes: Array, held: Array, impact: bool, others: list[AnyConstraint]) -> _Phase:
         feet = [foot for foot, on in zip(self.feet, held, strict=True) if on]
@@ -142,7 +144,7 @@ class Phases:
         after, rate, force = np.empty_like(q), np.empty_like(v), np.zeros((*q.shape[:2], self.forces))
         for number, phase in enumerate(self._phases):
             shape, *given = self._of(phase, q, v, tau)
-            found = self._resolved(phase, number, *given, *self._times(phase, shape[0]))
+            found = self._resolved(phase, number, *given, *self._times(number, shape[0]))
             for whole, part in zip((after, rate), found, strict=False):
                 whole[:, phase.nodes] = part.reshape(*shape, part.shape[-1])
             _put(force, phase, found[2].reshape(*shape, found[2].shape[-1]))
@@ -152,9 +154,6 @@ class Phases:
         """What a phase needs of all nodes, with one leading axis; and its shape."""
         shape = len(arrays[0]), phase.size
         return [shape, *(x[:, phase.nodes].reshape(shape[0] * shape[1], x.shape[-1]) for x in arrays)]
-
-    def _times(self, phase: _Phase, problems: int) -> list[Array]:
-        return [np.tile(x[phase.nodes], problems) for x in (self.dt, self.pace)]
 
     def _resolved(self, phase: _Phase, number: int, *given: Array) -> list[Array]:
         """Configurations, velocities and forces after steps; those of doubtful samples by eigenvalues."""
@@ -222,6 +221,10 @@ class Phases:
         by_q, by_v, force_q, force_v = both(x.dq, x.dtau, x.forces_dq, x.forces_dtau, moved, mass)
         none = np.zeros_like(by_q), np.zeros_like(force_q)
         return [by_q, by_v, none[0], force_q, force_v, none[1], x.acceleration - v]
+
+    def _repeated(self, number: int, problems: int) -> list[Array]:
+        """Time steps and paces of a phase."""
+        return [np.tile(x[self._phases[number].nodes], problems) for x in (self.dt, self.pace)]
 
     def _wanted(self, number: int, samples: int) -> list[Array]:
         """Zero accelerations of rows, and gains, of a phase."""

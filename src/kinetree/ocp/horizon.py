@@ -175,8 +175,12 @@ class Horizon:
         rate = self.dynamics.step(q, v, tau).v if found.v is None else found.v
         dt = self.dynamics.dt
         both = self.robot.dintegrate(q, rate, np.broadcast_to(dt, q.shape[:2]).copy())
-        places = np.concatenate([np.arange(start, start + size) for start, size in self._blocks])
-        turn, drift = (np.ascontiguousarray(each[..., places[:, None], places]) for each in both)
+        if len(self._blocks) == 1:
+            own = slice(self._blocks[0][0], sum(self._blocks[0]))
+            turn, drift = (np.ascontiguousarray(each[..., own, own]) for each in both)
+        else:
+            places = np.concatenate([np.arange(start, start + size) for start, size in self._blocks])
+            turn, drift = (np.ascontiguousarray(each[..., places[:, None], places]) for each in both)
         # of steps without time, drift is multiplied by zero
         return Linear(*found[:3], turn, drift / np.where(dt > 0.0, dt, 1.0)[:, None, None], *found[3:6])
 
