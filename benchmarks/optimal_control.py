@@ -1,4 +1,4 @@
-"""Optimal control beside crocoddyl: a UR5 reaches a pose in 100 steps, one core, both from the same start.
+"""Optimal control beside crocoddyl: a UR5 reaches a pose, ANYmal trots and jumps, Talos walks; one core, same starts.
 
 crocoddyl needs an older Pinocchio than the other benchmarks, so it runs in an environment of its own, in alternation:
 
@@ -18,6 +18,7 @@ import numpy as np
 from rich.console import Console
 
 import kinetree as kt
+from benchmarks import gaits
 from benchmarks.robots import share
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core
@@ -88,15 +89,83 @@ def reach(peer: str | None, rounds: int) -> Table:
     return table
 
 
+def walks(kind: str, peer: str | None, rounds: int) -> Table:
+    """A gait of `benchmarks.gaits`: whole solves, one of a batch from other postures, and updates of MPC.
+
+    Args:
+        kind: "trot", "jump" or "walk".
+        peer: An interpreter that has crocoddyl.
+        rounds: How often each contender solves; the shortest time of the processor counts, so that others who use
+            the machine do not.
+    """
+    gait: gaits.Gait = getattr(gaits, kind)()
+    files = gaits.ROBOTS["talos" if kind == "walk" else "anymal"][:2]
+    best: dict[str, tuple[float, Any, float]] = {}
+
+    def note(name: str, begin: float, iterations: Any, cost: float, count: int = 1) -> None:
+        taken = 1e3 * (time.process_time() - begin) / count
+        best[name] = min(best.get(name, (np.inf, 0, 0.0)), (taken, iterations, cost))
+
+    process = None
+    if peer is not None:
+        own = Path(__file__).with_name("crocoddyl_gaits.py")
+        command = [peer, "-I", str(own), kind, *(str(share() / file) for file in files)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    plan = gait.solve()
+    for _ in range(rounds):
+        begin = time.process_time()
+        plan = gait.solve()
+        note("default", begin, int(plan.iterations), float(plan.cost))
+        if process is not None and process.stdin is not None and process.stdout is not None:
+            process.stdin.write("\n")
+            process.stdin.flush()
+            each, count, value, version = process.stdout.readline().split()
+            name = f"crocoddyl {version}"
+            best[name] = min(best.get(name, (np.inf, 0, 0.0)), (float(each), int(count), float(value)))
+    if process is not None and process.stdin is not None:
+        process.stdin.close()
+        process.wait()
+    robot = gait.problem.robot
+    away = 0.02 * np.random.default_rng(0).normal(size=(MANY, robot.nv))
+    away[:, :6] = 0.0
+    starts = robot.integrate(gait.q, away)
+    for i in range(1 + max(1, rounds // 10)):
+        begin = time.process_time()
+        plans = gait.problem.solve(starts, targets=gait.targets)
+        if i:
+            note(f"default, one of {MANY}", begin, round(float(plans.iterations.mean()), 1), float("nan"), MANY)
+    # the state is a little off the plan each time, as in a loop
+    updates = []
+    for i in range(20 * rounds):
+        q = robot.integrate(gait.q, 0.1 * away[i % MANY])
+        begin = time.process_time()
+        gait.problem.solve(q, targets=gait.targets, start=plan, iterations=1)
+        updates.append(1e3 * (time.process_time() - begin))
+    theirs = next((found[0] for name, found in best.items() if name.startswith("crocoddyl")), None)
+    title = f"{robot.name}, {kind}, {gait.problem.nodes} steps"
+    table = Table(title, ["", "ms", "iterations", "ms each", "cost", "crocoddyl takes"])
+    for name, (taken, iterations, cost) in best.items():
+        ratio = "" if theirs is None else f"{theirs / taken:.1f}×"
+        shown = "" if np.isnan(cost) else f"{cost:.7f}"
+        table.add(name, f"{taken:.2f}", f"{iterations}", f"{taken / max(iterations, 1):.3f}", shown, ratio)
+    low, middle, high = np.percentile(updates, [0, 50, 100])
+    table.add("one iteration from the plan", f"{low:.2f}", "1", f"median {middle:.2f}, at most {high:.2f}", "", "")
+    return table
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", help="an interpreter that has crocoddyl")
     parser.add_argument("--rounds", type=int, default=30)
+    known = ("reach", "trot", "jump", "walk")
+    parser.add_argument("--only", nargs="+", choices=known, default=known)
     given = parser.parse_args()
     pin_to_one_core()
     kt.set_threads(1)
-    Console().print(reach(given.peer, given.rounds).rich())
+    for name in given.only:
+        table = reach(given.peer, given.rounds) if name == "reach" else walks(name, given.peer, given.rounds)
+        Console().print(table.rich())
 
 
 if __name__ == "__main__":

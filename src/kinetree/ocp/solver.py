@@ -317,8 +317,9 @@ class Solver:
         length, rolled = np.zeros(n), np.zeros(n, dtype=bool)
         best: Trial | None = None
         auto = self.options.rollout == "auto"
-        # without curvature, predictions overshoot near a solution, and gaps do not tell
-        first = (at.largest < _NARROW) & (not self.curved) if auto else np.full(n, self.options.rollout == "nonlinear")
+        # without curvature, predictions overshoot near a solution, and gaps do not tell; with contacts they do not
+        rolls = not self.curved and self.h.dynamics.curved
+        first = (at.largest < _NARROW) & rolls if auto else np.full(n, self.options.rollout == "nonlinear")
         for stage, shares, way in product(range(1 + auto), (_WHOLE, _SHARES), ("linear", "nonlinear")):
             left = np.flatnonzero((length == 0.0) & (first == ((way == "nonlinear") != bool(stage))))
             if not len(left):
