@@ -59,12 +59,21 @@ class _Library:
 
         return call
 
-    def motion(self, sim: Simulator, _: Any) -> Callable[..., Any]:
-        """States and residuals of the steps of a simulator, and their gradients, by its rollouts."""
+    def motion(self, sim: Simulator, step: Callable[..., Any]) -> Callable[..., Any]:
+        """States and residuals of the steps of a simulator, and their gradients, by its rollouts.
+
+        Where friction is an argument, step by step.
+        """
         made: dict[int, Callable[..., Any]] = {}
 
-        def moved(q: Any, v: Any, tau: Any) -> Any:
+        def moved(q: Any, v: Any, tau: Any, *friction: Any) -> Any:
             steps = tau.shape[-2]
+            if friction:
+                path = [step(q, v, tau[..., 0, :], None, *friction)] if steps else []
+                for i in range(1, steps):
+                    path.append(step(*path[-1][:2], tau[..., i, :], None, *friction))
+                first = [x.expand_as(y) for x, y in zip((q, v, torch.zeros(())), path[0], strict=True)]
+                return tuple(torch.stack(x, dim=d) for x, d in zip(zip(first, *path), (-2, -2, -1), strict=True))
             if steps not in made:
                 made[steps] = self.function(SimulatedMotion(sim, steps))
             return made[steps](q, v, tau.reshape(*tau.shape[:-2], -1))

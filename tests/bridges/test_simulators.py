@@ -42,6 +42,10 @@ def case(name: str) -> tuple[simulation.Simulator, list[Array], str]:
     if name == "held":
         options = {"constraints": [kt.Task("foot", "position")], "at": robot.random_configuration(rng), "dt": 1e-2}
         q = options["at"]
+    if name == "both":
+        options = {"constraints": [kt.Task("body", "orientation")], "at": robot.neutral(), "dt": 1e-2}
+        options["contacts"] = [simulation.Points("foot", (0.0, 0.0, -0.05))]
+        q, v = np.array([0.0, 0.0, 0.349, 1.0, 0.0, 0.0, 0.0, 0.0]), np.r_[0.0, 0.0, 0.0, 1.0, 0.1, -1.0, 0.1]
     if name == "terrain":
         field = simulation.HeightField(np.array([[0.0, 0.3], [0.1, 0.2]]) - 0.5, size=(4.0, 4.0))
         q, v = np.array([0.0, 0.0, 0.0, 1.0, 0.05, 0.1, 0.0, 0.02]), np.r_[0.1, 0.2, 0.3, 0.5, 0.1, -1.0, 0.1]
@@ -50,7 +54,7 @@ def case(name: str) -> tuple[simulation.Simulator, list[Array], str]:
     return simulation.Simulator(robot, **options), [q, v, tau], "foot"
 
 
-CASES = ["contact", "held", "free", "terrain"]
+CASES = ["contact", "held", "free", "terrain", "both"]
 
 
 def matrices(sim: simulation.Simulator, given: list[Array], f_ext: Any) -> tuple[Array, Array]:
@@ -182,6 +186,38 @@ def test_populations() -> None:
     expected = np.stack([jax.jacrev(lambda t: IN_JAX.simulate(one)(q, v, t)[1][-1])(taus) for one in alone])  # noqa: B023
     assert_near(np.asarray(found), expected, 1e-9)
     assert_near(by_torch.numpy(), expected.sum(axis=(0, 1)), 1e-8)
+
+
+def test_friction_as_an_argument() -> None:
+    """Other values, alone and in batches, are those of other simulators; gradients are those of `step.vjp`."""
+    own = Case("legs", "midpoint")
+    sim, given = own.sim, [own.q, own.v, own.tau]
+    taus, mu = np.tile(own.tau, (3, 1)), np.array([[0.5, 0.7], [0.3, 0.7]])
+    others = [own.made(friction=one[0] - 0.5) for one in mu]
+    for module, array in ((IN_JAX, jax.numpy.asarray), (IN_TORCH, torch.tensor)):
+        found = module.step(sim)(*map(array, given), friction=array(mu))[1]
+        path = module.simulate(sim)(array(own.q), array(own.v), array(taus), friction=array(mu))
+        for i, other in enumerate(others):
+            np.testing.assert_array_equal(np.asarray(found[i]), other.step(*given)[1])
+            for one, exact in zip(path, other.rollout(own.q, own.v, taus)[1:], strict=True):
+                np.testing.assert_array_equal(np.asarray(one[i]), exact)
+    weights = np.random.default_rng(0).normal(size=7)
+    expected = others[1].step.vjp(*given, 0 * weights, weights).friction
+    assert np.abs(expected).max() > 1e-3
+    push = {own.frame: np.zeros(6)}
+    for frames in (None, push):
+        by_mu = jax.grad(lambda x: IN_JAX.step(sim)(*given, frames, friction=x)[1] @ weights)(mu[1])  # noqa: B023
+        assert_near(np.asarray(by_mu), expected, 1e-12)
+    along = jax.jvp(lambda x: IN_JAX.step(sim)(*given, friction=x)[1] @ weights, (mu[1],), (np.array([1.0, 2.0]),))[1]
+    assert_near(np.asarray(along), expected @ [1.0, 2.0], 1e-12)
+    tensor = torch.tensor(mu[1], requires_grad=True)
+    states = IN_TORCH.simulate(sim)(*map(torch.tensor, (own.q, own.v, taus)), friction=tensor)
+    (by_torch,) = torch.autograd.grad(states[1].sum(), tensor)
+    whole = jax.grad(lambda x: IN_JAX.simulate(sim)(own.q, own.v, taus, friction=x)[1].sum())(mu[1])
+    assert_near(by_torch.numpy(), np.asarray(whole), 1e-11)
+    for name in ("free", "terrain"):
+        with pytest.raises(UnsupportedError, match="friction is an argument of compiled steps with contacts"):
+            IN_JAX.step(case(name)[0])(*case(name)[1], friction=np.ones(1))
 
 
 def test_single_precision() -> None:

@@ -33,7 +33,7 @@ class Library(Protocol):
         """An argument as an array of real numbers."""
 
     def motion(self, sim: Simulator, step: Callable[..., Any]) -> Callable[..., Any]:
-        """States and residuals of a simulator's steps, `f(q, v, tau)`, given its step as a function of this library."""
+        """States and residuals of a simulator's steps, given its step: `f(q, v, tau)` or `f(q, v, tau, friction)`."""
 
 
 class Tasks(NamedTuple):
@@ -199,7 +199,8 @@ class Bridge:
     def step(self, robot: Robot | Simulator) -> Callable[..., Any]:
         """`f(q, v, tau, dt, f_ext=None)`: q and v after a semi-implicit Euler step, as `Model.step`.
 
-        Of a `Simulator`, `f(q, v, tau=None, f_ext=None)`: q, v and the residual after its step, as `Simulator.step`.
+        Of a `Simulator`, `f(q, v, tau=None, f_ext=None, friction=None)`: q, v and the residual after its step, as
+        `Simulator.step`; with other friction of the shapes of the ground, (…, shapes), where it is given.
         """
         if isinstance(robot, Simulator):
             return self._simulated(robot)
@@ -221,17 +222,18 @@ class Bridge:
         return step
 
     def simulate(self, sim: Simulator) -> Callable[..., Any]:
-        """`f(q, v, tau)`: states q, v and residuals of all steps, (…, T + 1, …), as `Simulator.rollout`."""
+        """`f(q, v, tau, friction=None)`: q, v and residuals of all states, (…, T + 1, …), as `Simulator.rollout`."""
         if not isinstance(sim, Simulator):
             raise InputError(f"simulate takes a Simulator, got {type(sim).__name__}")
         nv, call = sim.robot.nv, self._library.motion(sim, self._simulated(sim))
 
-        def simulate(q: Any, v: Any, tau: Any) -> tuple[Any, Any, Any]:
-            """States and residuals; tau is (…, T, nv)."""
+        def simulate(q: Any, v: Any, tau: Any, friction: Any = None) -> tuple[Any, Any, Any]:
+            """States and residuals; tau is (…, T, nv), friction of the shapes of the ground (…, shapes)."""
             q, v, tau = (self._library.array(f"simulate: {n}", x) for n, x in (("q", q), ("v", v), ("tau", tau)))
+            others = () if friction is None else (self._library.array("simulate: friction", friction),)
             if tau.ndim < 2 or tau.shape[-1] != nv:
                 raise InputError(f"simulate: tau has shape {tuple(tau.shape)}; it takes (…, T, {nv})")
-            q, v, residual = call(q, v, tau)
+            q, v, residual = call(q, v, tau, *others)
             return q, v, residual
 
         return simulate
@@ -239,18 +241,21 @@ class Bridge:
     def _simulated(self, sim: Simulator) -> Callable[..., Any]:
         arrays = self._arrays if sim._steps.is_compiled else NumPy()
 
-        def make(frames: tuple[str, ...]) -> Callable[..., Any]:
-            return self._library.function(SimulatedStep(sim, frames, arrays))
+        def make(frames: tuple[str, ...], frictions: bool = False) -> Callable[..., Any]:
+            return self._library.function(SimulatedStep(sim, frames, arrays, frictions))
 
-        made: dict[tuple[str, ...], Callable[..., Any]] = {(): make(())}
+        made: dict[Any, Callable[..., Any]] = {((), False): make(())}
 
-        def step(q: Any, v: Any, tau: Any = None, f_ext: Mapping[str, Any] | None = None) -> tuple[Any, Any, Any]:
+        def step(
+            q: Any, v: Any, tau: Any = None, f_ext: Mapping[str, Any] | None = None, friction: Any = None
+        ) -> tuple[Any, Any, Any]:
             """Configuration, (…, nq), joint velocities, (…, nv), and residual, (…), after the step."""
-            frames = frames_of("step", f_ext)
-            if frames not in made:
-                made[frames] = make(frames)
+            key = frames_of("step", f_ext), friction is not None
+            if key not in made:
+                made[key] = make(*key)
             tau = 0.0 * v if tau is None else tau
-            q, v, residual = made[frames](q, v, tau, *((f_ext or {})[frame] for frame in frames))
+            others = [(f_ext or {})[frame] for frame in key[0]] + ([] if friction is None else [friction])
+            q, v, residual = made[key](q, v, tau, *others)
             return q, v, residual
 
         return step

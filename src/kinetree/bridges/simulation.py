@@ -13,27 +13,34 @@ import numpy as np
 
 from kinetree.algorithms.kinematics.manifold import integrate_change, integrate_gradients
 from kinetree.bridges.differentiable import Arrays, Differentiable, NumPy, refuse_second_derivatives
-from kinetree.errors import InputError
+from kinetree.errors import InputError, UnsupportedError
 from kinetree.runtime.bound import quiet
 from kinetree.simulation import Simulator
+from kinetree.simulation.contacts import Contacts
 from kinetree.simulation.step_functions import require
 from kinetree.spatial.value import Array
 
 
 class SimulatedStep(Differentiable):
-    """q, v and the residual after a step, of q, v, τ and wrenches on frames before it.
+    """q, v and the residual after a step, of q, v, τ, wrenches on frames and friction of shapes before it.
 
     Args:
         sim: The simulator.
         frames: Frames on which wrenches act.
         arrays: The library whose arrays it takes.
+        frictions: Whether μ of the shapes of the ground is the last argument.
     """
 
-    def __init__(self, sim: Simulator, frames: Sequence[str], arrays: Arrays) -> None:
+    def __init__(self, sim: Simulator, frames: Sequence[str], arrays: Arrays, frictions: bool = False) -> None:
         self.sim, self.frames = _simulator("step", sim), tuple(frames)
         robot = sim.robot
         self._sites = tuple(robot.site(frame) for frame in self.frames)
         given = [("q", robot.nq), ("v", robot.nv), ("tau", robot.nv), *((repr(frame), 6) for frame in self.frames)]
+        self._frictions = frictions
+        if frictions:
+            if not isinstance(sim._contacts, Contacts) or not sim._steps.is_compiled:
+                raise UnsupportedError("step: friction is an argument of compiled steps with contacts=[Points(…)] only")
+            given.append(("friction", len(sim._contacts.ground)))
         super().__init__("step", robot, arrays, given, [(robot.nq,), (robot.nv,), ()])
 
     @property
@@ -44,8 +51,8 @@ class SimulatedStep(Differentiable):
     @quiet
     def value(self, *arrays: Any) -> Any:
         """State and residual after the step."""
-        given, fixed = self.groups("value", arrays)
-        q, v, _, *rest = self._run("step", given[:3], given[3:], fixed)
+        (q, v, tau, *rest), fixed = self.groups("value", arrays)
+        q, v, _, *rest = self._run("step", (q, v, tau), *self._split(rest), fixed)
         names = list(self.sim._contacts.shapes) if self.sim._contacts is not None else []
         residual = rest[names.index("report")][..., 1:2] if names else 0.0 * v[..., :1]
         return self._flat((q, v, residual), q.shape[:-1])
@@ -53,27 +60,29 @@ class SimulatedStep(Differentiable):
     @quiet
     def change(self, *arrays: Any) -> Any:
         """Its change; that of the residual is zero."""
-        (q, v, tau, *wrenches), (dq, dv, dtau, *pushes), fixed = self.groups("change", arrays)
+        (q, v, tau, *rest), (dq, dv, dtau, *changes), fixed = self.groups("change", arrays)
         xp, state = self._arrays.numpy, (q, v, tau)
+        (wrenches, friction), (pushes, rougher) = self._split(rest), self._split(changes)
         along = [self.tangent(q, dq), dv, dtau]
-        if self.sim._held is None and self.sim._derivatives.shapes:
-            along += [xp.zeros((*q.shape[:-1], self.sim._derivatives.shapes), dtype=q.dtype)] * 2
+        if self._shapes:
+            none = xp.zeros((*q.shape[:-1], self._shapes), dtype=q.dtype)
+            along += [*(rougher or [none]), none]
         stacked = [xp.stack(pushes, axis=-2)] if pushes else []
-        after, rate = self._run("jvp", (*state, *along, *stacked), wrenches, fixed)[:2]
-        end = self._run("step", state, wrenches, fixed)[0]
+        after, rate = self._run("jvp", (*state, *along, *stacked), wrenches, friction, fixed)[:2]
+        end = self._run("step", state, wrenches, friction, fixed)[0]
         return self._flat((self._components(end, after), rate, 0.0 * rate[..., :1]), q.shape[:-1])
 
     @quiet
     def gradients(self, *arrays: Any) -> tuple[Any, ...]:
         """Gradients with respect to each argument."""
-        (q, v, tau, *wrenches), (weights,), fixed = self.groups("gradients", arrays)
-        state, nq = (q, v, tau), self.robot.nq
-        end = self._run("step", state, wrenches, fixed)[0]
+        (q, v, tau, *rest), (weights,), fixed = self.groups("gradients", arrays)
+        state, nq, (wrenches, friction) = (q, v, tau), self.robot.nq, self._split(rest)
+        end = self._run("step", state, wrenches, friction, fixed)[0]
         at_end = self.tangents(end, weights[..., :nq]), weights[..., nq:-1]
-        by_q, by_v, by_tau, *rest = self._run("vjp", (*state, *at_end), wrenches, fixed)
-        skipped = 0 if self.sim._held is not None or not self.sim._derivatives.shapes else 2
-        by_wrenches = [rest[skipped][..., i, :] for i in range(len(self.frames))]
-        return self.by_components(q, by_q), by_v, by_tau, *by_wrenches
+        by_q, by_v, by_tau, *others = self._run("vjp", (*state, *at_end), wrenches, friction, fixed)
+        by_wrenches = [others[2 * bool(self._shapes)][..., i, :] for i in range(len(self.frames))]
+        by_friction = [others[0]] if self._frictions else []
+        return self.by_components(q, by_q), by_v, by_tau, *by_wrenches, *by_friction
 
     def curvature(self, *_: Any) -> tuple[Any, ...]:
         """There is none."""
@@ -83,12 +92,23 @@ class SimulatedStep(Differentiable):
         """Steps have first derivatives only."""
         refuse_second_derivatives()
 
-    def _run(self, name: str, given: Sequence[Any], wrenches: Sequence[Any], fixed: Sequence[Any]) -> Any:
+    @property
+    def _shapes(self) -> int:
+        """The number of shapes whose friction and height derivatives know."""
+        return 0 if self.sim._held is not None else self.sim._derivatives.shapes
+
+    def _split(self, rest: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Wrenches, and friction if that is an argument."""
+        return rest[: len(self.frames)], rest[len(self.frames) :]
+
+    def _run(
+        self, name: str, given: Sequence[Any], wrenches: Sequence[Any], friction: Sequence[Any], fixed: Sequence[Any]
+    ) -> Any:
         """The results of a function of the simulator; of its other one, where rows of constraints become dependent."""
         stacked = [self._arrays.numpy.stack(wrenches, axis=-2)] if wrenches else []
-        inputs = [*given, *stacked, *fixed]
+        inputs = [*given, *stacked, *friction, *fixed]
         found = self._arrays.run(self._function(name, False), *inputs)
-        if self.sim.constraints is None:
+        if self.sim.constraints is None or (name != "step" and self.sim._held is None):
             return found
         *found, doubts = found
         return self._arrays.recomputed(
@@ -97,11 +117,11 @@ class SimulatedStep(Differentiable):
 
     def _function(self, name: str, near: bool) -> Callable[..., Any]:
         if name == "step":
-            return self.sim._steps.function(None, 1, False, self._sites, near)
+            return self.sim._steps.function(None, 1, False, self._sites, near, self._frictions)
         if self.sim._held is not None:
             return self.sim._held._function((name, self._sites), near)
         require(self.sim)
-        return self.sim._derivatives.function(name, self._sites)
+        return self.sim._derivatives.function(name, self._sites, False, self._frictions)
 
     def _components(self, end: Any, tangent: Any) -> Any:
         """The change of the components of q for a tangent."""

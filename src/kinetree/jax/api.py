@@ -92,13 +92,14 @@ class Library:
         """States and residuals of the steps of a simulator, by a scan."""
 
         @jax.jit  # type: ignore[untyped-decorator]
-        def moved(q: Any, v: Any, tau: Any) -> tuple[Any, ...]:
-            batch = jnp.broadcast_shapes(q.shape[:-1], v.shape[:-1], tau.shape[:-2], *(x.shape[:-1] for x in fixed))
-            kind = jnp.promote_types(jnp.result_type(0.0, q, v, tau), jnp.float32)
+        def moved(q: Any, v: Any, tau: Any, *friction: Any) -> tuple[Any, ...]:
+            leads = [x.shape[:-1] for x in (q, v, *friction, *fixed)]
+            batch = jnp.broadcast_shapes(*leads, tau.shape[:-2])
+            kind = jnp.promote_types(jnp.result_type(0.0, q, v, tau, *friction), jnp.float32)
             start = [jnp.broadcast_to(x, (*batch, x.shape[-1])).astype(kind) for x in (q, v)]
 
             def advance(state: Any, push: Any) -> Any:
-                after = step(*state, push)
+                after = step(*state, push, None, *friction)
                 return after[:2], after
 
             _, after = jax.lax.scan(advance, tuple(start), jnp.moveaxis(tau.astype(kind), -2, 0))

@@ -51,8 +51,8 @@ class Varied(NamedTuple):
     name: str
 
 
-#: Inputs that functions and `Varied` take by their names: those of a population.
-BY_NAME = ("constants", "joint damping", "joint friction")
+#: Inputs that functions and `Varied` take by their names.
+BY_NAME = ("constants", "joint damping", "joint friction", "ground friction")
 
 
 def recorded(name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], text: Text) -> Compiled:
@@ -97,6 +97,10 @@ class Recording:
         if isinstance(function, Prepared):
             return self._sequence.call(function.function, *inputs, prepared=function.call)
         return self._sequence.call(function, *inputs)
+
+    def named(self, name: str) -> MemorySpan | None:
+        """The input of a name, one of `BY_NAME`, if there is one."""
+        return self._sequence.defaults.get(name)
 
     def prepared(self, function: Any) -> Prepared:
         """See the module's docstring."""
@@ -203,6 +207,9 @@ class Execution:
         function = function.bound() if self._engine == "native" else function.engine(self._engine)
         found = function(*(x.array if isinstance(x, Samples) else x for x in inputs))
         return [Samples(x) for x in found] if isinstance(found, tuple) else Samples(found)
+
+    def named(self, _: str) -> None:
+        """Inputs by name are for recorded texts."""
 
     def prepared(self, function: Any) -> Any:
         """See the module's docstring."""

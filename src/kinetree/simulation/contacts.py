@@ -292,10 +292,10 @@ class Contacts:
             for each in (*([x] * many for x in motion), *zip(*gaps, strict=True))
         )
         G, free, axes = run(self._problem, mobility, arms, velocities, normals, heights, self._dt)
-        bounds = np.stack([self._mu, np.zeros(rows), np.zeros(rows)], axis=-1)
+        mu, bounds = self._friction(run)
         if self.joints is not None:
             given = self.joints.given(run, q, v)
-            G, free, bounds = self.joints.joined(run, G, free, axes, self._mu, self._response(run, q), *given)
+            G, free, bounds = self.joints.joined(run, G, free, axes, mu, self._response(run, q), *given)
         found, moving, report = run(self._solve, G, free, bounds, self.law)
         forces = run(compiled(contact_forces, r=rows), axes, run.taken(found, np.arange(rows)))
         wrench = run(self._gather, arms, forces)
@@ -306,6 +306,15 @@ class Contacts:
             return touched
         after, pushed = self.joints.after(run, touched.velocity, found, rows, given[0])
         return touched._replace(velocity=after, joint_impulses=pushed)
+
+    def _friction(self, run: Any) -> tuple[Any, Any]:
+        """Friction of all rows, (r,), and bounds of a problem without joints, (r, 3)."""
+        given, rows = run.named("ground friction"), self.rows
+        if given is None:
+            return self._mu, np.stack([self._mu, np.zeros(rows), np.zeros(rows)], axis=-1)
+        of, none = np.repeat(np.arange(len(self.ground)), 3 * self._count), np.full(rows, len(self.ground))
+        bounds = run.taken(run.joined(given, np.zeros(1)), np.stack([of, none, none], axis=-1))
+        return run.taken(given, of), bounds
 
     def _measured(self, shape: Shape) -> Any:
         """The function that measures normals and heights of the points."""
@@ -414,7 +423,7 @@ class JointRows:
 
     def joined(self, run: Any, G: Any, free: Any, axes: Any, *given: Any) -> tuple[Any, Any, Any]:
         """Matrix, velocities and bounds of the problem of contacts and joints; `given` are as of `joined_problem`."""
-        rows = len(given[0])
+        rows = given[0].size
         contacts = [(i, i) for i in range(0, rows, 3)]
         return self._problem(run, rows, contacts, G, free, axes, *given)
 

@@ -128,15 +128,18 @@ class StepDerivatives:
 
     # Functions
 
-    def function(self, name: str, sites: tuple[Site, ...] = (), masses: bool = False) -> Callable[..., Any]:
+    def function(
+        self, name: str, sites: tuple[Site, ...] = (), masses: bool = False, frictions: bool = False
+    ) -> Callable[..., Any]:
         """One of "vjp", "jvp" and "matrices" as a function of arrays.
 
         Args:
             name: Which one.
             sites: Frames with wrenches.
             masses: Whether inertial parameters change, or their gradients are wanted.
+            frictions: As of `Steps.function`.
         """
-        key = name, sites, masses
+        key = name, sites, masses, frictions
         made = self._made.get(key)
         if made is not None:
             return made
@@ -145,8 +148,10 @@ class StepDerivatives:
                 self._made[key] = self._function(*key)
             return self._made[key]
 
-    def _function(self, name: str, sites: tuple[Site, ...], masses: bool) -> Callable[..., Any]:
+    def _function(self, name: str, sites: tuple[Site, ...], masses: bool, frictions: bool) -> Callable[..., Any]:
         inputs, outputs = self._operands(name, sites, masses)
+        if frictions:
+            inputs.insert(len(inputs) - len(self._constants), self._steps.friction_operand)
 
         def text(run: Any, *given: Any) -> Sequence[Any]:
             named = {operand.name: x for operand, x in zip(inputs, given, strict=True)}

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from kinetree.runtime.compile_queue import ready_for
 from kinetree.runtime.function import compiled
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence
-from kinetree.runtime.texts import Recording, executed
+from kinetree.runtime.texts import BY_NAME, Recording, executed
 from kinetree.simulation.contacts import Contacts, JointRows
 from kinetree.simulation.discovery import DiscoveredContacts
 from kinetree.simulation.plant import Plant
@@ -160,7 +160,13 @@ class Steps:
     # Functions
 
     def function(
-        self, records: int | None, every: int, series: bool, sites: tuple[Site, ...] = (), near: bool = False
+        self,
+        records: int | None,
+        every: int,
+        series: bool,
+        sites: tuple[Site, ...] = (),
+        near: bool = False,
+        frictions: bool = False,
     ) -> Callable[..., Any]:
         """Steps as a function of q, v, tau, and wrenches on `sites` if there are any; its results are q and v.
 
@@ -173,8 +179,9 @@ class Steps:
             series: Whether each step has its own joint forces.
             sites: Frames with wrenches.
             near: Whether rows of constraints may depend on each other.
+            frictions: Whether μ of all shapes is an input, before what differs in a population; of recorded steps only.
         """
-        key = records, every, series, sites, near
+        key = records, every, series, sites, near, frictions
         made = self._made.get(key)
         if made is not None:
             return made  # type: ignore[no-any-return]
@@ -191,7 +198,7 @@ class Steps:
         return tuple(self.plant.varied.values())
 
     def _operands(
-        self, records: int | None, every: int, series: bool, sites: tuple[Site, ...]
+        self, records: int | None, every: int, series: bool, sites: tuple[Site, ...], frictions: bool = False
     ) -> tuple[list[Operand], list[Operand]]:
         """Inputs and outputs of a function."""
         nq, nv, contacts = self.plant.robot.nq, self.plant.robot.nv, self.contacts
@@ -199,6 +206,7 @@ class Steps:
         tau = ((records or 1) * every, nv) if series else (nv,)
         inputs = [Operand("q", (nq,)), Operand("v", (nv,)), Operand("tau", tau)]
         inputs += [Operand("wrench", (len(sites), 6))] if sites else []
+        inputs += [self.friction_operand] if frictions else []
         outputs = [Operand("q", (*length, nq)), Operand("v", (*length, nv))]
         if records is None:
             outputs.append(Operand("acceleration", (nv,)))
@@ -211,6 +219,11 @@ class Steps:
             outputs.append(Operand("doubts", ()))
         return inputs + self.plant.varied_operands, outputs
 
+    @property
+    def friction_operand(self) -> Operand:
+        """μ of all shapes, as an input."""
+        return Operand("ground friction", (len(cast(Contacts, self.contacts).ground),))
+
     def _executed(self, sites: tuple[Site, ...], near: bool) -> Callable[..., Any]:
         """A single step, executed on arrays."""
         inputs, outputs = self._operands(None, 1, False, sites)
@@ -222,13 +235,15 @@ class Steps:
 
         return executed(inputs, text, "native")
 
-    def _recorded(self, records: int | None, every: int, series: bool, sites: tuple[Site, ...], near: bool) -> Compiled:
+    def _recorded(
+        self, records: int | None, every: int, series: bool, sites: tuple[Site, ...], near: bool, frictions: bool
+    ) -> Compiled:
         """Steps as a compiled function."""
-        inputs, outputs = self._operands(records, every, series, sites)
+        inputs, outputs = self._operands(records, every, series, sites, frictions)
         sequence = KernelSequence("step" if records is None else "rollout", inputs, outputs)
         named = dict(zip((operand.name for operand in inputs), sequence.inputs, strict=True))
         results = dict(zip((operand.name for operand in outputs), sequence.outputs, strict=True))
-        sequence.defaults.update({name: named[name] for name in self.plant.varied})
+        sequence.defaults.update({name: place for name, place in named.items() if name in BY_NAME})
         wrenches = [named["wrench"]] if sites else []
         kept = {name: sequence.variable(named[name]) for name in ("q", "v")}
         zero, nv = sequence.constant(0.0), self.plant.robot.nv
