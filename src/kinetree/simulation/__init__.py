@@ -3,6 +3,7 @@
 from kinetree.kernels.contact_response import EDGE, FREE, OPEN, SLIDING, SLIPPING, STICKING, STOPPED, STUCK
 from kinetree.model.integrators import METHODS
 from kinetree.simulation.contacts import Points
+from kinetree.simulation.motors import Motor, MotorRollout, Motors, MotorState
 from kinetree.simulation.shapes import Block, Capsule, HeightField, Plane, Shape, Sphere
 from kinetree.simulation.simulator import Simulator
 from kinetree.simulation.step_results import (
@@ -31,6 +32,10 @@ __all__ = [
     "FoundContacts",
     "HeightField",
     "Modes",
+    "Motor",
+    "MotorRollout",
+    "MotorState",
+    "Motors",
     "Plane",
     "Points",
     "Rollout",
