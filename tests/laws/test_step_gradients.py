@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from tests.laws.cases import model
 from tests.laws.test_contact import CORNERS, DT
 from tests.laws.test_contact_derivatives import differences
 from tests.mechanisms import NEAR, four_bar, gripper, hopper, whip
-from tests.tolerance import Array, peak
+from tests.tolerance import Array, peak, refused
 
 METHODS = ["semi_implicit_euler", "midpoint"]
 SOLID: dict[str, Any] = {"mass": 1.0, "com": (0.1, 0.02, 0.03), "inertia": np.diag([0.03, 0.02, 0.04])}
@@ -305,3 +306,28 @@ def test_what_the_law_leaves_open_is_what_null_vectors_say() -> None:
             modes = sim.discretize([0.0, 0.0, 0.05 + 1e-6, 1.0, 0.0, 0.0, 0.0], v).modes
             if (modes.contacts == simulation.SLIDING).all():
                 assert modes.unique == unique
+
+
+def test_smoothed_derivatives_are_those_of_the_mean() -> None:
+    """A push below the limit of friction: the exact slope is zero, that of the mean of noisy steps is not."""
+    box, mu = kt.zoo.box((0.2, 0.3, 0.1), 1.0), 0.5
+    sim = simulation.Simulator(
+        box, dt=DT, method="semi_implicit_euler", contacts=[simulation.Points("box", np.array(CORNERS))],
+        ground=simulation.Plane(friction=mu),
+    )  # fmt: skip
+    q, v, tau = np.array([0.0, 0.0, 0.05, 1.0, 0.0, 0.0, 0.0]), np.zeros(6), np.zeros(6)
+    limit = mu * 9.81
+    tau[3] = 0.9 * limit
+    noise = np.r_[np.zeros(3), 0.2 * limit, 0.0, 0.0]
+    assert abs(sim.discretize(q, v, tau).B[9, 3]) < 1e-9
+    found = simulation.smoothed(sim, q, v, tau, tau_noise=noise, pairs=200)
+    # beyond the limit, v′ = dt (f − μ m g)/m: the slope is dt times the share of noise that goes there
+    share = 0.5 * math.erfc(0.1 * limit / (0.2 * limit * math.sqrt(2.0)))
+    assert float(found.B[9, 3]) == pytest.approx(DT * share, rel=0.1)
+    assert found.sure < 1.0  # corners at the edge, where nothing moves
+    again = simulation.smoothed(sim, np.stack([q, q]), v, np.stack([tau, 2.0 * tau]), tau_noise=noise, pairs=200)
+    np.testing.assert_array_equal(again.B[0], found.B)
+    np.testing.assert_array_equal(again.A[0], found.A)
+    refused("there is no noise", simulation.smoothed, sim, q, v, tau)
+    refused("pairs=0 is not a positive", simulation.smoothed, sim, q, v, tau, tau_noise=1.0, pairs=0)
+    refused("v_noise takes one number or 6", simulation.smoothed, sim, q, v, tau, v_noise=-1.0)

@@ -6,6 +6,7 @@ from kinetree.simulation.contacts import Points
 from kinetree.simulation.motors import Motor, MotorRollout, Motors, MotorState
 from kinetree.simulation.shapes import Block, Capsule, HeightField, Plane, Shape, Sphere
 from kinetree.simulation.simulator import Simulator
+from kinetree.simulation.smoothing import Smoothed, smoothed
 from kinetree.simulation.step_results import (
     Film,
     FoundContacts,
@@ -41,8 +42,10 @@ __all__ = [
     "Rollout",
     "Shape",
     "Simulator",
+    "Smoothed",
     "Sphere",
     "StepDiscretized",
     "StepGradients",
     "StepInfo",
+    "smoothed",
 ]
