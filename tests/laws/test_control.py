@@ -13,7 +13,8 @@ import pytest
 import kinetree as kt
 from kinetree import control
 from kinetree.control import hierarchy
-from kinetree.errors import InputError, UnknownNameError
+from kinetree.control.sharing import median_weights
+from kinetree.errors import InputError, ModelWarning, UnknownNameError
 from tests.laws.cases import model
 from tests.oracle import oracle
 from tests.tolerance import assert_close, assert_near, bound, condition, peak, solving_bound
@@ -511,3 +512,51 @@ def test_errors_between_poses(name: str) -> None:
     assert_close(found, 100.0 * e.reshape(-1) - 20.0 * (J @ v), solving_bound(robot, q, J))
     with pytest.raises(UnknownNameError, match="no error between poses is called 'log3'; did you mean 'log6'"):
         control.OperationalSpace(robot, HANDS, posture=control.Posture(start), error="log3")
+
+
+def many_hands(angles: tuple[float, ...]) -> tuple[kt.Model, Array, list[kt.Weld]]:
+    """Arms around a plate that they hold, at given directions from it, some closer than others; nothing has weight."""
+    robot = kt.zoo.box((0.2, 0.2, 0.05), 2.0).with_gravity((0.0, 0.0, 0.0))
+    bent, hands = [], []
+    for i, angle in enumerate(angles):
+        c, s = np.cos(angle), np.sin(angle)
+        inwards = np.array([[-c, s, 0.0], [-s, -c, 0.0], [0.0, 0.0, 1.0]])
+        place = inwards, (1.1 + 0.05 * i) * np.array([c, s, 0.0])
+        robot = robot.attach("world", kt.zoo.arm7(), place, prefix=f"{i}_")
+        bent += [0.0, 0.5, 0.0, 0.9, 0.0, 0.6, 0.1 * i]
+        hands.append(f"{i}_hand")
+    q = np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, *bent])
+    q[:3] = robot.pose(q, hands)[:, :3, 3].mean(axis=0)
+    return robot, q, [kt.Weld(hand, "box") for hand in hands]
+
+
+@pytest.mark.parametrize("angles", [(0.0, 2.0, 4.1), (0.0, 1.4, 3.0, 4.5), (0.0, 1.0, 2.2, 3.1, 4.4)])
+def test_any_number_of_hands_press_with_one_force(angles: tuple[float, ...]) -> None:
+    """Thirty newtons each, wherever they hold it, and nothing moves: their forces balance."""
+    robot, q, held = many_hands(angles)
+    given: Any = {"posture": control.Posture(q), "constraints": held}
+    press, loose = (
+        control.OperationalSpace(robot, [control.Goal("box")], squeeze={"box": force}, **given) for force in (30.0, 0.0)
+    )
+    command = press(q, np.zeros(robot.nv))
+    forces = np.array([each[3:] for each in command.constraint_forces.values()])
+    assert_near(np.linalg.norm(forces, axis=1), 30.0, 1e-8)
+    assert_near(forces.sum(axis=0), 0.0, 1e-8)
+    assert_near(np.array([each[:3] for each in command.constraint_forces.values()]), 0.0, 1e-8)
+    assert_near(command.acceleration, loose(q, np.zeros(robot.nv)).acceleration, 1e-9)
+
+
+def test_a_hand_between_the_others_is_reported() -> None:
+    """Three in a line: the outer two balance each other, and the one between them has nothing to press against."""
+    robot, q, held = many_hands((0.0, 0.1, 0.2))
+    with pytest.warns(ModelWarning, match="grasps of 'box' cannot all press with 30 N"):
+        control.OperationalSpace(
+            robot, [control.Goal("box")], posture=control.Posture(q), constraints=held, squeeze={"box": 30.0}
+        )
+    weights = median_weights(np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [3.0, 0.0, 0.0]]))
+    assert weights is None
+    assert_near(median_weights(np.array([[0.0, 0.0, 0.0], [1.0, 2.0, 3.0]])), 0.5, 0.0)
+    corners = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 3.0]])
+    found = median_weights(corners)
+    ways = corners - found @ corners
+    assert_near((ways / np.linalg.norm(ways, axis=1)[:, None]).sum(axis=0), 0.0, 1e-12)

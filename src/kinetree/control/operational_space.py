@@ -101,7 +101,7 @@ class OperationalSpace(Remade):
         if escape and not self.driven.all():
             raise InputError("escape=True needs a motor in every joint")
         self._escapes = bool(escape)
-        self._sharing = Sharing(robot, self.constraints, self.driven, squeeze or {})
+        self._sharing = Sharing(robot, self.constraints, self.driven, squeeze or {}, self._start)
         self._sharing.require_carried(self._start)
         self._singular, self._cut = singular, cut
         self._limits = EnforcedLimits(robot, self.bounds, self.driven)

@@ -49,10 +49,38 @@ from kinetree.tasks.singular import composed, solved, spectrum
 from kinetree.tasks.task_types import RelativeTask, chosen_rows
 
 
+class Press(NamedTuple):
+    """How grasps press on an object: each with the same force, towards a point at which these forces balance.
+
+    That point is the geometric median of the grasps: where the sum of distances is least, unit vectors to them cancel.
+    Forces through one point have no moment either. So they are internal forces, the tensions of a virtual linkage
+    [WK93] that are the same for all hands. The object is rigid: as a mean of the grasps with constant weights, the
+    point moves with it.
+
+    [WK93] D. Williams, O. Khatib, "The virtual linkage: a model for internal forces in multi-grasp manipulation",
+           ICRA 1993.
+
+    Attributes:
+        frames: Frames that grasp.
+        rows: Rows of their forces.
+        signs: 1 if a force acts on the object, −1 if on the hand.
+        axes: Frames of the axes of these rows.
+        weights: Weights of the grasps in the mean.
+        force: [N].
+    """
+
+    frames: list[str]
+    rows: list[list[int]]
+    signs: list[float]
+    axes: list[str]
+    weights: Array
+    force: float
+
+
 def presses(
-    robot: Model, constraints: Constraints | None, objects: set[str], squeeze: Mapping[str, float]
-) -> list[tuple[list[str], list[list[int]], list[float], list[str], float]]:
-    """For each squeezed object: grasping frames, rows of their forces, signs, frames of their axes, and force."""
+    robot: Model, constraints: Constraints | None, objects: set[str], squeeze: Mapping[str, float], at: Array
+) -> list[Press]:
+    """For each squeezed object, how its grasps press on it; they are where a configuration has them."""
     found = []
     for name, strength in squeeze.items():
         tree = tree_of(robot, name)
@@ -74,8 +102,40 @@ def presses(
         if len(frames) < 2:
             raise InputError(f"squeeze: {name!r} is held by fewer than two grasps, so nothing can press on it")
         force = arguments.number(f"squeeze: {name!r}", strength, what="a force [N]")
-        found.append((frames, parts, signs, axes, force))
+        weights = median_weights(robot.pose(at, frames)[:, :3, 3])
+        if weights is None:
+            weights = np.full(len(frames), 1.0 / len(frames))
+            if len(frames) > 2:
+                warnings.warn(
+                    f"squeeze: grasps of {name!r} cannot all press with {force:g} N without moving it, since one of "
+                    "them is between the others; they press with other forces",
+                    ModelWarning,
+                    stacklevel=4,
+                )
+        found.append(Press(frames, parts, signs, axes, weights, force))
     return found
+
+
+#: Rounds of Weiszfeld's iteration, and the sum of unit vectors at which it has arrived.
+_ROUNDS, _BALANCED = 5000, 1e-13
+
+
+def median_weights(points: Array) -> Array | None:
+    """Weights with which the geometric median is the mean of points, (n, 3); None if it is one of them, or not unique.
+
+    By Weiszfeld's iteration: the mean weighted by reciprocals of the distances.
+    """
+    weights = np.full(len(points), 1.0 / len(points))
+    for _ in range(_ROUNDS):
+        ways = points - weights @ points
+        lengths = np.sqrt((ways * ways).sum(axis=1))
+        if not lengths.min() > 1e-6 * lengths.max():
+            return None
+        if np.abs((ways / lengths[:, None]).sum(axis=0)).max() < _BALANCED:
+            return weights
+        weights = 1.0 / lengths
+        weights = weights / weights.sum()
+    return None
 
 
 def joint_names(robot: Model) -> list[str]:
@@ -157,11 +217,12 @@ class Sharing:
         robot: The scene: robot and objects.
         constraints: All constraints, or None.
         driven: Which degrees of freedom have a motor, (nv,).
-        squeeze: Force with which all grasps of an object press towards their centroid [N], by frame name.
+        squeeze: Force with which all grasps of an object press on it [N], by frame name; see `Press`.
+        at: Configuration at which they hold it.
     """
 
     def __init__(
-        self, robot: Model, constraints: Constraints | None, driven: Array, squeeze: Mapping[str, float]
+        self, robot: Model, constraints: Constraints | None, driven: Array, squeeze: Mapping[str, float], at: Array
     ) -> None:
         self._robot, self._constraints, self._driven = robot, constraints, driven
         self._objects = objects(robot, driven)
@@ -183,7 +244,7 @@ class Sharing:
             self._Q = np.where(moments, 1.0 / _ARM**2, 1.0)
         effort = robot.effort_limits[self._motors]
         self._W = np.where(np.isfinite(effort) & (effort > 0.0), 1.0 / np.where(effort > 0.0, effort, 1.0), 1.0)
-        self._squeezed = presses(robot, constraints, self._objects, squeeze)
+        self._squeezed = presses(robot, constraints, self._objects, squeeze, at)
         self._simple = self._single_bodies()
         self._most = (*[_WEAK] * bool(self._grasps), *[_WEAK, _SPREAD] * bool(self._supports)) if self._simple else ()
         #: Number of measures of `share`.
@@ -229,12 +290,12 @@ class Sharing:
         count, numbers = len(self._grasps), {row: i for i, row in enumerate(self._grasps)}
         mean, rows, objects = np.zeros((count, count)), np.zeros((count, 3)), np.zeros(self._robot.nv)
         rows[:, 0] = self._Q
-        for _, parts, signs, _, strength in self._squeezed:
-            pressing = [[numbers[row] for row in part] for part in parts]
-            for part, sign in zip(pressing, signs, strict=True):
-                rows[part, 1], rows[part, 2] = strength * sign, 0.5 + 0.5 * sign
+        for press in self._squeezed:
+            pressing = [[numbers[row] for row in part] for part in press.rows]
+            for part, sign, weight in zip(pressing, press.signs, press.weights, strict=True):
+                rows[part, 1], rows[part, 2] = press.force * sign, 0.5 + 0.5 * sign
                 for other in pressing:
-                    mean[part, other] = 1.0 / len(parts)
+                    mean[part, other] = weight
         objects[self._object_columns] = 1.0
         return mean, rows, objects
 
@@ -342,16 +403,16 @@ class Sharing:
         return result
 
     def _internal_forces(self, q: Array) -> Array:
-        """h₀: at each grasp of a squeezed object, a force towards the centroid of its grasps, (…, g)."""
+        """h₀: at each grasp of a squeezed object, a force as of `Press`, (…, g)."""
         result = np.zeros((*q.shape[:-1], len(self._grasps)))
-        for frames, parts, signs, axes, strength in self._squeezed:
+        for frames, parts, signs, axes, weights, strength in self._squeezed:
             poses = self._robot.pose(q, [*frames, *axes])
             points = poses[..., : len(frames), :3, 3]
-            center = points[..., 0, :]
+            center = weights[0] * points[..., 0, :]
             for i in range(1, len(frames)):
-                center = center + points[..., i, :]
+                center = center + weights[i] * points[..., i, :]
             for i, part in enumerate(parts):
-                way = center / len(frames) - points[..., i, :]
+                way = center - points[..., i, :]
                 length = np.sqrt(way[..., 0] ** 2 + way[..., 1] ** 2 + way[..., 2] ** 2)[..., None]
                 push = strength * signs[i] * way / np.where(length > 0.0, length, 1.0)
                 seen = times(np.swapaxes(poses[..., len(frames) + i, :3, :3], -1, -2), push)

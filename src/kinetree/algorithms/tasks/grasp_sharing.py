@@ -7,7 +7,7 @@ weights Q around internal forces h₀:
 
     pass       loop                leaves
     rows       scatter, frames     rows χ at the bodies on which they act
-    press      relatives, rows     h₀: at each grasp, a force towards the centroid of the object's grasps
+    press      relatives, rows     h₀: at each grasp, a force towards a mean of the object's grasps
     hold       frames              Σ χᵀQχ and Σ χᵀh₀ of each body
     objects    scatter             y, and the motion of the object that it is: an object is a single free body
     share      frames              λ
@@ -112,7 +112,7 @@ def solved(K: Array, load: Array, chosen: Array) -> tuple[Array, Any]:
 
 
 def _press(tree: Tree, mean: Indexed, of_rows: Indexed, given: Indexed) -> None:
-    """Forces with which grasps press towards their centroid, in the axes of their rows."""
+    """Forces with which grasps press towards their mean, in the axes of their rows."""
     point, center = tree.array("rows"), tree.array("rows")
     for row in tree.task_rows():
         point[row] = 0.0
@@ -146,7 +146,7 @@ def grasp_sharing(parts: TaskKinds) -> Algorithm:
 
     q           configuration
     full        joint forces F, (nv,)
-    mean        for rows of a force that presses on an object, the mean over its grasps, (c, c)
+    mean        for rows of a force that presses on an object, the weights of its grasps in their mean, (c, c)
     of_rows     of each row: its weight Q; the force that presses [N], negative if the row's force acts on the hand;
                 1 if the hand is the near frame
     of_objects  of each degree of freedom: 1 if it is an object's, else 0
