@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.kernels.euler_riccati import euler_forward, euler_riccati
-from kinetree.kernels.node_costs import feedback, kept_gap, with_curvature
+from kinetree.kernels.node_costs import feedback, kept_gap, matrix_product, with_curvature
 from kinetree.kernels.node_models import summary
 from kinetree.model.model import Model
 from kinetree.ocp.costs import Costs, Given, NodeModel, Row
@@ -164,8 +164,8 @@ class Horizon:
         gap = Gap(self.robot.difference(np.ascontiguousarray(x.q[:, 1:]), after.q), after.v - x.v[:, 1:])
         return x._replace(force=after.force), gap
 
-    def linear(self, x: Path) -> Linear:
-        """Derivatives of all steps."""
+    def linear(self, x: Path, gap: Gap | None = None) -> Linear:
+        """Derivatives of all steps, as tangents at the next nodes, which steps miss by a gap."""
         q, v = (np.ascontiguousarray(each[:, :-1]) for each in (x.q, x.v))
         tau = self.tau(x.u)
         found = self.dynamics.linear(q, v, tau)
@@ -182,7 +182,14 @@ class Horizon:
             places = np.concatenate([np.arange(start, start + size) for start, size in self._blocks])
             turn, drift = (np.ascontiguousarray(each[..., places[:, None], places]) for each in both)
         # of steps without time, drift is multiplied by zero
-        return Linear(*found[:3], turn, drift / np.where(dt > 0.0, dt, 1.0)[:, None, None], *found[3:6])
+        drift = drift / np.where(dt > 0.0, dt, 1.0)[:, None, None]
+        if gap is not None:
+            # δ(q′ ⊖ q̄′) = E δq′ with E = −D₀⁻¹D₁ of `ddifference`, which turns by the gap as ⊕ does
+            E = self.robot.dintegrate(np.ascontiguousarray(x.q[:, 1:]), -gap.q)[0]
+            E = np.ascontiguousarray(E[..., places[:, None], places])
+            times = compiled(matrix_product, m=self.nb, n=self.nb, p=self.nb)
+            turn, drift = times(E, turn), times(E, drift)
+        return Linear(*found[:3], turn, drift, *found[3:6])
 
     def curvature(
         self, x: Path, linear: Linear, costate_q: Array, costate_v: Array, share: Array, model: NodeModel

@@ -22,10 +22,12 @@ class MPCState(NamedTuple):
     Attributes:
         plan: The plan in force.
         age: Time since its first node [s].
+        prepared: The plan after it, if `MPC.prepare` made one.
     """
 
     plan: Plan
     age: float
+    prepared: Plan | None = None
 
 
 class MPCCommand(NamedTuple):
@@ -88,7 +90,26 @@ class MPC:
         step = float(problem.dt[0])
         age = state.age + (step if dt is None else float(dt))
         passed = int(age / step + _SOON)
+        if passed == 1 and state.prepared is not None:
+            state, age, passed = MPCState(state.prepared, 0.0), age - step, 0
         if passed == 0:
-            return MPCCommand(state.plan.torques(q, v), state.plan, MPCState(state.plan, age))
+            return MPCCommand(state.plan.torques(q, v), state.plan, state._replace(age=age))
         plan = problem.solve(q, v, targets, start=state.plan.shifted(passed), iterations=self.iterations)
         return MPCCommand(plan.torques(q, v), plan, MPCState(plan, age - passed * step))
+
+    def prepare(self, state: MPCState, targets: Mapping[str, Any] | None = None) -> MPCState:
+        """Solve for the next update before its state arrives, from where the plan expects the robot to be.
+
+        The command then takes no longer than feedback: its gains correct for the state that does arrive. An update that
+        comes later than the next step is solved as without preparation.
+
+        Args:
+            state: The state of the last command.
+            targets: Targets from the next step of the horizon on.
+
+        Returns:
+            The state for the next command.
+        """
+        later = state.plan.shifted(1)
+        q, v = later.q[..., 0, :], later.v[..., 0, :]
+        return state._replace(prepared=self.problem.solve(q, v, targets, start=later, iterations=self.iterations))

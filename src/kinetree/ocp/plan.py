@@ -191,6 +191,43 @@ class Plan:
             forces[foot] = (parts * np.swapaxes(turn, -1, -2)).sum(axis=-1).reshape(world.shape)
         return Motion(self.q[steps], self.time[steps], forces)
 
+    def resampled(self, nodes: int, dt: Any) -> Plan:
+        """The same motion with other time steps: a start for a problem with these. Afterwards the last state repeats.
+
+        States are interpolated along tangents; inputs, gains, forces and multipliers are those in force at the time.
+
+        Args:
+            nodes: Number of steps.
+            dt: Time step [s], or one for each step, (nodes,).
+        """
+        if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 1:
+            raise InputError(f"resampled: nodes={nodes!r} is not a positive number of steps")
+        steps = np.asarray(dt, dtype=np.float64)
+        if steps.shape not in ((), (nodes,)) or not (steps > 0.0).all() or not np.isfinite(steps).all():
+            raise InputError(f"resampled: dt={dt!r} is neither a positive time step [s] nor one for each step")
+        robot, last = self.horizon.robot, len(self.time) - 2
+        time = np.concatenate([[0.0], np.cumsum(np.broadcast_to(steps, (nodes,)))])
+        soon = time + 1e-6 * float(steps.min())  # sums of steps are rounded
+        at = np.clip(np.searchsorted(self.time, soon, side="right") - 1, 0, last)
+        length = self.time[at + 1] - self.time[at]
+        share = np.clip((time - self.time[at]) / np.where(length > 0.0, length, 1.0), 0.0, 1.0)[:, None]
+        q, after = (np.ascontiguousarray(self.q[..., i, :]) for i in (at, at + 1))
+        q = robot.integrate(q, share * robot.difference(q, after))
+        v = self.v[..., at, :] + share * (self.v[..., at + 1, :] - self.v[..., at, :])
+        held = at[:-1]
+        near = np.where(share[:, 0] > 0.5, at + 1, at)
+        return replace(
+            self, time=time, q=q, v=v, u=self.u[..., held, :], tau=self.tau[..., held, :],
+            gains=self.gains[..., held, :, :], forces={name: x[..., held, :] for name, x in self.forces.items()},
+            multipliers={
+                name: y[..., held if y.shape[-2] == last + 1 else near, :] for name, y in self.multipliers.items()
+            },
+            bounds=tuple(
+                replace(bound, **{name: getattr(bound, name)[:, near] for name in ("multipliers", "penalty", "first")})
+                for bound in self.bounds
+            ),
+        )  # fmt: skip
+
     def plot(self) -> Any:
         """Configurations, velocities and inputs over time, as a figure of Matplotlib. Of one problem.
 

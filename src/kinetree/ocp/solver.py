@@ -38,6 +38,8 @@ from kinetree.spatial.value import Array
 _WHOLE, _SHARES = np.ones(1), 0.5 ** np.arange(1.0, 9.0)
 #: Damping of inputs: the least, the first after a refusal, and that which ends a problem.
 _LEAST, _FIRST, _MOST = 1e-9, 1e-6, 1e6
+#: Steps that ask for more damping.
+_SHORT = 0.1
 #: Iterations before curvature enters anyway.
 _EARLY = 3
 #: How often a problem that is not convex is made more so.
@@ -248,7 +250,7 @@ class Solver:
             self.costate = new if iteration == 0 else [y + s * (w - y) for y, w in zip(self.costate, new, strict=True)]
         self.at = taken
         grown, less = np.maximum(damping * 10.0, _FIRST), np.maximum(damping / 10.0, _LEAST)
-        self.damping = np.where(length == 0.0, grown, np.where(length > 0.5, less, damping))
+        self.damping = np.where(length < _SHORT, grown, np.where(length > 0.5, less, damping))
         self.stalled = length < 1.0
         reason = self._finish(expected, length, gains)
         row = (taken.cost, taken.largest, taken.violation, expected, length, damping, share, rolled)
@@ -262,7 +264,7 @@ class Solver:
         at, given, costate = self.at, self.given, self.costate
         if some is not None:
             at, given, costate = at.of(some), given.some(some), _of(costate, some)
-        linear = h.linear(at.path)
+        linear = h.linear(at.path, at.gap)
         plain = h.model(at.path, linear, given)
         full = self._full(at.path, linear, plain, given, costate, share > 0.0)
         clock = self._clock("derivatives", clock)

@@ -295,3 +295,21 @@ def test_curvature_of_poses_is_that_of_differences() -> None:
     costs.rows = [row._replace(part=row.part._replace(bend=None)) for row in costs.rows]
     assert_close(exact, costs.bend(x, given), 1e-8)
     assert np.abs(exact).max() > 0.1
+
+
+@pytest.mark.parametrize(("make", "frame"), ROBOTS)
+def test_steps_close_gaps_at_the_rate_they_promise(make: Any, frame: str | None) -> None:
+    """d gap / ds = −gap along a step, also where large gaps turn the tangents of joints that are not numbers."""
+    robot, _, q, v, u, _ = drawn(make, frame)
+    problem, rng = ocp.Problem(robot, 0.05, 3, [ocp.state(), ocp.control()]), np.random.default_rng(1)
+    h, nv = problem.horizon, robot.nv
+    x = Path(*(np.tile(each, (1, n, 1)) for each, n in ((q, 4), (v, 4), (u[problem.actuated], 3))))
+    x = Path(robot.integrate(x.q, 0.7 * rng.normal(size=(1, 4, nv))), x.v + rng.normal(size=x.v.shape), x.u)
+    gap = h.reached(x)[1]
+    linear = h.linear(x, gap)
+    model = h.model(x, linear, h.costs.given(h.costs.targets({}, (1,)), ()))
+    gains, later = h.gains(linear, gap, model, np.ones(1))
+    step = h.step(linear, gap, model, gains, later, np.ones(1))
+    ends = [h.reached(h.moved(x, step, np.full(1, s)))[1] for s in (1e-6, -1e-6)]
+    for one, other, now in zip(*ends, gap, strict=True):
+        assert_close((one - other) / 2e-6, -now, 1e-6)
