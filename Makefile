@@ -60,13 +60,19 @@ format: $(VENV)/stamp-test ## format, and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/stamp-bench ## print the benchmark tables; BENCH=--update also writes them into docs/performance*.md
+# crocoddyl needs an older Pinocchio than the other benchmarks.
+$(VENV)-crocoddyl/bin/python:
+	$(PYTHON) -m venv $(VENV)-crocoddyl
+	$@ -m pip install --quiet --disable-pip-version-check crocoddyl==3.2.1 pin==4.0.0
+
+bench: $(VENV)/stamp-bench $(VENV)-crocoddyl/bin/python ## print the benchmark tables; BENCH=--update also writes them into docs/performance*.md
 	$(BLAS) $(BIN)/python -m benchmarks.foundation $(BENCH)
 	$(BLAS) $(BIN)/python -m benchmarks.operational_space $(BENCH)
 	$(BLAS) $(BIN)/python -m benchmarks.singular_tasks $(BENCH)
 	$(BLAS) $(BIN)/python -m benchmarks.functions $(BENCH)
 	$(BLAS) $(BIN)/python -m benchmarks.functions.fresh $(BENCH)
 	$(BLAS) $(BIN)/python -m benchmarks.functions.first_calls $(BENCH)
+	$(BLAS) $(BIN)/python -m benchmarks.optimal_control --peer $(VENV)-crocoddyl/bin/python
 
 bench-jax: $(VENV)/stamp-bench $(VENV)/stamp-bridges ## half an hour: against adam, frax and MJX, each in an environment of its own; PEERS="--only call"
 	$(BLAS) $(BIN)/python -m benchmarks.jax_peers $(PEERS)

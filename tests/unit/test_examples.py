@@ -31,6 +31,7 @@ ALLOWED = {
     "quadruped": 1e-3,
     "spin_up": 2e-3,
     "swing_up": 5e-3,
+    "reach_limits": 1e-6,
     "jump": 1e-3,
     "mpc_push": 1e-3,
     "thousand_reaches": 5e-3,

@@ -344,7 +344,7 @@ class Solver:
     def _tried(self, way: str, gains: Gains, step: Step, which: Array, share: Array) -> Trial:
         at, given = self.at, self.given
         path, gap = at.path, at.gap
-        if len(which) != len(self.index):
+        if not np.array_equal(which, np.arange(len(self.index))):
             path, gap, given = path.of(which), Gap(*_of(gap, which)), given.some(which)
             step = Step(*_of(step, which))
             gains = Gains(*_of(gains, which)) if way == "nonlinear" else gains

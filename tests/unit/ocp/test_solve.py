@@ -216,6 +216,19 @@ def _way(q: Array, v: Array, u: Array) -> tuple[Array, Array, Array]:
     return q[..., :1], rows, np.zeros((*q.shape[:-1], 1, u.shape[-1]))
 
 
+def test_a_problem_that_tries_as_many_steps_as_there_are_problems() -> None:
+    """Eight lengths of one problem among eight are not one of each."""
+    robot = kt.zoo.arm7()
+    problem, rng = reach(robot, "hand", 15), np.random.default_rng(3)
+    q, target = robot.neutral() + 0.3 * rng.normal(size=(8, 7)), robot.pose(np.full(7, 0.5), "hand")
+    every = problem.solve(q, targets={"hand": target})
+    short = (every.table["step"] > 0.0) & (every.table["step"] < 1.0)
+    assert (short.sum(axis=1) == 1).any()
+    for i in np.flatnonzero(short[short.sum(axis=1) == 1].any(axis=0)):
+        one = problem.solve(q[i], targets={"hand": target})
+        np.testing.assert_array_equal(every.u[i], one.u)
+
+
 def test_bits_of_many_with_few_motors_and_terms_of_their_own() -> None:
     """Sweeps of many problems run in lanes, with curvature and without, and have the bits of one alone."""
     soft, rest = swing_up("cart_pole", 30, None)
