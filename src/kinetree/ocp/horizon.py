@@ -175,21 +175,23 @@ class Horizon:
         rate = self.dynamics.step(q, v, tau).v if found.v is None else found.v
         dt = self.dynamics.dt
         both = self.robot.dintegrate(q, rate, np.broadcast_to(dt, q.shape[:2]).copy())
-        if len(self._blocks) == 1:
-            own = slice(self._blocks[0][0], sum(self._blocks[0]))
-            turn, drift = (np.ascontiguousarray(each[..., own, own]) for each in both)
-        else:
-            places = np.concatenate([np.arange(start, start + size) for start, size in self._blocks])
-            turn, drift = (np.ascontiguousarray(each[..., places[:, None], places]) for each in both)
+        turn, drift = (self._of_blocks(each) for each in both)
         # of steps without time, drift is multiplied by zero
         drift = drift / np.where(dt > 0.0, dt, 1.0)[:, None, None]
         if gap is not None:
             # δ(q′ ⊖ q̄′) = E δq′ with E = −D₀⁻¹D₁ of `ddifference`, which turns by the gap as ⊕ does
-            E = self.robot.dintegrate(np.ascontiguousarray(x.q[:, 1:]), -gap.q)[0]
-            E = np.ascontiguousarray(E[..., places[:, None], places])
+            E = self._of_blocks(self.robot.dintegrate(np.ascontiguousarray(x.q[:, 1:]), -gap.q)[0])
             times = compiled(matrix_product, m=self.nb, n=self.nb, p=self.nb)
             turn, drift = times(E, turn), times(E, drift)
         return Linear(*found[:3], turn, drift, *found[3:6])
+
+    def _of_blocks(self, matrices: Array) -> Array:
+        """Rows and columns of joints whose coordinates are not numbers."""
+        if len(self._blocks) == 1:
+            own = slice(self._blocks[0][0], sum(self._blocks[0]))
+            return np.ascontiguousarray(matrices[..., own, own])
+        places = np.concatenate([np.arange(start, start + size) for start, size in self._blocks])
+        return np.ascontiguousarray(matrices[..., places[:, None], places])
 
     def curvature(
         self, x: Path, linear: Linear, costate_q: Array, costate_v: Array, share: Array, model: NodeModel
