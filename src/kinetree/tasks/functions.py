@@ -413,7 +413,7 @@ class InverseInertiaDerivative(PreparedFunction):
             lazy: Array = self._lazily(out, q=q, dq=dq)
             return lazy
         if self.core.held or not self._plain:
-            any_task: Array = self._put(self.tasks.sensitivity.jvp(q, dq), out)
+            any_task: Array = self._put(self.tasks._sensitivity.jvp(q, dq), out)
             return any_task
         found: Array = self._computed(q, dq, out=out)
         return found

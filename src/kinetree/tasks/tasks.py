@@ -159,7 +159,7 @@ class Tasks:
         weighted sum of its entries, (…, nv).
         """
         function = self._given("inverse_inertia", "jacobian", "response")
-        attach(function, (self._in_double.sensitivity.jvp, self._in_double.sensitivity.vjp))
+        attach(function, (self._in_double._sensitivity.jvp, self._in_double._sensitivity.vjp))
         return function
 
     @lazy
@@ -175,7 +175,7 @@ class Tasks:
             else self._derived("inertia", "jacobian", "response")
         )
         exact = self._in_double
-        attach(function, exact.sensitivity.of_inverse(function if exact is self else exact.inertia))
+        attach(function, exact._sensitivity.of_inverse(function if exact is self else exact.inertia))
         return function
 
     @lazy
@@ -236,8 +236,8 @@ class Tasks:
         return InverseInertiaDerivative(self, self.core)
 
     @lazy
-    def sensitivity(self) -> Sensitivity:
-        """Internal: derivatives of Λ⁻¹ and Λ."""
+    def _sensitivity(self) -> Sensitivity:
+        """Derivatives of Λ⁻¹ and Λ."""
         of = self.core.recursions
         return Sensitivity(repr(self), of.velocity, of.momentum, of.response, of.inverse_inertia, self.held)
 
