@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,19 +158,54 @@ def walks(kind: str, peer: str | None, rounds: int) -> Table:
     return table
 
 
+def stand(updates: int = 300) -> Table:
+    """ANYmal stands, is pushed, and stands again: MPC with one iteration for each step, on held feet.
+
+    Args:
+        updates: Number of commands; a push comes after every hundred.
+    """
+    robot, q = gaits.robot("anymal")
+    nv, rng = robot.nv, np.random.default_rng(0)
+    weights = np.concatenate([np.full(6, 100.0), np.full(12, 1.0), np.full(nv, 1.0)])
+    terms = [ocp.state(q, weight=weights, last=weights), ocp.control(weight=1e-3)]
+    terms += [ocp.friction(foot, 0.7, weight=1.0) for foot in gaits.FEET]
+    contacts = ocp.Contacts(dict.fromkeys(gaits.FEET, True), damping=50.0)
+    problem = ocp.Problem(robot, 0.01, 50, terms, contacts=contacts)
+    mpc, held = ocp.MPC(problem, iterations=1), robot.constraints([kt.Task(foot, "position") for foot in gaits.FEET])
+    start, v = q, np.zeros(nv)
+    command = mpc(q, v)
+    taken, away = [], []
+    for i in range(updates):
+        if i % 100 == 10:
+            v = held.project_velocity(q, v + 0.5 * rng.normal(size=nv))
+        begin = time.process_time()
+        command = mpc(q, v, state=command.state)
+        taken.append(1e3 * (time.process_time() - begin))
+        after = problem.horizon.dynamics.step(*(np.repeat(x[None, None], 50, axis=1) for x in (q, v, command.tau)))
+        q, v = after.q[0, 0], after.v[0, 0]
+        away.append(float(np.abs(robot.difference(start, q)[:6]).max()))
+    head = ["updates", "median ms", "at most", "Hz", "pushed by", "at the end"]
+    table = Table("ANYmal stands, 50 steps, MPC with one iteration", head)
+    low = float(np.median(taken))
+    table.add(
+        f"{updates}", f"{low:.2f}", f"{max(taken):.2f}", f"{1e3 / low:.0f}", f"{max(away):.3f}", f"{away[-1]:.4f}"
+    )
+    return table
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", help="an interpreter that has crocoddyl")
     parser.add_argument("--rounds", type=int, default=30)
-    known = ("reach", "trot", "jump", "walk")
+    known = ("reach", "trot", "jump", "walk", "stand")
     parser.add_argument("--only", nargs="+", choices=known, default=known)
     given = parser.parse_args()
     pin_to_one_core()
     kt.set_threads(1)
     for name in given.only:
-        table = reach(given.peer, given.rounds) if name == "reach" else walks(name, given.peer, given.rounds)
-        Console().print(table.rich())
+        made = {"reach": reach, "stand": lambda *_: stand()}.get(name, partial(walks, name))
+        Console().print(made(given.peer, given.rounds).rich())
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from pathlib import Path as Path_
 from typing import Any
 
 import numpy as np
@@ -253,6 +256,42 @@ def test_roll_outs_follow_phases() -> None:
     _, left = h.reached(h.rolled(x, gap, gains, np.full(2, 0.3)))
     assert_close(left.q, 0.7 * gap.q, bound(60, 1e5))
     assert_close(left.v, 0.7 * gap.v, bound(60, 1e5))
+
+
+def test_mpc_stands_after_a_push() -> None:
+    """On one whole foot, one iteration for each step brings the joints back."""
+    problem, q = hop()
+    robot, nv = problem.robot, problem.robot.nv
+    weights = np.repeat([10.0, 10.0, 0.1], [6, 6, nv])
+    contacts = ocp.Contacts({"left_foot": True}, rows="all", damping=20.0)
+    terms = [ocp.state(q, weight=weights, last=weights), ocp.control(name="torques", weight=0.3)]
+    standing = ocp.Problem(robot, 0.02, 20, terms, contacts=contacts)
+    mpc, aims = ocp.MPC(standing), {"torques": standing.horizon.dynamics.hold(q[None])[0]}
+    held = robot.constraints(["left_foot"], at=q)
+    v = held.project_velocity(q, np.repeat([0.5, -0.5], 6))
+    away, now, command = [], q, mpc(q, v, aims)
+    for _ in range(40):
+        a = held.forward_dynamics(now, v, command.tau, stabilization=(0.0, 20.0)).acceleration
+        v = v + 0.02 * a
+        now = robot.integrate(now, v, 0.02)
+        away.append(np.abs(robot.difference(q, now)[6:]).max())
+        command = mpc(now, v, aims, state=command.state)
+        assert command.plan.iterations == 1
+    assert max(away) > 0.01
+    assert away[-1] < 0.2 * max(away)
+    assert command.plan.forces["left_foot"].shape == (20, 6)
+
+
+def test_names_in_the_documentation_exist() -> None:
+    """Those of the table for users of crocoddyl, and all others."""
+    page = (Path_(__file__).parents[3] / "docs" / "optimal_control.md").read_text(encoding="utf-8")
+    table = page[page.index("## Coming from crocoddyl") :]
+    names = set(re.findall(r"ocp\.(\w+)", page))
+    assert names <= set(ocp.__all__)
+    assert len(set(re.findall(r"ocp\.(\w+)", table))) > 12
+    options = set(re.findall(r"\b(\w+)=…", table)) | {"rollout", "second_order", "limits", "contacts"}
+    known = [ocp.Problem, ocp.Problem.solve, ocp.Contacts, ocp.Term, ocp.friction, ocp.state]
+    assert options <= {name for each in known for name in inspect.signature(each).parameters}
 
 
 def test_cones_hold_what_friction_can() -> None:
