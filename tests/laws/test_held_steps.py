@@ -120,6 +120,46 @@ def test_rollouts() -> None:
         bar = one.q + q_weights[:, i], one.v + v_weights[:, i]
     assert np.array_equal(bar[0], found.q)
     assert found.certain.all()
+    # batch axes that a population has not
+    theta = robot.inertial_parameters * rng.uniform(0.8, 1.2, (2, len(robot.bodies), 1))
+    several = kt.simulation.Simulator(robot.population(theta), constraints=rows, at=at, dt=2e-3)
+    wide = several.rollout.vjp(at, np.stack([v, v]), tau, q_weights, v_weights)
+    assert np.array_equal(wide.tau[0], wide.tau[1])
+    assert np.array_equal(wide.tau[0], several.rollout.vjp(at, v, tau, q_weights, v_weights).tau)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["legged", "all kinds"])
+def test_inertial_parameters(name: str, method: str) -> None:
+    """Changes with masses are those of simulators of heavier robots, and gradients their transpose, also of motions."""
+    robot, rows = CASES[name]()
+    rng, n, steps = np.random.default_rng(4), robot.nv, 3
+    at = robot.random_configuration(rng)
+    q, (v, tau) = robot.integrate(at, 1e-3 * rng.normal(size=n)), rng.normal(size=(2, n))
+    theta, zero = robot.inertial_parameters, np.zeros(n)
+    change = theta * rng.uniform(0.5, 1.0, (len(theta), 1))
+
+    def world(t: float) -> Any:
+        heavier = robot.with_inertial_parameters(theta + t * change)
+        return kt.simulation.Simulator(heavier, constraints=rows, at=at, dt=5e-3, method=method)
+
+    sim, h, weights = world(0.0), 1e-3, np.array([1.0, -8.0, 8.0, -1.0]) / 12e-3
+    ends = [world(s * h).step(q, v, tau) for s in (-2.0, -1.0, 1.0, 2.0)]
+    after, _, _ = sim.step(q, v, tau)
+    moved, faster = sim.step.jvp(q, v, tau, zero, zero, parameters=change)
+    assert_close(moved, sum(w * robot.difference(after, end[0]) for w, end in zip(weights, ends, strict=True)), 1e-7)
+    assert_close(faster, sum(w * end[1] for w, end in zip(weights, ends, strict=True)), 1e-7)
+    by_q, by_v = rng.normal(size=(2, n))
+    gradients = sim.step.vjp(q, v, tau, by_q, by_v, parameters=True).parameters
+    assert_close((gradients * change).sum(), by_q @ moved + by_v @ faster, 1e-9, peak(gradients) * peak(change))
+
+    taus, q_weights, v_weights = np.tile(tau, (steps, 1)), *rng.normal(size=(2, steps + 1, n))
+    found, path = sim.rollout.vjp(q, v, taus, q_weights, v_weights, parameters=True), sim.rollout(q, v, taus)
+    dq, dv, total = zero, zero, 0.0
+    for i in range(steps):
+        dq, dv = sim.step.jvp(path.q[i], path.v[i], tau, dq, dv, parameters=change)
+        total += q_weights[i + 1] @ dq + v_weights[i + 1] @ dv
+    assert_close((found.parameters * change).sum(), total, 1e-9, peak(found.parameters) * peak(change))
 
 
 def test_populations() -> None:
@@ -184,8 +224,18 @@ def test_refusals() -> None:
     q, v = robot.neutral(), np.zeros(robot.nv)
     alone = kt.simulation.Simulator(robot, constraints=["left_foot"], at=q)
     refused("q_weights has shape", alone.step.vjp, q, v, v, np.zeros(3), v)
-    wanted = "with respect to inertial parameters yet"
-    with pytest.raises(UnsupportedError, match=wanted):
-        alone.step.vjp(q, v, v, v, v, parameters=True)
+    contacts = [kt.simulation.Points("right_foot", np.zeros(3))]
+    both = kt.simulation.Simulator(robot, constraints=["left_foot"], at=q, contacts=contacts)
+    with pytest.raises(UnsupportedError, match="with respect to inertial parameters yet"):
+        both.step.vjp(q, v, v, v, v, parameters=True)
+    link = {"axis": (0, 1, 0), "mass": 1.0, "com": (0.1, 0.0, 0.2), "inertia": 0.1 * np.eye(3)}
+    borne = (
+        kt.Builder("borne").add_body("a", **link, gravity_compensation=0.5).add_body("b", parent="a", **link).build()
+    )
+    still = np.zeros(2)
+    rows = [kt.Weld("b", rows=(3,))]
+    lifted = kt.simulation.Simulator(borne, constraints=rows, at=still + 0.3, gravity_compensation=True)
+    with pytest.raises(UnsupportedError, match="which depends on masses"):
+        lifted.step.vjp(still, still, still, still, still, parameters=True)
     held = kt.simulation.Simulator(robot, constraints=["left_foot"], at=q, method="rk4")
     refused("one of the methods midpoint, semi_implicit_euler", held.discretize, q, v, error=InputError)

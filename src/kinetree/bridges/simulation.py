@@ -119,7 +119,7 @@ class SimulatedStep(Differentiable):
         if name == "step":
             return self.sim._steps.function(None, 1, False, self._sites, near, self._frictions)
         if self.sim._held is not None:
-            return self.sim._held._function((name, self._sites), near)
+            return self.sim._held._function((name, self._sites, False), near)
         require(self.sim)
         return self.sim._derivatives.function(name, self._sites, False, self._frictions)
 

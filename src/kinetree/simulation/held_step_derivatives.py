@@ -22,6 +22,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from kinetree.algorithms.derivatives.contact_steps import parameters_change, parameters_gradient
 from kinetree.algorithms.derivatives.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from kinetree.algorithms.derivatives.jvp import inverse_dynamics_jvp
 from kinetree.algorithms.derivatives.vjp import inverse_dynamics_vjp
@@ -30,7 +31,7 @@ from kinetree.algorithms.dynamics.time_step import advance
 from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS
 from kinetree.algorithms.kinematics.manifold import integrate
 from kinetree.concurrency import ForkSafeLock
-from kinetree.errors import InputError
+from kinetree.errors import InputError, UnsupportedError
 from kinetree.kernels.chained_products import chained, row_scaled, scaled_total
 from kinetree.kernels.constrained_solution import moving_columns, with_product, with_transposed_product
 from kinetree.kernels.products import TILE, total
@@ -78,7 +79,7 @@ class HeldStepDerivatives:
             )
         self.plant, self.held, self._project = plant, held, project
         self._lock = ForkSafeLock()
-        self._made: dict[tuple[str, tuple[Site, ...], bool], Compiled] = {}
+        self._made: dict[tuple[str, tuple[Site, ...], bool, bool], Compiled] = {}
 
     def matrices(self, q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None) -> tuple[Array, Array]:
         """A, (…, 2 nv, 2 nv), and B, (…, 2 nv, nv)."""
@@ -87,7 +88,7 @@ class HeldStepDerivatives:
 
     def jvp(
         self, q: Any, v: Any, tau: Any, dq: Any, dv: Any, dtau: Any, f_ext: Mapping[str, Any] | None,
-        df_ext: Mapping[str, Any] | None,
+        df_ext: Mapping[str, Any] | None, parameters: Any = None,
     ) -> tuple[Array, Array]:  # fmt: skip
         """Changes of q and v after the step."""
         if df_ext:
@@ -95,44 +96,51 @@ class HeldStepDerivatives:
         sites, _ = self._wrenches(f_ext)
         frames = [(df_ext or {}).get(frame, np.zeros(6)) for frame in (f_ext or {})]
         along = np.stack(np.broadcast_arrays(*frames), axis=-2) if sites else None
-        after_q, after_v = self._found("jvp", f_ext, q, v, tau, dq, dv, dtau, *([along] if sites else []))
+        more = [] if parameters is None else [parameters]
+        given = q, v, tau, dq, dv, dtau, *more, *([along] if sites else [])
+        after_q, after_v = self._found("jvp", f_ext, *given, masses=parameters is not None)
         return after_q, after_v
 
     def vjp(
-        self, q: Any, v: Any, tau: Any, q_weights: Any, v_weights: Any, f_ext: Mapping[str, Any] | None
-    ) -> tuple[Array, Array, Array, dict[str, Array]]:
-        """Gradients with respect to q, v, τ and wrenches, by frame."""
-        *found, wrenches = self._found("vjp", f_ext, q, v, tau, q_weights, v_weights, padded=True)
-        by_q, by_v, by_tau = found
-        return by_q, by_v, by_tau, {frame: wrenches[..., i, :] for i, frame in enumerate(f_ext or {})}
+        self, q: Any, v: Any, tau: Any, q_weights: Any, v_weights: Any, f_ext: Mapping[str, Any] | None,
+        masses: bool = False,
+    ) -> tuple[Array, Array, Array, dict[str, Array], Array | None]:  # fmt: skip
+        """Gradients with respect to q, v, τ, wrenches by frame and, if they are wanted, inertial parameters."""
+        by_q, by_v, by_tau, *more = self._found("vjp", f_ext, q, v, tau, q_weights, v_weights, masses=masses)
+        heavy = more.pop(0) if masses else None
+        return by_q, by_v, by_tau, {frame: more[0][..., i, :] for i, frame in enumerate(f_ext or {})}, heavy
 
     def rollout_vjp(
-        self, path: Callable[..., Any], q: Array, v: Array, taus: Array, q_weights: Array, v_weights: Array, length: int
-    ) -> tuple[Array, Array, Array]:
-        """Gradients of a motion in reverse mode, for states along one axis; `path` rolls out.
+        self, path: Callable[..., Any], q: Array, v: Array, taus: Array, q_weights: Array, v_weights: Array,
+        length: int, masses: bool,
+    ) -> tuple[Array, Array, Array, dict[str, Array], Array | None]:  # fmt: skip
+        """Gradients of a motion in reverse mode, as of `vjp`; `path` rolls out.
 
         Args:
             path: The simulator's rollout.
-            q: Initial configurations, (k, nq).
-            v: Initial velocities, (k, nv).
-            taus: Joint forces, (k, T, nv).
-            q_weights: Weights of tangents of q, (k, T + 1, nv).
-            v_weights: Weights of v, (k, T + 1, nv).
+            q: Initial configurations, (…, nq).
+            v: Initial velocities, (…, nv).
+            taus: Joint forces, (…, T, nv).
+            q_weights: Weights of tangents of q, (…, T + 1, nv).
+            v_weights: Weights of v, (…, T + 1, nv).
             length: Steps between states that are kept.
+            masses: Whether gradients with respect to inertial parameters are wanted.
         """
-        starts, kept = range(0, taus.shape[1], length), [(q, v)]
+        starts, kept = range(0, taus.shape[-2], length), [(q, v)]
         for start in starts[:-1]:
-            part = path(*kept[-1], taus[:, start : start + length])
-            kept.append((part.q[:, -1].copy(), part.v[:, -1].copy()))
-        q_bar, v_bar, by_tau = q_weights[:, -1], v_weights[:, -1], np.zeros(taus.shape)
+            part = path(*kept[-1], taus[..., start : start + length, :])
+            kept.append((part.q[..., -1, :].copy(), part.v[..., -1, :].copy()))
+        q_bar, v_bar, by_tau = q_weights[..., -1, :], v_weights[..., -1, :], np.zeros(taus.shape)
+        heavy: Any = 0.0 if masses else None
         for start, state in zip(reversed(starts), reversed(kept), strict=True):
-            part = taus[:, start : start + length]
+            part = taus[..., start : start + length, :]
             motion = path(*state, part)
-            for i in reversed(range(part.shape[1])):
-                at_q, at_v, tau = (np.ascontiguousarray(x[:, i]) for x in (motion.q, motion.v, part))
-                q_bar, v_bar, by_tau[:, start + i], _ = self.vjp(at_q, at_v, tau, q_bar, v_bar, None)
-                q_bar, v_bar = q_bar + q_weights[:, start + i], v_bar + v_weights[:, start + i]
-        return q_bar, v_bar, by_tau
+            for i in reversed(range(part.shape[-2])):
+                at_q, at_v, tau = (np.ascontiguousarray(x[..., i, :]) for x in (motion.q, motion.v, part))
+                q_bar, v_bar, by_tau[..., start + i, :], _, more = self.vjp(at_q, at_v, tau, q_bar, v_bar, None, masses)
+                q_bar, v_bar = q_bar + q_weights[..., start + i, :], v_bar + v_weights[..., start + i, :]
+                heavy = heavy + more if masses else None
+        return q_bar, v_bar, by_tau, {}, heavy
 
     # Functions
 
@@ -141,38 +149,39 @@ class HeldStepDerivatives:
         found = self.plant.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
         return found
 
-    def _found(self, name: str, f_ext: Mapping[str, Any] | None, *given: Any, padded: bool = False) -> list[Array]:
-        """Results; `padded` with a gradient of wrenches, none if there are none."""
+    def _found(self, name: str, f_ext: Mapping[str, Any] | None, *given: Any, masses: bool = False) -> list[Array]:
+        if masses and self.plant.lift is not None:
+            raise UnsupportedError(
+                "steps with gravity compensation, which depends on masses, have no derivatives with respect to "
+                "inertial parameters under constraints; leave it out"
+            )
         sites, wrenches = self._wrenches(f_ext)
-        found = self.held._resolved(self._function, (name, sites), *given, *wrenches)
-        return [*found, np.zeros((0, 6))] if padded and not sites else found
+        return self.held._resolved(self._function, (name, sites, masses), *given, *wrenches)
 
-    def _function(self, key: tuple[str, tuple[Site, ...]], near: bool) -> Compiled:
-        (name, sites), held = key, self.held
-        known = self._made.get((name, sites, near))
+    def _function(self, key: tuple[str, tuple[Site, ...], bool], near: bool) -> Compiled:
+        (name, sites, masses), held = key, self.held
+        known = self._made.get((*key, near))
         if known is not None:
             return known
-        nq, n = self.plant.robot.nq, self.plant.robot.nv
-        shapes = {
-            "q": (nq,),
-            "doubts": (),
-            **dict.fromkeys(("along_wrenches", "wrenches", "by_wrenches"), (len(sites), 6)),
-        }
+        robot = self.plant.robot
+        n, bodies = robot.nv, (len(robot.bodies), 10)
+        shapes: dict[str, tuple[int, ...]] = {
+            "q": (robot.nq,), "doubts": (), "A": (2 * n, 2 * n), "B": (2 * n, n), "by_parameters": bodies,
+            "along_parameters": bodies, **dict.fromkeys(("along_wrenches", "wrenches", "by_wrenches"), (len(sites), 6)),
+        }  # fmt: skip
         given, results = (one.split() for one in _SIGNATURES[name])
-        shapes |= {"A": (2 * n, 2 * n), "B": (2 * n, n)}
-        if sites:
-            given += ["along_wrenches", "wrenches"] if name == "jvp" else ["wrenches"]
-            results += ["by_wrenches"] if name == "vjp" else []
-        inputs, outputs = (
-            [Operand(x, shapes.get(x, (n,))) for x in names]
-            for names in (["q", "v", "tau", *given], [*results, "doubts"])
-        )
+        if name == "jvp":
+            given += ["along_parameters"] * masses + ["along_wrenches"] * bool(sites)
+        if name == "vjp":
+            results += ["by_parameters"] * masses + ["by_wrenches"] * bool(sites)
+        names = ["q", "v", "tau", *given, *["wrenches"] * bool(sites)], [*results, "doubts"]
+        inputs, outputs = ([Operand(x, shapes.get(x, (n,))) for x in each] for each in names)
         kind = _KINDS[name]
 
         def text(run: Any, q: Any, v: Any, tau: Any, *more: Any) -> Sequence[Any]:
             rest = list(more)
             pushed = rest.pop() if sites else None
-            do: Any = kind(run, self.plant, held, near, sites, pushed)
+            do: Any = kind(run, self.plant, held, near, sites, pushed, masses)
             if name == "matrices":
                 return [*do.found(self._project, q, v, tau), do.doubts]
             found: Sequence[Any] = do.results(partial(self._step, do), (q, v, tau), rest)
@@ -180,7 +189,7 @@ class HeldStepDerivatives:
 
         with self._lock:
             made = held._recorded(inputs, outputs, text)
-            return self._made.setdefault((name, sites, near), made)
+            return self._made.setdefault((*key, near), made)
 
     def _step(self, do: Any, q: Any, v: Any, tau: Any) -> tuple[Any, Any]:
         """A step."""
@@ -219,11 +228,12 @@ class _Calculus:
     """What a step runs on: values. Derivatives are those of its kinds."""
 
     def __init__(
-        self, run: Any, plant: Plant, held: Constraints, near: bool, sites: tuple[Site, ...], wrenches: Any
-    ) -> None:
+        self, run: Any, plant: Plant, held: Constraints, near: bool, sites: tuple[Site, ...], wrenches: Any,
+        masses: bool = False,
+    ) -> None:  # fmt: skip
         self.run, self.plant, self.held, self.near = run, plant, held, near
         self.n, self.still, self.doubts = plant.robot.nv, np.zeros(plant.robot.nv), 0.0
-        self.sites, self.wrenches = sites, wrenches
+        self.sites, self.wrenches, self.masses = sites, wrenches, masses
         self.gains = np.tile([1.0, 0.0], (held.rows, 1))
 
     def own(self, algorithm: Any, *inputs: Any) -> Any:
@@ -293,7 +303,9 @@ class _Forward(_Calculus):
 
     def results(self, step: Callable[..., Any], state: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
         """Changes after the step."""
-        self._along = given[3] if self.sites else None
+        more = list(given[3:])
+        self._heavier = more.pop(0) if self.masses else None
+        self._along = more.pop(0) if self.sites else None
         q, v = step(*(_Variable(x, dx) for x, dx in zip(state, given, strict=False)))
         return [q.change, v.change]
 
@@ -323,6 +335,7 @@ class _Forward(_Calculus):
         """Joint forces that bear weight and springs at rest, and M v."""
         speed, faster = (self.still, self.still) if v is None else (v.value, v.change)
         change = self.inertial(inverse_dynamics_jvp, q.value, self.still, speed, q.change, self.still, faster)
+        change = self._with_masses(change, q, self.still, speed, 1.0)
         return _Variable(self.inertial(inverse_dynamics, q.value, self.still, speed), change)
 
     def accelerated(self, q: Any, v: Any, push: Any, stiff: bool = False) -> _Variable:
@@ -331,8 +344,16 @@ class _Forward(_Calculus):
         dv, dpush = self.still if v is None else v.change, push.change
         if v is not None and self.sites:
             dpush = self.transposed(self.frames(q), self._along, dpush, 6 * len(self.sites))
+        dpush = self._with_masses(dpush, q, of.v, of.a, -1.0)
         a, _ = text.jvp(self.run, self.near, of, q.change, dv, dpush, self.held.nothing)
         return _Variable(of.a, a)
+
+    def _with_masses(self, push: Any, q: Any, v: Any, a: Any, scale: float) -> Any:
+        """Joint forces with the change of inverse dynamics by inertial parameters."""
+        if not self.masses:
+            return push
+        numbers, recursion = self.plant.heavy(parameters_change)
+        return self.added(push, self.run(recursion, q.value, v, a, self.run.taken(self._heavier, numbers)), scale)
 
 
 class _Reverse(_Calculus):
@@ -342,17 +363,27 @@ class _Reverse(_Calculus):
         """Gradients before the step."""
         self._back: list[Callable[[], None]] = []
         self._wrench = np.zeros((len(self.sites), 6)) if self.sites else None
+        self._heavy: Any = None
         start = [_Variable(x) for x in state]
         for end, weights in zip(step(*start), given, strict=True):
             self._add(end, weights)
         for back in reversed(self._back):
             back()
         found = [self.still if x.change is None else x.change for x in start]
-        return [*found, self._wrench] if self.sites else found
+        return [*found, *[self._heavy] * self.masses, *[self._wrench] * bool(self.sites)]
 
     def _add(self, x: _Variable | None, gradient: Any) -> None:
         if x is not None:
             x.change = gradient if x.change is None else self.run(compiled(total, n=self.n), x.change, gradient)
+
+    def _add_masses(self, q: Any, v: Any, a: Any, x: Any, scale: float) -> None:
+        """Gradients of scale xᵀτ with respect to inertial parameters."""
+        if self.masses:
+            numbers, recursion = self.plant.heavy(parameters_gradient)
+            size = len(self.plant.robot.bodies), 10
+            own = self.run.placed(self.run(recursion, q.value, v, a, x, scale), numbers, size)
+            both = self._heavy, own
+            self._heavy = own if self._heavy is None else self.run(compiled(total, n=size[0] * size[1]), *both)
 
     def pushed(self, q: Any, v: Any, tau: Any) -> _Variable:
         """See `_Forward`."""
@@ -401,6 +432,7 @@ class _Reverse(_Calculus):
 
         def back() -> None:
             by_q, _, by_v = self.inertial(inverse_dynamics_vjp, q.value, self.still, speed, push.change)
+            self._add_masses(q, self.still, speed, push.change, 1.0)
             self._add(q, by_q)
             self._add(v, by_v)
 
@@ -414,6 +446,7 @@ class _Reverse(_Calculus):
 
         def back() -> None:
             by_q, by_v, by_push, _ = text.vjp(self.run, self.near, of, a.change, self.held.nothing)
+            self._add_masses(q, of.v, of.a, by_push, -1.0)
             for x, gradient in ((q, by_q), (v, by_v), (push, by_push)):
                 self._add(x, gradient)
             if v is not None and self.sites:

@@ -125,6 +125,14 @@ class Plant:
                 self._recursions[key] = bind(algorithm, self.robot.mechanism, sites, "step")
             return self._recursions[key]
 
+    def heavy(self, algorithm: Algorithm) -> tuple[Array, Compiled]:
+        """Places of the parameters of bodies that have frames, which nodes of users have not, and their recursion."""
+        robot = self.robot
+        bodies = [(i, body.name) for i, body in enumerate(robot.bodies) if body.name in robot.frames]
+        sites = tuple(robot.site(name) for _, name in bodies)
+        numbers = 10 * np.array([i for i, _ in bodies])[:, None] + np.arange(10)
+        return numbers, self.recursion(algorithm, sites, dynamic=True)
+
     def integrated(
         self, run: Run, dynamics: Dynamics, q: Any, v: Any, tau: Any, impulses: Impulses | None = None
     ) -> tuple[Any, Any]:

@@ -27,7 +27,6 @@ from kinetree.runtime.kernels import bind
 from kinetree.simulation.held_step_derivatives import HeldStepDerivatives
 from kinetree.simulation.plant import Plant
 from kinetree.simulation.steps import Stage
-from kinetree.spatial.value import Array
 
 
 class FreeDynamics:
@@ -65,23 +64,14 @@ class FreeDynamics:
 
     def by_masses(self, run: Any, at: Stage, x: Any, scale: float) -> Any:
         """Gradients of xᵀτ with respect to inertial parameters, at a stage."""
-        numbers, recursion = self._heavy(parameters_gradient)
+        numbers, recursion = self._plant.heavy(parameters_gradient)
         found = run(recursion, at.q, at.v, at.a, x, scale)
         return run.placed(found, numbers, (len(self._plant.robot.bodies), 10))
 
     def heavier(self, run: Any, at: Stage, change: Any) -> Any:
         """The change of τ with inertial parameters, at a stage."""
-        numbers, recursion = self._heavy(parameters_change)
+        numbers, recursion = self._plant.heavy(parameters_change)
         return run(recursion, at.q, at.v, at.a, run.taken(change, numbers))
-
-    def _heavy(self, algorithm: Algorithm) -> tuple[Array, Any]:
-        """Places of the parameters of bodies that have frames, which nodes of users have not, and a recursion."""
-        bodies = [
-            (i, body.name) for i, body in enumerate(self._plant.robot.bodies) if body.name in self._plant.robot.frames
-        ]
-        sites = tuple(self._plant.robot.site(name) for _, name in bodies)
-        numbers = 10 * np.array([i for i, _ in bodies])[:, None] + np.arange(10)
-        return numbers, self._plant.recursion(algorithm, sites, dynamic=True)
 
     def lifted(self, algorithm: Algorithm) -> Any:
         """A recursion of what bears a part of the weight."""

@@ -63,18 +63,19 @@ def no_modes(batch: tuple[int, ...], nv: int) -> Modes:
 
 
 def _require_no_masses(sim: Any, wanted: bool) -> None:
-    """Steps with constraints have no derivatives with respect to masses."""
-    if wanted and sim.constraints is not None:
+    """Steps with constraints and contacts have no derivatives with respect to masses."""
+    if wanted and sim.constraints is not None and sim._held is None:
         raise UnsupportedError(
-            "steps with constraints have no derivatives with respect to inertial parameters yet; see "
+            "steps with constraints and contacts have no derivatives with respect to inertial parameters yet; see "
             "held.parameter_derivative"
         )
 
 
-def held_gradients(q: Array, v: Array, tau: Array, f_ext: dict[str, Array]) -> StepGradients:
+def held_gradients(q: Array, v: Array, tau: Array, f_ext: dict[str, Array], parameters: Array | None) -> StepGradients:
     """Of steps with constraints and no contacts, which have no modes."""
     batch = q.shape[:-1]
-    return StepGradients(q, v, tau, np.zeros((*batch, 0)), np.zeros((*batch, 0)), f_ext, np.ones(batch, dtype=bool))
+    none, sure = np.zeros((*batch, 0)), np.ones(batch, dtype=bool)
+    return StepGradients(q, v, tau, none, none, f_ext, sure, parameters)
 
 
 class StepFunction(partial[tuple[Any, Any, StepInfo]]):
@@ -104,7 +105,8 @@ class StepFunction(partial[tuple[Any, Any, StepInfo]]):
         _require_no_masses(sim, parameters is not None)
         if sim._held is not None:
             state = *sim._state("step.jvp", q, v, sim._zero if tau is None else tau), dq, dv
-            found: tuple[Array, Array] = sim._held.jvp(*state, sim._zero if dtau is None else dtau, f_ext, df_ext)
+            push = sim._zero if dtau is None else dtau
+            found: tuple[Array, Array] = sim._held.jvp(*state, push, f_ext, df_ext, parameters)
             return found
         require(sim)
         shapes, zero = sim._derivatives.shapes, np.zeros(sim.robot.nv)
@@ -143,7 +145,7 @@ class StepFunction(partial[tuple[Any, Any, StepInfo]]):
         _require_no_masses(sim, parameters)
         if sim._held is not None:
             state = sim._state("step.vjp", q, v, sim._zero if tau is None else tau)
-            return held_gradients(*sim._held.vjp(*state, q_weights, v_weights, f_ext))
+            return held_gradients(*sim._held.vjp(*state, q_weights, v_weights, f_ext, parameters))
         require(sim)
         given = q, v, tau, q_weights, v_weights
         by_q, by_v, by_tau, *rest, report = _called(sim, "vjp", given, f_ext, parameters)
@@ -196,11 +198,9 @@ class RolloutFunction(partial[Rollout]):
         if isinstance(length, bool) or not isinstance(length, (int, np.integer)) or length < 1:
             raise InputError(f"rollout.vjp: checkpoint={checkpoint!r} is not a positive integer")
         if sim._held is not None:
-            q, v = (np.broadcast_to(x, (*batch, x.shape[-1])).reshape(-1, x.shape[-1]) for x in (q, v))
-            each = (np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape(-1, *x.shape[-2:]) for x in (taus, many, more))
-            gradients = sim._held.rollout_vjp(self, q, v, *each, int(length))
-            by_q, by_v, by_tau = (x.reshape(*batch, *x.shape[1:]) for x in gradients)
-            return held_gradients(by_q, by_v, by_tau, {})
+            each = (np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (taus, many, more))
+            given = *(np.broadcast_to(x, (*batch, x.shape[-1])) for x in (q, v)), *each
+            return held_gradients(*sim._held.rollout_vjp(self, *given, int(length), parameters))
         if steps == 0:
             raise InputError("rollout.vjp: there are no steps")
         starts, kept = range(0, steps, int(length)), [(q, v)]
