@@ -13,6 +13,7 @@ from typing import Any
 
 from kinetree.algorithms.kinematics import manifold
 from kinetree.bridges.differentiable import Arrays, Differentiable, Robot, model_of
+from kinetree.errors import IrreversibleError
 from kinetree.language.algorithm import Algorithm
 from kinetree.model.population import Population
 from kinetree.runtime.bound import quiet
@@ -63,9 +64,12 @@ class OfState(Differentiable):
 
     @quiet
     def gradients(self, *arrays: Any) -> tuple[Any, ...]:
-        """Gradients of the results times weights: as many directional derivatives as there are components."""
+        """Gradients of the results times weights, by the text backwards.
+
+        Those of matrices are as many directional derivatives as there are components.
+        """
         given, (weights,), fixed = self.groups("gradients", arrays)
-        by_q, *rest = self._slopes(given, weights, fixed)
+        by_q, *rest = self._backwards(given, weights, fixed) or self._slopes(given, weights, fixed)
         return self.by_components(given[0], by_q), *rest
 
     @quiet
@@ -87,6 +91,16 @@ class OfState(Differentiable):
         turned = [self.tangent_change(given[0], directions[0], steps[0]), *(0.0 * x for x in steps[1:])]
         first, along = self._tangents(given, directions), self._tangents(given, steps)
         return self._second_rate(given, first, along, turned, fixed)
+
+    def _backwards(self, given: Sequence[Any], weights: Any, fixed: Sequence[Any]) -> Sequence[Any] | None:
+        """Gradients along the tangent, unless the text cannot be run backwards."""
+        try:
+            bound = self._function.vjp.bound(*self._choice, constants=bool(fixed))
+        except IrreversibleError:
+            return None
+        parts = self.shaped(weights)
+        found = self._arrays.run(bound, *given, *(parts if isinstance(parts, tuple) else (parts,)), *fixed)
+        return found if isinstance(found, (list, tuple)) else [found]
 
     def _rate(self, given: Sequence[Any], along: Sequence[Any], fixed: Sequence[Any]) -> Any:
         """The change of the results along tangents."""
@@ -119,6 +133,9 @@ class OfState(Differentiable):
 
 class InverseInertia(OfState):
     """Λ⁻¹ = J M⁻¹ Jᵀ of tasks."""
+
+    def _backwards(self, given: Sequence[Any], weights: Any, fixed: Sequence[Any]) -> None:
+        """A matrix."""
 
     def __init__(self, robot: Robot, tasks: Any, arrays: Arrays) -> None:
         super().__init__("inverse_inertia", robot, tasks.inverse_inertia, (), arrays)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.errors import InputError, IrreversibleError, UnsupportedError
-from kinetree.language.algorithm import Algorithm, Argument
+from kinetree.language.algorithm import Algorithm, Argument, with_constants
 from kinetree.language.mechanism import Mechanism, Site
 from kinetree.language.reverse_mode import gradient
 from kinetree.runtime import arguments
@@ -161,6 +161,16 @@ class Gradient:
         except IrreversibleError:
             found = self._by_directions(given, tuple(weights.values()), inputs[count + 1 :], choices)
         return found[0] if isinstance(found, tuple) and len(found) == 1 else found
+
+    def bound(self, *choices: Any, constants: bool = False) -> Any:
+        """The text backwards for arrays alone: what bridges to other libraries run; `constants` as of `Function.bound`.
+
+        Raises:
+            IrreversibleError: It cannot be run backwards.
+        """
+        _, choice = chosen(self._function, (*(None for _ in self._inputs), *choices), {})
+        text = _backwards(choice.text)
+        return self._texts.bound(with_constants(text) if constants else text, choice)
 
     def _by_columns(self, product: Algorithm, choice: Choice, q: Any, weights: Any) -> Array:
         """Of a matrix: those of its products with all unit vectors, weighted by columns."""
