@@ -43,6 +43,9 @@ ALLOWED = {
     "tune_gains": 0.25,
     "calibrate_arm": 1e-3,
     "design_arm": 1e-5,
+    "gripper": 1e-12,
+    "rough_ground": 2e-3,
+    "humanoid_falls": 0.05,
 }
 #: What some of them need besides the library.
 NEEDED = {"ten_million_samples": ("dask.array", "distributed", "zarr", "clarabel")}
