@@ -28,6 +28,7 @@ ALLOWED = {
     "two_arms": 1e-4,
     "squat": 1e-4,
     "four_bar": 2e-4,
+    "delta": 1e-4,
     "quadruped": 1e-3,
     "spin_up": 2e-3,
     "swing_up": 5e-3,
