@@ -26,6 +26,7 @@ ALLOWED = {
     "thousand_poses": 2e-6,
     "draw": 1e-3,
     "two_arms": 1e-4,
+    "crossed_arms": 1e-3,
     "squat": 1e-4,
     "four_bar": 2e-4,
     "delta": 1e-4,

@@ -4,6 +4,7 @@ Poses are 4×4 matrices, twists six numbers, angular part first. All functions t
 """
 
 from kinetree.control.adaptive import Adaptive, AdaptiveCommand
+from kinetree.control.avoid import Avoid
 from kinetree.control.command import Command
 from kinetree.control.differential import DifferentialIK
 from kinetree.control.goals import Bounds, Foot, ForceGoal, Goal, Posture, Target
@@ -23,6 +24,7 @@ __all__ = [
     "Adaptive",
     "AdaptiveCommand",
     "AugmentedObject",
+    "Avoid",
     "Bounds",
     "Command",
     "ControllerState",

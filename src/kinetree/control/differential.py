@@ -4,10 +4,11 @@ A step Δ of the joints in the time dt solves the quadratic program
 
     min  Σ w ‖J Δ − α e‖² + w₀² ‖Δ − (q_ref ⊖ q)‖² + λ ‖Δ‖²      λ = λ₀ + μ Σ w ‖α e‖²           (1)
          |Δ| ≤ v_max dt         γ (q_lo ⊖ q) ≤ Δ ≤ γ (q_hi ⊖ q)                                  (2)
+         J_d Δ ≥ −γ (d − d_min)     for the nearest pairs of shapes (`kinetree.control.avoid`)    (3)
 
 with e the rotation vector and displacement to each target (`pose_error`), in world axes: origins move along straight
-lines. One compiled recursion solves (1); where its step leaves (2), DAQP solves both. Nothing is kept from one call to
-the next, so a sample has the same result alone and in a batch.
+lines. One compiled recursion solves (1); where its step leaves (2) or (3), DAQP solves all. Nothing is kept from one
+call to the next, so a sample has the same result alone and in a batch.
 """
 
 from __future__ import annotations
@@ -18,17 +19,20 @@ from typing import Any
 import numpy as np
 
 from kinetree.compiler.formats import require_double
+from kinetree.control.avoid import Avoid, AvoidanceRows
 from kinetree.control.command import Remade
 from kinetree.control.goals import Posture, chosen_error, motions, nonnegative, start_of
 from kinetree.control.quadratic import INFINITE, require_solver
 from kinetree.control.targets import Targets
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.model.collision_pairs import CollisionPairs
 from kinetree.model.model import Model
 from kinetree.runtime import arguments
 from kinetree.runtime.bound import standard_arithmetic
 from kinetree.spatial.value import Array
 
-_SOLVED = 1
+# DAQP's exit flags for solutions, without and with rows that give way, and its kind of such rows.
+_SOLVED, _RELAXED, _SOFT = 1, 2, 8
 
 
 class DifferentialIK(Remade):
@@ -44,7 +48,9 @@ class DifferentialIK(Remade):
         lm_damping: Weight μ that grows with the error, as of Levenberg and Marquardt: far from targets that cannot be
             reached, steps are small and do not oscillate.
         limits: Whether joint positions and velocities stay within their limits.
-        approach: Share γ of the way to a limit that one step may take.
+        approach: Share γ of the way to a limit that one step may take, and of the distance that may get lost.
+        avoid: Pairs of shapes that stay apart: `Avoid`, or pairs of `robot.collision_pairs`. Pairs that start too close
+            part; where limits do not permit it, as far as they do.
         error: Error between a pose and its target, as of `OperationalSpace`. "rotation_vector" moves the frame's origin
             straight; "log6" follows the screw motion, with J its exact rate, as pink does.
 
@@ -65,6 +71,7 @@ class DifferentialIK(Remade):
         lm_damping: float = 0.0,
         limits: bool = True,
         approach: float = 0.5,
+        avoid: Avoid | CollisionPairs | None = None,
         error: str = "rotation_vector",
     ) -> None:
         require_double(robot.mechanism, "DifferentialIK")
@@ -96,7 +103,7 @@ class DifferentialIK(Remade):
                 bounded[joint.v_start] = np.isfinite(ends[joint.q_start])
         fastest = robot.velocity_limits if limits else np.full(robot.nv, np.inf)
         self._bounds = ends, np.where(np.isfinite(fastest) & (fastest > 0.0), fastest, INFINITE), bounded
-        self._rows, self._kinds = np.zeros((0, robot.nv)), np.zeros(robot.nv, dtype=np.int32)
+        self._avoid = Avoid.of(avoid)
 
     def _gains(self, gain: float | Mapping[str, float]) -> list[float]:
         """The gain of each goal."""
@@ -114,6 +121,9 @@ class DifferentialIK(Remade):
     def compile(self) -> None:
         """Compile everything that later calls need."""
         self(self._rest, dt=1.0)
+        rows, nv = len(self._squares), self.robot.nv
+        self._program(np.zeros((rows, nv)), np.zeros(rows), np.zeros(nv), self._squares, self._factors(np.zeros(())))
+        self.robot.integrate(self._rest, np.zeros(nv))
 
     def __call__(self, q: Any, targets: Mapping[str, Any] | None = None, dt: float = 0.01) -> Array:
         """Joint velocities, (…, nv); `robot.integrate(q, v, dt)` takes the step.
@@ -138,21 +148,31 @@ class DifferentialIK(Remade):
         found = self._kernel(q, self._rest, wanted.target, self._rates, shares, *self._bounds)
         step, error, J, pull, damping, low, high, beyond, fault = found
         self._targets.require_poses(fault if batch else fault.item(), wanted, targets)
-        if not batch:
-            if beyond.item() > 0.0:
-                H, g = self._program(J, error, pull, self._squares, self._factors(damping))
-                step = self._bounded(H, g, low, high)
-            alone: Array = step / dt
-            return alone
-        outside = beyond > 0.0
+        near = AvoidanceRows.at(self.robot, self._avoid, q, self._shares[-1])
         with standard_arithmetic():
-            if outside.any():
-                given = (x[outside] for x in (J, error, pull))
-                problems = self._program(*given, self._squares, self._factors(damping[outside]))
-                each = zip(*problems, low[outside], high[outside], strict=True)
-                step[outside] = [self._bounded(*problem) for problem in each]
-            together: Array = step / dt
-        return together
+            terms, outside = (J, error, pull, damping, low, high), beyond > 0.0
+            if near is None:
+                step = self._solved(step, outside, terms)
+            else:
+                step = self._solved(step, outside | near.broken(step), terms, near.J, near.low)
+                short, after = near.short(step)
+                if short.any():
+                    step = self._solved(step, short, terms, near.J, near.corrected(step, after))
+            velocity: Array = step / dt
+        return velocity
+
+    def _solved(self, step: Array, which: Any, terms: tuple[Array, ...], *rows: Array) -> Array:
+        """The step, and the solution of (1) to (3) where it is needed; `rows` are J_d and its lower bounds."""
+        if not which.any():
+            return step
+        if step.ndim > 1:
+            terms, rows = tuple(x[which] for x in terms), tuple(x[which] for x in rows)
+        J, error, pull, damping, low, high = terms
+        program = self._program(J, error, pull, self._squares, self._factors(damping))
+        if step.ndim == 1:
+            return self._bounded(*program, low, high, *rows)
+        step[which] = [self._bounded(*each) for each in zip(*program, low, high, *rows, strict=True)]
+        return step
 
     def _factors(self, damping: Array) -> Array:
         """What the program takes besides rows, whose errors have their gains already: 1, w₀² and d, (…, 3)."""
@@ -160,11 +180,19 @@ class DifferentialIK(Remade):
         factors[..., 0], factors[..., 1], factors[..., 2] = 1.0, self._weight, self._shares[0] + damping
         return factors
 
-    def _bounded(self, H: Array, g: Array, low: Array, high: Array) -> Array:
-        """Solve (1) and (2) by DAQP."""
-        # H is positive definite: no proximal terms
-        x, _, flag, _ = self._solve(H, g, self._rows, high.copy(), low.copy(), self._kinds, eps_prox=0.0)
-        if flag != _SOLVED:
+    def _bounded(self, H: Array, g: Array, low: Array, high: Array, *rows: Array) -> Array:
+        """Solve (1) to (3) by DAQP. Where nothing keeps (3), it gives way as little as possible."""
+        A, least = rows or (np.zeros((0, len(g))), np.zeros(0))
+        near = least > -INFINITE
+        A, most = A[near], np.full(int(near.sum()), INFINITE)
+        bounds = np.concatenate([high, most]), np.concatenate([low, least[near]])
+        kinds = np.zeros(len(bounds[0]), dtype=np.int32)
+        # H is positive definite: no proximal terms. DAQP overwrites what it is given
+        x, _, flag, _ = self._solve(H.copy(), g.copy(), A, *(x.copy() for x in bounds), kinds.copy(), eps_prox=0.0)
+        if flag != _SOLVED and len(A):
+            kinds[len(g) :] = _SOFT
+            x, _, flag, _ = self._solve(H, g, A, *bounds, kinds, eps_prox=0.0)
+        if flag not in (_SOLVED, _RELAXED):
             raise InputError(f"differential inverse kinematics: DAQP stops with flag {flag}; weights are too far apart")
         # the solver keeps bounds to its tolerance only
         found: Array = np.minimum(np.maximum(x, low), high)

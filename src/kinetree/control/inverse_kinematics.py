@@ -3,6 +3,13 @@
 Each step is one compiled recursion (`kinetree.algorithms.tasks.levenberg_marquardt`), and steps follow each other
 without Python in between. A target that is not reached is retried from the next of a fixed sequence of configurations,
 so a target's result does not depend on the others: it has the same bits alone and in a batch.
+
+What reaches its target with shapes too close moves apart by Gauss–Newton steps on the rows of the tasks and of the
+nearest pairs together,
+
+    J Δ = e        J_d Δ = d_min − d    for pairs that are too close                               (1)
+
+and where that fails, the search goes on from the next start.
 """
 
 from __future__ import annotations
@@ -16,10 +23,12 @@ import numpy as np
 from kinetree.algorithms.tasks.levenberg_marquardt import DAMPING, PATIENCE, levenberg_marquardt
 from kinetree.algorithms.tasks.task_space import TaskKinds
 from kinetree.compiler.formats import require_double
+from kinetree.control.avoid import Avoid
 from kinetree.control.pose_functions import checked_poses, pose_error, require_target_shape
 from kinetree.control.targets import task_pose
 from kinetree.errors import InputError, LoopError, UnknownNameError
 from kinetree.language.common_frame import in_view
+from kinetree.model.collision_pairs import CollisionPairs
 from kinetree.model.model import Model
 from kinetree.runtime import arguments
 from kinetree.runtime.bound import Compiled, standard_arithmetic
@@ -38,6 +47,8 @@ _GROUPS = (1, 1, 2, 4)
 _POOL = 128
 #: Length that relates rotations to distances in this choice [m].
 _LENGTH = 0.3
+#: Steps of (1), the longest one [rad or m], its damping, and how much more than d_min it aims at [m].
+_APART, _LONGEST, _DAMPED, _SPARE = 40, 0.2, 1e-6, 1e-4
 
 
 class InverseKinematics(NamedTuple):
@@ -45,13 +56,15 @@ class InverseKinematics(NamedTuple):
 
     Attributes:
         error: Largest component of the errors, (…) [rad or m].
-        success: Whether it is within the tolerance, (…), booleans.
+        success: Whether it is within the tolerance, and all pairs of `avoid` are apart, (…), booleans.
         attempts: Number of starting configurations tried, (…), integers.
+        clearance: Smallest distance of the pairs of `avoid`, (…) [m]; infinite without any.
     """
 
     error: Array
     success: Array
     attempts: Array
+    clearance: Array
 
 
 def inverse_kinematics(
@@ -63,6 +76,7 @@ def inverse_kinematics(
     iterations: int = 100,
     tolerance: float = 1e-6,
     limits: bool = True,
+    avoid: Avoid | CollisionPairs | None = None,
     seed: int = 0,
 ) -> tuple[Array, InverseKinematics]:
     """Configurations at which frames have given poses, or tasks given values, and a report of the search.
@@ -80,6 +94,7 @@ def inverse_kinematics(
         iterations: Maximum number of steps per attempt.
         tolerance: Largest component of the errors at which a target counts as reached [rad or m].
         limits: Whether joint limits are respected.
+        avoid: Pairs of shapes that are apart in what is found: `Avoid`, or pairs of `robot.collision_pairs`.
         seed: Seed of the random starting configurations.
 
     Returns:
@@ -89,13 +104,14 @@ def inverse_kinematics(
         UnknownNameError: No such frame.
         InputError: A target that is not a pose, or has the wrong shape.
     """
-    problem = _Problem(robot, targets, limits)
+    problem = _Problem(robot, targets, limits, Avoid.of(avoid))
     if tries < 1 or iterations < 1 or not tolerance > 0.0:
         raise InputError(f"tries={tries!r}, iterations={iterations!r} and tolerance={tolerance!r} must be positive")
     first_start = _start(robot, problem.range.middle if start is None else start, start is None)
     count = problem.count
     best = np.repeat(first_start[None], count, axis=0)
-    error, attempts = np.full(count, np.inf), np.zeros(count, dtype=int)
+    # largest error, smallest distance, and the measure of both by which the best is chosen
+    error, clearance, off, attempts = np.empty(count), np.empty(count), np.full(count, np.inf), np.zeros(count, int)
     with standard_arithmetic():
         left, tried = np.arange(count), 0
         starts = best[:, None]  # (targets left, attempts, nq)
@@ -106,19 +122,22 @@ def inverse_kinematics(
             group = starts[:, : _GROUPS[min(tried, len(_GROUPS) - 1)]]
             starts = starts[:, group.shape[1] :]
             # all attempts of a group run, and the first that succeeds counts
-            q, found = problem.search(
-                group.reshape(-1, robot.nq), np.repeat(left, group.shape[1]), iterations, tolerance
-            )
-            q, found = q.reshape(group.shape), found.reshape(group.shape[:2])
+            which = np.repeat(left, group.shape[1])
+            q, found = problem.search(group.reshape(-1, robot.nq), which, iterations, tolerance)
+            apart, short = problem.part(q, found, which, tolerance)
+            merit = np.where(short > 0.0, np.maximum(found, 2.0 * tolerance) + short, found)
+            q = q.reshape(group.shape)
+            found, apart, merit = (x.reshape(group.shape[:2]) for x in (found, apart, merit))
             for i in range(group.shape[1]):
-                waiting = ~(error[left] <= tolerance) & ~np.isnan(error[left])
+                waiting = ~(off[left] <= tolerance) & ~np.isnan(off[left])
                 attempts[left[waiting]] += 1
-                better = waiting & ~(found[:, i] >= error[left])  # NaN replaces only infinity
-                best[left[better]], error[left[better]] = q[better, i], found[better, i]
-            missing = ~(error[left] <= tolerance) & ~np.isnan(error[left])
+                better = waiting & ~(merit[:, i] >= off[left])  # NaN replaces only infinity
+                best[left[better]], off[left[better]] = q[better, i], merit[better, i]
+                error[left[better]], clearance[left[better]] = found[better, i], apart[better, i]
+            missing = ~(off[left] <= tolerance) & ~np.isnan(off[left])
             left, starts, tried = left[missing], starts[missing], tried + group.shape[1]
     batch = problem.batch
-    report = InverseKinematics(error.reshape(batch), (error <= tolerance).reshape(batch), attempts.reshape(batch))
+    report = InverseKinematics(*(x.reshape(batch) for x in (error, off <= tolerance, attempts, clearance)))
     return best.reshape(*batch, robot.nq), report
 
 
@@ -130,12 +149,14 @@ class _Range(NamedTuple):
         high: Upper limits, (nq,).
         bounded: For each degree of freedom, whether it has these, (nv, 2).
         middle: Joints with limits at mid-range, all others as close to neutral as a limit permits, (nq,).
+        places: Coordinates and degrees of freedom that may have limits.
     """
 
     low: Array
     high: Array
     bounded: Array
     middle: Array
+    places: tuple[list[int], list[int]]
 
 
 @lru_cache(maxsize=64)
@@ -154,7 +175,7 @@ def _range(robot: Model, limits: bool) -> _Range:
         q = robot.close(q)
     except LoopError:  # no loop closes there
         q = robot.neutral()
-    return _Range(low, high, bounded, q)
+    return _Range(low, high, bounded, q, (at, moving))
 
 
 @lru_cache(maxsize=8)
@@ -166,7 +187,7 @@ def _pool(robot: Model, seed: Any, count: int) -> Array:
 class _Problem:
     """Targets of some tasks, flattened to one batch axis."""
 
-    def __init__(self, robot: Model, targets: Mapping[Any, Any], limits: bool) -> None:
+    def __init__(self, robot: Model, targets: Mapping[Any, Any], limits: bool, avoid: Avoid | None) -> None:
         require_double(robot.mechanism, "inverse_kinematics")
         if not isinstance(targets, Mapping) or not targets:
             raise InputError("targets maps names of frames to poses or positions, such as {'hand': pose}")
@@ -188,7 +209,7 @@ class _Problem:
         self._weights = np.array([[float(max(own) >= 3)] * 3 + [_LENGTH * (min(own) < 3)] * 9 for own in rows])
         plain = all(isinstance(task, Task) and not any(task.offset) for task in self._tasks)
         self._frames = [task.frame for task in self._tasks if isinstance(task, Task)] if plain else None
-        self.range = _range(robot, bool(limits))
+        self.range, self._avoid = _range(robot, bool(limits)), avoid
 
     def poses(self, q: Array) -> Array:
         """Poses of all tasks' frames, (n, m, 4, 4)."""
@@ -230,6 +251,45 @@ class _Problem:
         if len(missed):
             error[missed] = np.abs(self.errors(q[missed], which[missed])).max(axis=1)
         return q, error
+
+    def part(self, q: Array, error: Array, which: Array, tolerance: float) -> tuple[Array, Array]:
+        """Move what is too close at its target, in place: smallest distances, (n,), and what they lack."""
+        avoid = self._avoid
+        if avoid is None or not len(avoid.pairs):
+            return np.full(len(q), np.inf), np.zeros(len(q))
+        clearance = self.robot.clearance(q, avoid.pairs)
+        open_ = np.flatnonzero((error <= tolerance) & (clearance < avoid.distance))
+        if len(open_):
+            tasks = self.robot.tasks(self._tasks, reference="local_world_aligned")
+            now, e = q[open_], self.errors(q[open_], which[open_])
+        for _ in range(_APART):
+            if not len(open_):
+                break
+            now = self._parted(avoid, now, e, tasks.jacobian(now))
+            e, apart = self.errors(now, which[open_]), self.robot.clearance(now, avoid.pairs)
+            off = np.abs(e).max(axis=1)
+            done = (off <= tolerance) & (apart >= avoid.distance)
+            q[open_[done]], error[open_[done]], clearance[open_[done]] = now[done], off[done], apart[done]
+            open_, now, e = open_[~done], now[~done], e[~done]
+        return clearance, avoid.distance - clearance
+
+    def _parted(self, avoid: Avoid, q: Array, e: Array, J: Array) -> Array:
+        """A step of (1) within joint limits."""
+        near = self.robot.distances(q, avoid.pairs).nearest(min(avoid.rows, len(avoid.pairs)))
+        lack = avoid.distance + _SPARE - near.distance
+        rows = np.concatenate([J, np.where(lack[..., None] > 0.0, near.jacobian, 0.0)], axis=-2)
+        wanted = np.concatenate([e, np.maximum(lack, 0.0)], axis=-1)
+        free, (at, moving) = np.ones((len(q), self.robot.nv)), self.range.places
+        low, high = self.range.low[at], self.range.high[at]
+        for _ in range(2):  # joints that would leave their limits stay
+            A = rows * free[:, None]
+            gram = product(A, np.swapaxes(A, -1, -2)) + _DAMPED * np.eye(A.shape[-2])
+            step = product(np.linalg.solve(gram, wanted[..., None])[..., None, :, 0], A)[..., 0, :]
+            step *= np.minimum(1.0, _LONGEST / np.maximum(np.abs(step).max(axis=-1, keepdims=True), _LONGEST))
+            after = self.robot.integrate(q, step)
+            free[:, moving] = (low <= after[:, at]) & (after[:, at] <= high)
+        after[:, at] = np.clip(after[:, at], low, high)
+        return after
 
 
 @lru_cache(maxsize=64)

@@ -28,6 +28,7 @@ from kinetree.kernels.distances import (
     Segment,
     Vector,
     above_plane,
+    cross,
     dot,
     minus,
     plus,
@@ -36,7 +37,8 @@ from kinetree.kernels.distances import (
     segments_apart,
     times,
 )
-from kinetree.kernels.language import Kernel, kernel
+from kinetree.kernels.language import Kernel, Workspace, kernel
+from kinetree.language.tree import Indexed
 
 #: How many numbers describe a shape.
 NUMBERS = 6
@@ -202,3 +204,22 @@ def pair_distances(classes: tuple[str, ...], detailed: bool) -> Kernel:
         lists={key: {"n": 1, "m": 1, "p": 1, "t": 1} for key in classes},
         rounds=("t",),
     )(run)
+
+
+@kernel(
+    points=("k", 2, 3), normal=("k", 3), screws=("v", 6), moved=("k", "v"), rows=("k", "v"), outputs=("rows",),
+)  # fmt: skip
+def distance_rows(
+    k: Workspace, points: Indexed, normal: Indexed, screws: Indexed, moved: Indexed, rows: Indexed
+) -> None:
+    """The derivatives nᵀ(J_a − J_b) of distances by the velocities.
+
+    p_a − p_b is parallel to n, so both ends have the same wrench (p × n, n) about the world's origin. `screws` are
+    those of the joints there; `moved` is 1 for those that move the first shape alone, −1 for the second, else 0.
+    """
+    for i in k.k:
+        n = normal[i]
+        moment = cross(points[i][0], n)
+        for c in k.v:
+            s = screws[c]
+            rows[i, c] = moved[i, c] * (dot(moment, s[:3]) + dot(n, s[3:]))

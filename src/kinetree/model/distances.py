@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from kinetree.algorithms.kinematics.frame_kinematics import joint_screws, poses
 from kinetree.compiler.formats import format_of
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
-from kinetree.kernels.pair_distances import pair_distances
+from kinetree.kernels.pair_distances import distance_rows, pair_distances
 from kinetree.language.mechanism import Site
 from kinetree.model import collision_pairs as reasons
 from kinetree.model.collision_pairs import CollisionPairs, excluded_by_structure
@@ -305,15 +305,14 @@ class Collisions(Dynamics):
 
     def _distance_rows(self, q: Array, pairs: CollisionPairs, index: Array, normal: Array, points: Array) -> Array:
         """nᵀ(J_a − J_b) of some pairs, (…, k, nv). About the world's origin, both ends have the same wrench."""
-        wrench = np.empty((*index.shape, 6), normal.dtype)
-        p, n = points[..., 0, :], normal
-        for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
-            wrench[..., i] = p[..., j] * n[..., k] - p[..., k] * n[..., j]
-        wrench[..., 3:] = n
         if self.mechanism.first_general is None:
-            rows = wrench @ np.swapaxes(self._joint_screws(q), -1, -2)
-            rows *= self._moved(pairs)[index]
-            return np.asarray(rows, self.dtype)
+            known, count = self._distance_functions, index.shape[-1]
+            rows_of = known.get(count)
+            if rows_of is None:
+                rows_of = known.setdefault(count, compiled(distance_rows, self.mechanism.scalar, k=count, v=self.nv))
+            found: Array = rows_of(points, normal, self._joint_screws(q), self._moved(pairs)[index])
+            return found
+        wrench = np.concatenate([np.cross(points[..., 0, :], normal), normal], axis=-1)
         # nodes that move their bodies differently
         bodies = list(dict.fromkeys(str(shape.body) for shape in pairs.shapes))
         J = self.jacobian(q, bodies, reference="world")
@@ -333,7 +332,7 @@ class Collisions(Dynamics):
         """1 where a degree of freedom moves the first shape of a pair only, −1 for the second, else 0, (p, nv)."""
         found = self._distance_functions.get((pairs, "moved"))
         if found is None:
-            mechanism, moves = self.mechanism, np.zeros((len(pairs.shapes), self.nv), dtype=np.int8)
+            mechanism, moves = self.mechanism, np.zeros((len(pairs.shapes), self.nv), self.dtype)
             for row, shape in zip(moves, pairs.shapes, strict=True):
                 node = self.site(str(shape.body)).node
                 while node >= 0:
