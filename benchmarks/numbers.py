@@ -69,6 +69,20 @@ def derivative_counts() -> str:
     return "\n".join(lines)
 
 
+def parameter_counts() -> str:
+    """Operations per body of dynamics as functions of parameters, for chains of 10 to 1,000 bodies."""
+    lines = ["| operations per body | n = 10 | n = 100 | n = 1,000 |", "|---|---:|---:|---:|"]
+    chains = [(n, kt.zoo.chain(n)) for n in (10, 100, 1000)]
+    every = {"mass": True, "com": True, "inertia": True, "position": True, "axis": True}
+    chosen = [(n, chain.parameters(**every)) for n, chain in chains]
+    for function in ("inverse_dynamics", "forward_dynamics"):
+        counts = [(n, parameters.function(function).count()) for n, parameters in chosen]
+        for which, label in (("value", ""), ("jvp", ".jvp"), ("vjp", ".vjp")):
+            cells = " | ".join(f"{count[which].total / n:,.0f}" for n, count in counts)
+            lines.append(f"| `{function}{label}` | {cells} |")
+    return "\n".join(lines)
+
+
 def speed_ratios() -> str:
     """Six rows for the README, from the tables in docs/performance.md."""
     text = PERFORMANCE.read_text(encoding="utf-8")
@@ -163,6 +177,7 @@ def _row(text: str, table: str, row: tuple[str, ...]) -> list[str]:
 BLOCKS: dict[str, tuple[Path, Callable[[], str]]] = {
     "method counts": (METHODS_PAGE, method_counts),
     "derivative counts": (LINEARIZED_PAGE, derivative_counts),
+    "parameter counts": (LINEARIZED_PAGE, parameter_counts),
     "speed ratios": (README, speed_ratios),
     "task times": (TASKS_PAGE, task_times),
 }

@@ -16,7 +16,7 @@ from tests.laws.cases import H
 from tests.tolerance import Array, assert_close, assert_near, bound, condition, peak, refused
 from tests.trees import mixed, random_mechanism
 
-ROBOTS = ("every kind", "nodes", "beams", "loops")
+ROBOTS = ("every kind", "nodes", "beams", "loops", "couplings")
 KINDS = ("mass", "com", "inertia", "position", "rotation", "axis", "armature", "pitch", "constants", "gravity")
 
 
@@ -39,9 +39,11 @@ def robot(name: str) -> kt.Model:
 def parameters(name: str) -> Any:
     """All parameters of a robot that may vary."""
     of = robot(name)
-    if name == "loops":  # of what is no part of a loop
-        free = ["base", "elbow", "wrist", "tool"]
-        return of.parameters(mass=free, com=free, inertia=free, position=[*free, "knob"], rotation=free, gravity=True)
+    if name in ("loops", "couplings"):  # the geometry of a loop stays
+        bodies = [body.name for body in of.bodies if body.name != "seat"]  # which is fixed to what carries the loop
+        places = ["base", "elbow", "wrist", *(["tool"] if name == "loops" else [])]
+        solid = dict.fromkeys(("mass", "com", "inertia"), bodies)
+        return of.parameters(**solid, position=places, rotation=places, gravity=True)
     every = dict.fromkeys(KINDS, True)
     places = [*(body.name for body in of.bodies), *(frame.name for frame in of.extra_frames)]
     places = [one for one in places if "/" not in one or name == "every kind"]  # outlets have none
@@ -113,7 +115,7 @@ def test_rates_are_those_of_complex_steps_and_gradients_their_transposes(name: s
     directions = [rng.uniform(-1.0, 1.0, robot(name).nv) for _ in arrays]
     steps = [1j * H * d for d in directions]
     q = parameters(name).model(p).integrate.engine("reference")(arrays[0].astype(complex), steps[0])
-    if name == "loops":  # the step of q itself; that of a loop's coordinates is not analytic
+    if name in ("loops", "couplings"):  # the step of q itself; that of a loop's coordinates is not analytic
         directions[0][...], q = 0.0, arrays[0]
     moved = [q, *(x + step for x, step in zip(arrays[1:], steps[1:], strict=True))]
     exact = [x.imag / H for x in several(of.engine("reference")(p + 1j * H * dp, *moved, *rest))]
@@ -214,7 +216,9 @@ def test_selection() -> None:
     refused("jvp takes p, q, v, a, dp", chosen.inverse_dynamics.jvp, chosen.values, *state("every kind"))
     refused("takes p, q, v, a, weights", chosen.inverse_dynamics.vjp, chosen.values, *state("every kind"))
     refused("tuple of 2", chosen.energy.vjp, chosen.values, *state("every kind")[:2], 1.0)
-    refused("part of a loop", robot("loops").parameters, mass="crank", error=UnsupportedError)
+    refused("part of a loop", robot("loops").parameters, position="crank", error=UnsupportedError)
+    refused("fixed to the body", robot("loops").parameters, mass="seat", error=UnsupportedError)
+    assert robot("loops").parameters(armature="crank").values == 0.03
     refused("mass", chosen.model, np.array([-1.0, *chosen.values[1:]]), error=ModelError)
     refused("one vector", chosen.model, chosen.values[None], error=InputError)
     refused("parameter", chosen.part, "mass", "tip", error=UnknownNameError)

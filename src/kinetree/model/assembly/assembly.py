@@ -266,7 +266,7 @@ class Assembly:
         alike: dict[ClusterKind, list[Built]] = {}
         for built in self._clusters:
             own = inertias[first[built] : first[built] + len(built.stages)]
-            general, constants[built.node] = built.finished(own)
+            general, constants[built.node] = self._finished(built, own)
             alike.setdefault(general, []).append(built)
         for general, group in alike.items():
             patterns = general.patterns([constants[built.node] for built in group])
@@ -282,6 +282,10 @@ class Assembly:
             names=tuple(node.name for node in nodes),
             gravity=gravity,
         )
+
+    def _finished(self, built: Built, inertias: Array) -> tuple[ClusterKind, Array]:
+        """The kind and constants of a cluster."""
+        return built.finished(inertias)
 
     def sites(self, frames: Sequence[Frame]) -> tuple[Site, ...]:
         """The frames of the world and of all bodies, then the extra ones."""

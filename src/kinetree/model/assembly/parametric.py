@@ -10,14 +10,16 @@ import numpy as np
 
 from kinetree.errors import UnsupportedError
 from kinetree.language.mechanism import Mechanism, Site
-from kinetree.model.assembly.assembly import WELDED, Assembly
+from kinetree.model.assembly.assembly import WELDED, Assembly, Built
 from kinetree.model.assembly.node_constants import NONE, NodeDraft
 from kinetree.model.assembly.stages import stages_of
 from kinetree.model.body import Body, Frame
 from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.loops.aggregation import Clustering
-from kinetree.model.nodes.parametric import LinkBody, Slots, own_constants
+from kinetree.model.loops.cluster_kind import ClusterKind
+from kinetree.model.loops.loop import Loop
+from kinetree.model.nodes.parametric import LinkBody, Slots, linked, own_constants
 from kinetree.spatial.transform import IDENTITY, composed
 from kinetree.spatial.value import Array
 
@@ -56,19 +58,38 @@ class ParametricAssembly(Assembly):
         for group in groups if clusters else [(body.name,) for body in bodies]:
             order.append(tuple(group))
             order += [(frame.name,) for frame in own if frame.body in group]
+        self._bearing = _bearing(joints, clusters, groups)
         every = {body.name: body for body in (*bodies, *map(_massless, own))}
         ordered = [every[name] for group in order for name in group]
         super().__init__(ordered, joints, clusters, order, every=True, reframed=False)
 
     def assembled(self, gravity: Array) -> tuple[Mechanism, tuple[Site, ...]]:
         """The mechanism and its frames."""
+        mechanism = self.mechanism(gravity)
         for what, name in self._selected:
             if (what, name) not in self.places:
                 raise UnsupportedError(
-                    f"{what} of {name!r} cannot vary: it is part of a loop or a coupling, whose joints depend on each "
-                    "other; describe these as constraints of a tree (loops='constrain'), or vary others"
+                    f"{what} of {name!r} cannot vary: it is part of a loop or a coupling, in which only mass, com and "
+                    "inertia can, and armature that is not zero; or it is fixed to the body that carries one"
                 )
-        return self.mechanism(gravity), self.sites(self._frames_left)
+        return mechanism, self.sites(self._frames_left)
+
+    def _finished(self, built: Built, inertias: Array) -> tuple[ClusterKind, Array]:
+        kind, constants = super()._finished(built, inertias)
+        chosen = [name for name in built.placed if name in self._inside and self._is(name, *_INERTIAL)]
+        for name, (i, _) in built.placed.items():
+            start = kind.start_of(i) + 12 + 10 * kind.inner[i].massive if i >= 0 else 0
+            if i >= 0 and kind.inner[i].armed and self._inside.get(name, (None, -1))[1] == i:
+                self.places["armature", name] = [(built.node, slice(start, start + kind.inner[i].stage.nv))]
+        if not chosen:
+            return kind, constants
+        bodies = [(self._by_name[name], *built.placed[name]) for name in chosen]
+        made, numbers = linked(kind, constants, bodies)
+        for k, name in enumerate(chosen):
+            start = made.own_start + 22 * k
+            for what, part in zip(_INERTIAL, (slice(0, 1), slice(1, 4), slice(4, 10)), strict=True):
+                self.places[what, name] = [(built.node, slice(start + part.start, start + part.stop))]
+        return made, numbers
 
     def _is(self, name: str, *whats: str) -> bool:
         return any((what, name) in self._selected for what in whats)
@@ -98,7 +119,7 @@ class ParametricAssembly(Assembly):
             self.places["armature", name] = [(node, slice(start - joint.type.nv, start))]
             return
         if joint.kind == "fixed":
-            if not self._is(name, *_INERTIAL, *_PLACED):
+            if name in self._bearing or not self._is(name, *_INERTIAL, *_PLACED):
                 self._carriers[name] = carrier, composed(at, joint.placement)
                 return
             self._carriers[name] = self._link(body, carrier, at, joint.placement), IDENTITY
@@ -131,6 +152,21 @@ class ParametricAssembly(Assembly):
     def _place(self, name: str, whats: Sequence[str], nodes: Sequence[tuple[int, Slots]]) -> None:
         for what in whats:
             self.places[what, name] = [(node, getattr(slots, what)) for node, slots in nodes]
+
+
+def _bearing(joints: Mapping[str, Joint], clusters: Sequence[Any], groups: Sequence[Sequence[str]]) -> set[str]:
+    """Bodies behind fixed joints in whose frames the joints and ends of clusters are given: these stay merged."""
+    found: set[str] = set()
+    firsts = {cluster.bodies[0]: cluster for cluster in clusters}
+    for group in groups:
+        if group[0] in firsts:
+            ends = [e for one in firsts[group[0]].constraints if isinstance(one, Loop) for e in one.bodies]
+            found |= {*(joints[name].parent for name in group), *ends} - set(group)
+    for name in tuple(found):
+        while name in joints and joints[name].kind == "fixed":
+            found.add(name)
+            name = joints[name].parent
+    return found
 
 
 def _massless(frame: Frame) -> Body:

@@ -146,6 +146,10 @@ class ClusterStructure:
         """Where the turn from the carrier's axes is among the constants."""
         return sum(_count(each) for each in self.inner) + sum(closure.constants for closure in self.closures)
 
+    def start_of(self, i: int) -> int:
+        """Where the constants of an inner body start."""
+        return sum(_count(each) for each in self.inner[:i])
+
     @cached_property
     def joint_rates(self) -> int:
         return sum(each.stage.nv for each in self.inner)
@@ -207,7 +211,7 @@ class ClusterStructure:
         for each in self.inner:
             places += range(start, start + Transform.size)
             start += _count(each)
-        places += range(start, self.parameter_count)
+        places += range(start, self._turn_start + 9)
         patterns = [
             tuple((i, value) for i in places for value in (0.0, 1.0, -1.0) if constants[i] == value)
             for constants in clusters
@@ -247,7 +251,7 @@ class ClusterStructure:
 
     def turn(self, parameters: Array) -> Array:
         """The rotation from the carrier's axes to those used inside, (9,)."""
-        return self._numbers(parameters)[self._turn_start :]
+        return self._numbers(parameters)[self._turn_start : self._turn_start + 9]
 
     def closure_constants(self, parameters: Array) -> Iterator[tuple[Closure, Array]]:
         """The constraints that close loops, each with its constants."""

@@ -7,21 +7,25 @@ derivative with respect to a parameter is one with respect to a constant of one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from kinetree.language.node import WORLD_PORT, Unconstrained
+from kinetree.model.body import Body
 from kinetree.model.joints.protocol import Stage
+from kinetree.model.loops.cluster_kind import ClusterKind
+from kinetree.model.loops.cluster_structure import InnerConstants
 from kinetree.spatial.hinge import MotionColumns
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.rotation import alignment, pack3, skew, stack
 from kinetree.spatial.scalar import sqrt
 from kinetree.spatial.screw import Angle, dot
-from kinetree.spatial.transform import Transform
+from kinetree.spatial.transform import Transform, transform_of
 from kinetree.spatial.value import Array
 
 
@@ -147,6 +151,55 @@ class LinkBody(Unconstrained):
 
     def potential(self, _parameters: Array, _q: Array) -> float:
         return 0.0
+
+
+@dataclass(frozen=True)
+class LinkCluster(ClusterKind):
+    """Clusters in which inertias of some bodies are parameters.
+
+    Behind the constants of the cluster, without the inertias of these bodies, are for each of them mass, centre of mass
+    and inertia as of a `LinkBody`, and the 12 numbers of the transform from its place in the cluster to its link frame.
+
+    Attributes:
+        bodies: The places of the bodies in the cluster.
+    """
+
+    bodies: tuple[int, ...] = ()
+
+    @cached_property
+    def name(self) -> str:
+        return f"{super().name}_links_{'_'.join(map(str, self.bodies))}"
+
+    @cached_property
+    def parameter_count(self) -> int:
+        return self.own_start + 22 * len(self.bodies)
+
+    @property
+    def own_start(self) -> int:
+        """Where the constants of the bodies start."""
+        return self._turn_start + 9
+
+    def constants(self, parameters: Array) -> list[InnerConstants]:
+        """The constants of each inner body."""
+        found = super().constants(parameters)
+        for k, i in enumerate(self.bodies):
+            own = parameters[self.own_start + 22 * k :][:22]
+            inertia = Transform(own[10:]).congruence(natural_inertia(own[0], own[1:4], own[4:10]))
+            rest = found[i].inertia
+            found[i] = found[i]._replace(inertia=inertia if rest is None else inertia + rest)
+        return found
+
+
+def linked(kind: ClusterKind, constants: Array, bodies: Sequence[tuple[Body, int, Array]]) -> tuple[LinkCluster, Array]:
+    """A cluster in which bodies have parameters, given their places and poses of their link frames there."""
+    numbers, added = constants.copy(), []
+    for body, i, at in bodies:
+        own, X = own_constants(body, np.zeros(0), None), transform_of(at)
+        start = kind.start_of(i) + Transform.size
+        numbers[start : start + 10] -= X.congruence(natural_inertia(own[0], own[1:4], own[4:10])).data
+        added += [own, X.data]
+    same = {field.name: getattr(kind, field.name) for field in fields(kind)}
+    return LinkCluster(**same, bodies=tuple(i for _, i, _ in bodies)), np.concatenate([numbers, *added])
 
 
 def natural_inertia(mass: Any, com: Array, inertia: Array) -> RigidInertia:
