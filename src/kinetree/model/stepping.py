@@ -79,6 +79,11 @@ class StepFunction(ForcedFunction[P, R]):
             self.follow(bound, (method, None))
         return result
 
+    def bound_by(self, method: str) -> Compiled:
+        """As `bound`, by a method, without wrenches."""
+        algorithm = self.whole.get(chosen(method))
+        return self._sequence(method, ()) if algorithm is None else cast(Compiled, self._bind((), algorithm, False))
+
     def _sequence(self, method: str, sites: tuple[Site, ...]) -> Compiled:
         """A method that needs several recursions, as one compiled function."""
         recursions = {a: cast(Compiled, self._bind(_sites(a, sites), a, False)) for a in self.parts[method]}

@@ -112,3 +112,36 @@ class FreeDynamics:
         """See `Dynamics`."""
         del node
         return run.call(self.robot.step, q, v, tau, dt)
+
+
+class DenseDynamics(FreeDynamics):
+    """The robot without contacts, by an integrator whose steps have no structure.
+
+    Args:
+        robot: The robot.
+        dt: Time steps, (T,).
+        actuated: Numbers of the velocities whose joints have motors.
+        method: As for `robot.step`.
+    """
+
+    curved = False
+
+    def __init__(self, robot: Model, dt: Array, actuated: Array, method: str) -> None:
+        super().__init__(robot, dt, actuated)
+        self.method = method
+        self._step: Any = robot.step
+
+    def step(self, q: Array, v: Array, tau: Array) -> Reached:
+        """See `Dynamics`."""
+        after = self.robot.step(q, v, tau, np.broadcast_to(self.dt, q.shape[:2]).copy(), self.method)
+        return Reached(*after, np.zeros((*q.shape[:2], 0)))
+
+    def discretized(self, q: Array, v: Array, tau: Array) -> tuple[Array, Array]:
+        """A and B of all steps, (N, T, 2 nv, …)."""
+        A, B = self.robot.discretize(q, v, tau, np.broadcast_to(self.dt, q.shape[:2]).copy(), self.method)
+        return A, B if self._full else np.ascontiguousarray(B[..., self.actuated])
+
+    def record(self, run: Any, node: int, q: Any, v: Any, tau: Any, dt: Any) -> Any:
+        """See `Dynamics`."""
+        del node
+        return run.call(self._step.bound_by(self.method), q, v, tau, dt)

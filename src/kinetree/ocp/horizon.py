@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.kernels.dense_sweeps import dense_backward, dense_forward
 from kinetree.kernels.euler_riccati import euler_forward, euler_riccati
 from kinetree.kernels.node_costs import feedback, kept_gap, matrix_product, with_curvature
 from kinetree.kernels.node_models import summary
 from kinetree.model.model import Model
 from kinetree.ocp.costs import Costs, Given, NodeModel, Row
-from kinetree.ocp.dynamics import Dynamics, FreeDynamics
+from kinetree.ocp.dynamics import DenseDynamics, Dynamics, FreeDynamics
 from kinetree.ocp.fused import direction, node_curvature
 from kinetree.ocp.terms import CostTerm, curved_blocks
 from kinetree.runtime.fastcall_results import SMALLEST_BATCH
@@ -142,6 +143,8 @@ class Horizon:
         sizes = {"nv": self.nv, "nu": self.nu}
         sweep = {"T": self.T, "nb": self.nb, **sizes, **lists}
         self._riccati, self._forward = compiled(euler_riccati, **sweep), compiled(euler_forward, **sweep)
+        dense = {"T": self.T, "nx": 2 * self.nv, "nu": self.nu}
+        self._dense_backward, self._dense_forward = compiled(dense_backward, **dense), compiled(dense_forward, **dense)
         self._summary = compiled(summary, S=self.T + 1, T=self.T, nv=self.nv)
         self._fused: dict[bool, Any] = {}
         self._rollout: Any = None
@@ -168,6 +171,15 @@ class Horizon:
         """Derivatives of all steps, as tangents at the next nodes, which steps miss by a gap."""
         q, v = (np.ascontiguousarray(each[:, :-1]) for each in (x.q, x.v))
         tau = self.tau(x.u)
+        if isinstance(self.dynamics, DenseDynamics):
+            A, B = self.dynamics.discretized(q, v, tau)
+            if not self.plain and gap is not None:
+                E = self.robot.dintegrate(np.ascontiguousarray(x.q[:, 1:]), -gap.q)[0]
+                for each in (A, B):
+                    times = compiled(matrix_product, m=self.nv, n=self.nv, p=each.shape[-1])
+                    each[..., : self.nv, :] = times(E, np.ascontiguousarray(each[..., : self.nv, :]))
+            none = np.zeros((*q.shape[:2], 0))
+            return Linear(A, A, B, none, none, none, none, none)
         found = self.dynamics.linear(q, v, tau)
         shape = (*q.shape[:2], self.nb, self.nb)
         if self.plain:
@@ -239,6 +251,14 @@ class Horizon:
     def gains(self, linear: Linear, gap: Gap, model: NodeModel, damping: Array) -> tuple[Gains, Later]:
         """The backward sweep; `damping` is added to Quu, (N,)."""
         T, N = self.T, len(damping)
+        if isinstance(self.dynamics, DenseDynamics):
+            A, _, B, *_ = linear
+            Q, N_ux, l, R, lu = _wide(model)
+            d, nv = np.concatenate(gap, axis=-1), self.nv
+            dense = A, B, d, Q[:, :T], N_ux[:, :T], R[:, :T], l[:, :T], lu[:, :T], damping, Q[:, T], l[:, T]
+            K, k, xx, p, pivot, decrease = self._dense_backward(*map(np.ascontiguousarray, dense))
+            Kq, Kv = (np.ascontiguousarray(each) for each in (K[..., :nv], K[..., nv:]))
+            return Gains(Kq, Kv, k, pivot, decrease), (xx, p)
         steps = [each[:, :T] for each in model]
         last = [model.qq[:, T], model.qv[:, T], model.vv[:, T], model.q[:, T], model.v[:, T]]
         times = self.dynamics.dt, self.dynamics.pace
@@ -249,6 +269,13 @@ class Horizon:
     def step(self, linear: Linear, gap: Gap, model: NodeModel, gains: Gains, later: Later, damping: Array) -> Step:
         """The forward sweep of the linear model."""
         T = self.T
+        if isinstance(self.dynamics, DenseDynamics):
+            A, _, B, *_ = linear
+            _, _, l, _, lu = _wide(model)
+            d, K, nv = np.concatenate(gap, axis=-1), np.concatenate(gains[:2], axis=-1), self.nv
+            dense = A, B, d, K, gains.k, *later, l[:, :T], lu[:, :T], l[:, T], damping
+            dx, du, w, slope, curve = self._dense_forward(*map(np.ascontiguousarray, dense))
+            return self._stepped(dx[..., :nv], dx[..., nv:], du, w[..., :nv], w[..., nv:], slope, curve)
         slopes = [model.q[:, :T], model.v[:, :T], model.u[:, :T], model.q[:, T], model.v[:, T]]
         times = self.dynamics.dt, self.dynamics.pace
         found = self._forward(*linear[:3], *times, *linear[3:5], *gap, *gains[:3], *later, *slopes, damping)
@@ -262,7 +289,7 @@ class Horizon:
 
     def fuses(self, problems: int, exact: bool) -> bool:
         """Whether `direction` is there, and is faster than the sweeps of all nodes one after another."""
-        free = self.plain and isinstance(self.dynamics, FreeDynamics)
+        free = self.plain and type(self.dynamics) is FreeDynamics
         return free and problems >= SMALLEST_BATCH and (self.costs.bends_by_texts or not exact)
 
     def direction(
@@ -323,3 +350,10 @@ class Horizon:
         run.copy(q_now, run.outputs[0].part(T * nq, nq))
         run.copy(v_now, run.outputs[1].part(T * nv, nv))
         return run.finish()
+
+
+def _wide(model: NodeModel) -> tuple[Array, Array, Array, Array, Array]:
+    """Models of whole states: Hxx, Hux, lx, Huu, lu."""
+    left, right = (np.concatenate(x, axis=-1) for x in ((model.qq, model.qv), (model.qv.swapaxes(-1, -2), model.vv)))
+    wide = np.concatenate([model.uq, model.uv], axis=-1)
+    return np.concatenate([left, right], axis=-2), wide, np.concatenate([model.q, model.v], -1), model.uu, model.u

@@ -14,6 +14,7 @@ from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.model import Model
 from kinetree.ocp.contacts import Contacts, Phases
 from kinetree.ocp.costs import Bounds, Row
+from kinetree.ocp.dynamics import DenseDynamics
 from kinetree.ocp.horizon import Horizon, Path
 from kinetree.ocp.plan import Plan
 from kinetree.ocp.solver import Options, Solver, first_penalty
@@ -21,6 +22,7 @@ from kinetree.ocp.terms import CostTerm, Part, Scope, curved_blocks, differences
 from kinetree.runtime import arguments
 from kinetree.spatial.value import Array
 
+_METHODS = ("semi_implicit_euler", "midpoint", "rk4")
 _ROLLOUTS = ("auto", "linear", "nonlinear")
 
 
@@ -44,7 +46,7 @@ class Limits:
 class Problem:
     """Minimise Σ ½ w r² over states and inputs of a horizon, subject to the dynamics of a robot and to limits.
 
-    Steps are those of semi-implicit Euler, `robot.step(q, v, tau, dt)`.
+    Steps are `robot.step(q, v, tau, dt, method)`.
 
     Args:
         robot: The robot, in float64.
@@ -54,6 +56,7 @@ class Problem:
         limits: Limits that hold at all nodes; none by default.
         contacts: Feet, and the steps at which they are held; none by default.
         actuated: Names of the joints with motors; by default all but floating ones.
+        method: "semi_implicit_euler", which is fastest, "midpoint" or "rk4"; without contacts.
 
     Raises:
         InputError: Weights, limits or time steps that make no sense; the message names the term.
@@ -70,6 +73,7 @@ class Problem:
         limits: Limits | None = None,
         contacts: Contacts | None = None,
         actuated: Sequence[str] | None = None,
+        method: str = "semi_implicit_euler",
     ) -> None:
         if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 1:
             raise InputError(f"nodes={nodes!r} is not a positive number of steps")
@@ -92,7 +96,13 @@ class Problem:
             numbers = robot.joint_indices(actuated)[1].tolist()
         self.actuated = np.array(numbers, dtype=np.intp)
         self.terms, self.limits = terms, limits
-        dynamics = None if contacts is None else Phases(robot, self.dt, self.actuated, contacts)
+        dynamics: Any = None if contacts is None else Phases(robot, self.dt, self.actuated, contacts)
+        if method not in _METHODS:
+            raise UnknownNameError("method", method, _METHODS)
+        if method != _METHODS[0]:
+            if contacts is not None:
+                raise InputError(f"steps with contacts are those of {_METHODS[0]}; leave method={method!r} out")
+            dynamics = DenseDynamics(robot, self.dt, self.actuated, method)
         rows = [] if limits is None else self._limited(limits)
         self.horizon = Horizon(robot, self.dt, terms, self.actuated, dynamics, rows)
 

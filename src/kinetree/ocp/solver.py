@@ -320,7 +320,7 @@ class Solver:
         best: Trial | None = None
         auto = self.options.rollout == "auto"
         # without curvature, predictions overshoot near a solution, and gaps do not tell; with contacts they do not
-        rolls = not self.curved and self.h.dynamics.curved
+        rolls = not self.curved and not self.h.dynamics.feet
         first = (at.largest < _NARROW) & rolls if auto else np.full(n, self.options.rollout == "nonlinear")
         for stage, shares, way in product(range(1 + auto), (_WHOLE, _SHARES), ("linear", "nonlinear")):
             left = np.flatnonzero((length == 0.0) & (first == ((way == "nonlinear") != bool(stage))))
