@@ -91,7 +91,7 @@ class RowSet(Protocol):
         """Derivatives for accelerations a, forces λ, (count,), and gains kp and kd, (count, 2)."""
 
     def rates(self, run: Any, state: State, gains: Any, along: State) -> RowChanges:
-        """How these derivatives change along changes of q, a tangent, v, a and λ."""
+        """How these derivatives change along changes of q, a tangent, v, a and λ; without `tau`."""
 
 
 class _OfTasks:
@@ -301,9 +301,8 @@ class CouplingRow:
         (rate, rows), (drate, drows) = own(moving, found[0]), own(faster, found[1])
         kernel = compiled(change_of(formula_changes(equation, m)), n=n)
         given = x, *rate, constants, force, gains, *rows, dx, *drate, dforce, *drows
-        tau = run(robot.joint_forces.jvp, q, forces, dq, dforces)
         psi_q, psi_v, stiffness = run(kernel, *given)
-        return RowChanges(psi_q, psi_v, stiffness, None, tau=tau)
+        return RowChanges(psi_q, psi_v, stiffness, None)
 
     @property
     def _numbers(self) -> Array:
