@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,11 +23,13 @@ class MPCState(NamedTuple):
         plan: The plan in force.
         age: Time since its first node [s].
         prepared: The plan after it, if `MPC.prepare` made one.
+        steps: Steps since the first command.
     """
 
     plan: Plan
     age: float
     prepared: Plan | None = None
+    steps: int = 0
 
 
 class MPCCommand(NamedTuple):
@@ -51,19 +53,24 @@ class MPC:
     `simulation.Simulator.run` takes it as a controller.
 
     Args:
-        problem: The problem. Its first time steps should be equal.
+        problem: The problem. Its first time steps should be equal. Or several problems, one for each step of a cycle,
+            such as a gait whose contact phases move on: after k steps, the k-th of them is solved.
         iterations: Iterations of each update.
         first: Iterations of the first call.
     """
 
-    def __init__(self, problem: Problem, iterations: int = 1, first: int = 300) -> None:
+    def __init__(self, problem: Problem | Sequence[Problem], iterations: int = 1, first: int = 300) -> None:
         for name, value in (("iterations", iterations), ("first", first)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise InputError(f"MPC: {name}={value!r} is not a positive number")
-        self.problem, self.iterations, self.first = problem, int(iterations), int(first)
+        self.problems = (problem,) if isinstance(problem, Problem) else tuple(problem)
+        if not self.problems or len({(each.robot, each.nodes, float(each.dt[0])) for each in self.problems}) > 1:
+            raise InputError("MPC: problems of a cycle have the same robot, number of steps and first time step")
+        self.problem, self.iterations, self.first = self.problems[0], int(iterations), int(first)
 
     def __repr__(self) -> str:
-        return f"<MPC, {self.iterations} iterations per update, of {self.problem!r}>"
+        cycle = "" if len(self.problems) == 1 else f", a cycle of {len(self.problems)} like it"
+        return f"<MPC, {self.iterations} iterations per update, of {self.problem!r}{cycle}>"
 
     def __call__(
         self,
@@ -91,11 +98,16 @@ class MPC:
         age = state.age + (step if dt is None else float(dt))
         passed = int(age / step + _SOON)
         if passed == 1 and state.prepared is not None:
-            state, age, passed = MPCState(state.prepared, 0.0), age - step, 0
+            state, age, passed = MPCState(state.prepared, 0.0, steps=state.steps + 1), age - step, 0
         if passed == 0:
             return MPCCommand(state.plan.torques(q, v), state.plan, state._replace(age=age))
-        plan = problem.solve(q, v, targets, start=state.plan.shifted(passed), iterations=self.iterations)
-        return MPCCommand(plan.torques(q, v), plan, MPCState(plan, age - passed * step))
+        steps, start = state.steps + passed, state.plan.shifted(passed)
+        plan = self._after(steps).solve(q, v, targets, start=start, iterations=self.iterations)
+        return MPCCommand(plan.torques(q, v), plan, MPCState(plan, age - passed * step, steps=steps))
+
+    def _after(self, steps: int) -> Problem:
+        """The problem after some steps."""
+        return self.problems[steps % len(self.problems)]
 
     def prepare(self, state: MPCState, targets: Mapping[str, Any] | None = None) -> MPCState:
         """Solve for the next update before its state arrives, from where the plan expects the robot to be.
@@ -112,4 +124,5 @@ class MPC:
         """
         later = state.plan.shifted(1)
         q, v = later.q[..., 0, :], later.v[..., 0, :]
-        return state._replace(prepared=self.problem.solve(q, v, targets, start=later, iterations=self.iterations))
+        problem = self._after(state.steps + 1)
+        return state._replace(prepared=problem.solve(q, v, targets, start=later, iterations=self.iterations))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 import kinetree as kt
 from kinetree import ocp
@@ -43,13 +44,15 @@ CASES = [
     (walker, {"rows": {"left_foot": "all"}}),
     (lambda: walker("planar"), {"damping": 5.0, "constraints": [kt.Distance("left_foot", "right_shank", 0.4)]}),
     (looped, {"impact": np.array([0, 0, 0, 1, 0, 0, 1], bool)}),
+    # the same feet at steps that do not follow each other, and another one between them
+    (walker, {"held": {"left_foot": True, "trunk": np.arange(7) % 2 == 0, "right_foot": True}, "impact": False}),
 ]
 
 
 def drawn(make: Any, options: dict[str, Any], terms: Any = ()) -> tuple[ocp.Problem, Path]:
     robot, rng = make(), np.random.default_rng(3)
     terms = [*terms, ocp.control(weight=1e-3)]
-    problem = ocp.Problem(robot, 0.02, 7, terms, contacts=ocp.Contacts(HELD, **options))
+    problem = ocp.Problem(robot, 0.02, 7, terms, contacts=ocp.Contacts(**{"held": HELD, **options}))
     q = robot.integrate(robot.neutral(), 0.4 * rng.normal(size=(2, 8, robot.nv)))
     return problem, Path(q, rng.normal(size=(2, 8, robot.nv)), rng.normal(size=(2, 7, len(problem.actuated))))
 
@@ -228,6 +231,7 @@ def test_jumps_are_stationary(rollout: str) -> None:
         assert not plan.forces[foot][8:16].any()
         assert plan.forces[foot][:8, 2].min() > 0.0
     assert_close(plan.time[-1], 24 * 0.02, bound(30))
+    assert not plan.u[16].any()
     shown = plan.motion()
     assert (np.diff(shown.time) > 0.0).all()
     assert len(shown.q) == len(shown.time) == 25
@@ -282,6 +286,27 @@ def test_mpc_stands_after_a_push() -> None:
     assert command.plan.forces["left_foot"].shape == (20, 6)
 
 
+def test_phases_move_on_under_mpc() -> None:
+    """A cycle of problems: what is held at the first step now was held at a later one before, prepared or not."""
+    robot, q = walker(), walker().neutral()
+    beat = np.tile([True, True, False], 3)
+    terms = [ocp.state(q, weight=0.1), ocp.control(weight=1e-2)]
+    problems = [
+        ocp.Problem(robot, 0.02, 5, terms, contacts=ocp.Contacts({"left_foot": beat[k : k + 5]}, impact=False))
+        for k in range(3)
+    ]
+    mpc = ocp.MPC(problems)
+    command = mpc(q, np.zeros(robot.nv))
+    for k in range(5):
+        np.testing.assert_array_equal(command.plan.forces["left_foot"].any(axis=1), np.tile(beat, 2)[k : k + 5])
+        state = mpc.prepare(command.state) if k % 2 else command.state
+        command = mpc(command.plan.q[1], command.plan.v[1], state=state)
+        assert command.state.steps == k + 1
+    assert "a cycle of 3" in repr(mpc)
+    with pytest.raises(InputError, match="problems of a cycle"):
+        ocp.MPC([problems[0], ocp.Problem(robot, 0.01, 5, terms)])
+
+
 def test_names_in_the_documentation_exist() -> None:
     """Those of the table for users of crocoddyl, and all others."""
     page = (Path_(__file__).parents[3] / "docs" / "optimal_control.md").read_text(encoding="utf-8")
@@ -314,6 +339,15 @@ def test_cones_hold_what_friction_can() -> None:
     assert S.shape == (17, 6)
     assert fits.sum() > 100
     assert (wrench[fits] @ S.T <= 1e-12).all()
+    # and every wrench inside is one of them
+    corner = [np.vstack([np.cross(np.eye(3), -x).T, np.eye(3)]) for x in corners]
+    sides = np.kron(np.eye(4), A)
+    found = []
+    for w in rng.normal(size=(150, 6)) * (0.03, 0.06, 0.03, 0.2, 0.2, 1.0) + np.array([0, 0, 0, 0, 0, 1.5]):
+        solved = linprog(np.zeros(12), sides, np.zeros(20), np.hstack(corner), w, (None, None))
+        found.append(bool(solved.success))
+        assert found[-1] == bool((S @ w <= 0.0).all())
+    assert 20 < sum(found) < 130
     # a turned surface has a turned cone
     turned = ocp.cone("position", 0.5, normal=(1.0, 0.0, 0.0))
     assert (turned @ [1.0, 0.0, 0.0] < 0.0).all()
