@@ -115,7 +115,8 @@ def test_a_step_is_the_optimum() -> None:
         J, e = tasks.jacobian(q[i]), np.concatenate([targets[h][i] - robot.pose(q[i], h)[:3, 3] for h in HANDS])
         slope = J.T @ (J @ step - e) + 1e-3 * step
         ends = np.minimum(2.0 * dt, 0.5 * (2.5 - q[i])), np.minimum(2.0 * dt, 0.5 * (q[i] + 2.5))
-        walls = [-np.eye(10)[np.isclose(step, ends[0])], np.eye(10)[np.isclose(step, -ends[1])]]
+        at = [np.isclose(step, end, rtol=1e-9, atol=1e-12) for end in (ends[0], -ends[1])]
+        walls = [-np.eye(10)[at[0]], np.eye(10)[at[1]]]
         normals = np.concatenate([near.jacobian[room < 1e-7], *walls])
         _, rest = nnls(normals.T, slope)
         assert rest < 1e-6 * peak(slope)

@@ -184,14 +184,14 @@ def test_constraints_and_contacts_together(method: str, project: bool) -> None:
     assert modes.contacts[0] == simulation.SLIDING
     assert modes.certain
     for ours, theirs in zip((A, B), differences(sim, q, v, tau), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=2e-8 * peak(theirs))
+        np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=2e-8 * peak(theirs))
     n, rng = sim.robot.nv, np.random.default_rng(4)
     dq, dv, dtau, left, right = rng.normal(size=(5, n))
     found = np.concatenate(sim.step.jvp(q, v, tau, dq, dv, dtau))
-    np.testing.assert_allclose(found, A @ np.r_[dq, dv] + B @ dtau, atol=1e-11 * peak(found))
+    np.testing.assert_allclose(found, A @ np.r_[dq, dv] + B @ dtau, rtol=0.0, atol=1e-11 * peak(found))
     gradients, weights = sim.step.vjp(q, v, tau, left, right), np.r_[left, right]
-    np.testing.assert_allclose(np.r_[gradients.q, gradients.v], weights @ A, atol=1e-11 * peak(weights @ A))
-    np.testing.assert_allclose(gradients.tau, weights @ B, atol=1e-11 * peak(weights @ B))
+    np.testing.assert_allclose(np.r_[gradients.q, gradients.v], weights @ A, rtol=0.0, atol=1e-11 * peak(weights @ A))
+    np.testing.assert_allclose(gradients.tau, weights @ B, rtol=0.0, atol=1e-11 * peak(weights @ B))
     taus, ends = np.tile(tau, (3, 1)), np.zeros((4, n))
     ends[-1] = left
     chained = sim.rollout.vjp(q, v, taus, ends, ends)
@@ -218,11 +218,11 @@ def test_constraints_and_gravity_compensation(method: str) -> None:
     v, tau, dq, dv, dtau, left = rng.normal(size=(6, robot.nv))
     A, B, _ = held.discretize(at, v, tau)
     for ours, theirs in zip((A, B), differences(held, at, v, tau, 1e-5), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-8)
+        np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=1e-8)
     found = np.concatenate(held.step.jvp(at, v, tau, dq, dv, dtau))
-    np.testing.assert_allclose(found, A @ np.r_[dq, dv] + B @ dtau, atol=1e-11)
+    np.testing.assert_allclose(found, A @ np.r_[dq, dv] + B @ dtau, rtol=0.0, atol=1e-11)
     np.testing.assert_allclose(
-        held.step.vjp(at, v, tau, left, left).q, np.r_[left, left] @ A[:, : robot.nv], atol=1e-11
+        held.step.vjp(at, v, tau, left, left).q, np.r_[left, left] @ A[:, : robot.nv], rtol=0.0, atol=1e-11
     )
 
 
@@ -242,13 +242,15 @@ def test_robots_of_a_population() -> None:
         one = alone.discretize(*state)
         np.testing.assert_array_equal(one.modes.contacts, modes.contacts[i])
         scale = peak(one.A)
-        np.testing.assert_allclose(A[i], one.A, atol=1e-11 * scale)
-        np.testing.assert_allclose(B[i], one.B, atol=1e-11 * scale)
+        np.testing.assert_allclose(A[i], one.A, rtol=0.0, atol=1e-11 * scale)
+        np.testing.assert_allclose(B[i], one.B, rtol=0.0, atol=1e-11 * scale)
         for ours, theirs in ((found, alone.step.vjp(*state, left, right, parameters=True)),
                              (moved, alone.rollout.vjp(case.q, case.v, taus, *ends, parameters=True))):  # fmt: skip
             for name in ("q", "v", "tau", "friction", "height", "parameters"):
                 expected = getattr(theirs, name)
-                np.testing.assert_allclose(getattr(ours, name)[i], expected, atol=1e-9 * (1.0 + peak(expected)))
+                np.testing.assert_allclose(
+                    getattr(ours, name)[i], expected, rtol=0.0, atol=1e-9 * (1.0 + peak(expected))
+                )
 
 
 def test_bits_in_lanes_and_nan_in_its_sample() -> None:
@@ -288,9 +290,9 @@ def test_impulses_between_bodies_keep_momentum() -> None:
     by_q, by_v = robot.dintegrate(q, v, 0.5 * DT)
     change = M @ (found[True].A - found[False].A)[7:] + turned @ np.concatenate([by_q, by_v], axis=1)
     assert peak(M @ impulse) > 0.1
-    np.testing.assert_allclose((M @ impulse)[:6], 0.0, atol=1e-13)
-    np.testing.assert_allclose(change[:6], 0.0, atol=1e-10 * peak(change))
-    np.testing.assert_allclose((M @ (found[True].B - found[False].B)[7:])[:6], 0.0, atol=1e-13)
+    np.testing.assert_allclose((M @ impulse)[:6], 0.0, rtol=0.0, atol=1e-13)
+    np.testing.assert_allclose(change[:6], 0.0, rtol=0.0, atol=1e-10 * peak(change))
+    np.testing.assert_allclose((M @ (found[True].B - found[False].B)[7:])[:6], 0.0, rtol=0.0, atol=1e-13)
 
 
 def test_what_the_law_leaves_open_is_what_null_vectors_say() -> None:
