@@ -37,9 +37,9 @@ def main(urdf: str) -> None:
     solver = crocoddyl.SolverFDDP(problem)
     solver.th_stop = 1e-9
     for _ in sys.stdin:
-        begin = time.perf_counter()
+        begin = time.process_time()
         solver.solve([x] * (STEPS + 1), [np.zeros(model.nv)] * STEPS, 100, False)
-        taken = 1e3 * (time.perf_counter() - begin)
+        taken = 1e3 * (time.process_time() - begin)
         print(taken, solver.iter, solver.cost, crocoddyl.__version__, flush=True)
 
 

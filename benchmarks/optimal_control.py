@@ -61,9 +61,9 @@ def reach(peer: str | None, rounds: int) -> Table:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     for _ in range(rounds):
         for name, way in ways.items():
-            begin = time.perf_counter()
+            begin = time.process_time()
             plan = problem.solve(q, **options, **way)
-            note(name, 1e3 * (time.perf_counter() - begin), int(plan.iterations), float(plan.cost))
+            note(name, 1e3 * (time.process_time() - begin), int(plan.iterations), float(plan.cost))
         if process is not None and process.stdin is not None and process.stdout is not None:
             process.stdin.write("\n")
             process.stdin.flush()
@@ -71,11 +71,11 @@ def reach(peer: str | None, rounds: int) -> Table:
             note(f"crocoddyl {version}", float(each), int(count), float(value))
     problem.solve(others, targets={"tool0": target})
     for _ in range(max(3, rounds // 10)):
-        begin = time.perf_counter()
+        begin = time.process_time()
         plans = problem.solve(others, targets={"tool0": target})
         note(
             f"default, one of {MANY}",
-            1e3 * (time.perf_counter() - begin) / MANY,
+            1e3 * (time.process_time() - begin) / MANY,
             round(float(plans.iterations.mean()), 1),
             float("nan"),
         )
