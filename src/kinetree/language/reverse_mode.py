@@ -226,9 +226,19 @@ class _Tree:
         record.body, record.members = cast("_Body", record.items[-1]), {"world": self._tree.world}
 
     def finish(self) -> None:
-        """Leave out what stands between loops and does nothing."""
-        items = self._record.items
-        self._record.items = [item for item in items if isinstance(item, _Loop) or item.effects]
+        """Leave out what stands between loops and does nothing; fields must be as they were when bodies run again."""
+        items = [item for item in self._record.items if isinstance(item, _Loop) or item.effects]
+        self._record.items, setters, read = items, dict[tuple[str, str], int](), set[str]()
+        for i, item in enumerate(items):
+            bodies = item.bodies.values() if isinstance(item, _Loop) else [item]
+            for body in bodies:
+                for what, _, name in body.effects:
+                    if what in ("field", "kept") and setters.setdefault((body.of, name), i) != i:
+                        raise IrreversibleError(f"field {name} is set in two loops")
+                    if what == "added" and name in read:
+                        raise IrreversibleError(f"field {name} is added to after a loop has read it")
+            for body in bodies:
+                read |= body.fields_of("k", "world", *_OTHERS)
 
     def seen(self, reference: str, frame: Any, carrier: Any) -> Any:
         return Tree.seen(cast("Tree", self), reference, frame, carrier)
