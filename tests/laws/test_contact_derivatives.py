@@ -274,6 +274,9 @@ def test_gradients_of_a_motion(method: str) -> None:
         again = sim.rollout.vjp(q, v, taus, left, right, checkpoint=checkpoint)
         for name in ("q", "v", "tau", "friction", "height"):
             np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
+    nowhere = sim.rollout.vjp(q, v, taus[:0], left[:1], right[:1])
+    np.testing.assert_array_equal(nowhere.q, left[0])
+    assert nowhere.tau.shape == (0, 6)
     together = sim.rollout.vjp(np.tile(q, (2, 1)), [v, 0.9 * v], taus, left, right)
     for name in ("q", "v", "tau", "friction", "height"):
         np.testing.assert_array_equal(getattr(together, name)[0], getattr(found, name))

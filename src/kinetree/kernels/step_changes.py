@@ -156,13 +156,6 @@ def still_sure(_k: Workspace, report: Indexed, before: Indexed, after: Indexed) 
     after[...] = before[...] * (report[...][1] * report[...][2])
 
 
-@kernel(x=("n",), y=("n",), difference=("n",), outputs=("difference",))
-def less_of(k: Workspace, x: Indexed, y: Indexed, difference: Indexed) -> None:
-    """x − y."""
-    for i in k.n:
-        difference[i] = x[i] - y[i]
-
-
 @kernel(A=_SQUARE, X=("n", "k"), B=_SQUARE, Y=("n", "k"), total=("n", "k"), outputs=("total",), sparse=("total",))
 def two_products(k: Workspace, A: Indexed, X: Indexed, B: Indexed, Y: Indexed, total: Indexed) -> None:
     """A X + B Y."""

@@ -48,7 +48,6 @@ from kinetree.kernels.step_changes import (
     frame_wrenches,
     impulse_changes,
     impulse_gradients,
-    less_of,
     predicted_changes,
     step_gradients,
     still_sure,
@@ -475,13 +474,11 @@ class StepDerivatives:
         speed, early = dv, push
         if masses:
             heavier = self._free.heavier(run, of.last._replace(a=of.a), given["along_parameters"])
-            push = run(compiled(less_of, n=n), push, heavier)
+            push = self._own(run, advance, push, heavier, -1.0)
         if of.first is not None:
             if masses:
-                early = run(
-                    compiled(less_of, n=n),
-                    early,
-                    self._free.heavier(run, of.first, given["along_parameters"]),
+                early = self._own(
+                    run, advance, early, self._free.heavier(run, of.first, given["along_parameters"]), -1.0
                 )
             dq = self._own(run, ahead_change, given["v"], ahead, dq, dv)
             change = self._of.change(run, sites, of.first, of.pushed, dq, dv, early)

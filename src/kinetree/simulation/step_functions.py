@@ -201,8 +201,6 @@ class RolloutFunction(partial[Rollout]):
             each = (np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (taus, many, more))
             given = *(np.broadcast_to(x, (*batch, x.shape[-1])) for x in (q, v)), *each
             return held_gradients(*sim._held.rollout_vjp(self, *given, int(length), parameters))
-        if steps == 0:
-            raise InputError("rollout.vjp: there are no steps")
         starts, kept = range(0, steps, int(length)), [(q, v)]
         for start in starts[1:]:
             kept.append(self._end(*kept[-1], taus[..., start - length : start, :]))
