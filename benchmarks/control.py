@@ -20,6 +20,7 @@ from rich.console import Console
 
 import kinetree as kt
 from benchmarks import robots
+from benchmarks.avoidance import avoidance
 from benchmarks.mjcf import mjcf
 from benchmarks.robots import Array, Robot
 from benchmarks.table import Table
@@ -337,7 +338,7 @@ def _micro(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} µs"
 
 
-TABLES = (operational_space, closed_chain, differential, poses)
+TABLES = (operational_space, closed_chain, differential, avoidance, poses)
 
 
 def main() -> None:

@@ -25,8 +25,10 @@ import numpy as np
 from kinetree.control.goals import nonnegative
 from kinetree.control.quadratic import INFINITE
 from kinetree.errors import InputError
+from kinetree.kernels.pair_distances import damper_check
 from kinetree.model.collision_pairs import CollisionPairs
 from kinetree.model.model import Model
+from kinetree.runtime.function import compiled
 from kinetree.runtime.matrix_products import dots
 from kinetree.spatial.value import Array
 
@@ -65,6 +67,28 @@ class Avoid:
         return given if given is None or isinstance(given, Avoid) else Avoid(given)
 
 
+class Avoidance:
+    """Avoidance of a robot, with the share γ: which steps have to mind distances, and rows for these."""
+
+    def __init__(self, robot: Model, avoid: Avoid, share: float) -> None:
+        self._robot, self._avoid, self._pairs, self._share = robot, avoid, avoid.pairs, share
+        self._bodies = [str(shape.body) for shape in avoid.pairs.shapes]
+        self._limits = np.array([share, avoid.distance, _UNDERSHOOT, avoid.within])
+        self._count = compiled(damper_check, p=len(avoid.pairs))
+
+    def at(self, q: Array) -> AvoidanceRows:
+        """The rows at some configurations."""
+        return AvoidanceRows(self._robot, self._avoid, q, self._share)
+
+    def broken(self, q: Array, step: Array) -> Any:
+        """Whether a step breaks (1), or ends too close, for some pair within reach, (…) Booleans."""
+        robot, pairs = self._robot, self._pairs
+        near = robot.distances(q, pairs)
+        twists = robot.velocity(q, step, self._bodies, "world").take(pairs.numbers, axis=-2)
+        after = robot.distances(robot.integrate(q, step), pairs).distance
+        return self._count(near.distance, near.normal, near.points, twists, after, self._limits) > 0.0
+
+
 class AvoidanceRows:
     """(1) at some configurations.
 
@@ -80,14 +104,6 @@ class AvoidanceRows:
         self._index, self.distance, self.J = near.index, near.distance, near.jacobian
         self._far = ~(self.distance < avoid.within)
         self.low: Array = np.where(self._far, -INFINITE, -share * (self.distance - avoid.distance))
-
-    @staticmethod
-    def at(robot: Model, avoid: Avoid | None, q: Array, share: float) -> AvoidanceRows | None:
-        """The rows; None where all pairs are far."""
-        if avoid is None or not len(avoid.pairs):
-            return None
-        found = AvoidanceRows(robot, avoid, q, share)
-        return None if found._far.all() else found
 
     def broken(self, step: Array) -> Any:
         """Whether a step breaks a row, (…) Booleans."""

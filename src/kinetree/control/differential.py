@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.compiler.formats import require_double
-from kinetree.control.avoid import Avoid, AvoidanceRows
+from kinetree.control.avoid import Avoid, Avoidance
 from kinetree.control.command import Remade
 from kinetree.control.goals import Posture, chosen_error, motions, nonnegative, start_of
 from kinetree.control.quadratic import INFINITE, require_solver
@@ -103,7 +103,8 @@ class DifferentialIK(Remade):
                 bounded[joint.v_start] = np.isfinite(ends[joint.q_start])
         fastest = robot.velocity_limits if limits else np.full(robot.nv, np.inf)
         self._bounds = ends, np.where(np.isfinite(fastest) & (fastest > 0.0), fastest, INFINITE), bounded
-        self._avoid = Avoid.of(avoid)
+        avoided = Avoid.of(avoid)
+        self._avoid = None if avoided is None or not len(avoided.pairs) else Avoidance(robot, avoided, approach_)
 
     def _gains(self, gain: float | Mapping[str, float]) -> list[float]:
         """The gain of each goal."""
@@ -148,18 +149,31 @@ class DifferentialIK(Remade):
         found = self._kernel(q, self._rest, wanted.target, self._rates, shares, *self._bounds)
         step, error, J, pull, damping, low, high, beyond, fault = found
         self._targets.require_poses(fault if batch else fault.item(), wanted, targets)
-        near = AvoidanceRows.at(self.robot, self._avoid, q, self._shares[-1])
+        terms, outside = (J, error, pull, damping, low, high), beyond > 0.0
+        if self._avoid is None:
+            step = self._solved(step, outside, terms)
+        else:
+            care = outside | self._avoid.broken(q, step)
+            if not batch and care:
+                step = self._apart(self._avoid, q, step, outside, terms)
+            elif care.any():
+                some = tuple(x[care] for x in terms)
+                step[care] = self._apart(self._avoid, q[care], step[care], outside[care], some)
+        if not batch:
+            alone: Array = step / dt
+            return alone
         with standard_arithmetic():
-            terms, outside = (J, error, pull, damping, low, high), beyond > 0.0
-            if near is None:
-                step = self._solved(step, outside, terms)
-            else:
-                step = self._solved(step, outside | near.broken(step), terms, near.J, near.low)
-                short, after = near.short(step)
-                if short.any():
-                    step = self._solved(step, short, terms, near.J, near.corrected(step, after))
-            velocity: Array = step / dt
-        return velocity
+            together: Array = step / dt
+        return together
+
+    def _apart(self, rows: Avoidance, q: Array, step: Array, outside: Any, terms: tuple[Array, ...]) -> Array:
+        """The step within (2) and (3), and corrected where it ends with pairs too close."""
+        near = rows.at(q)
+        step = self._solved(step, outside | near.broken(step), terms, near.J, near.low)
+        short, after = near.short(step)
+        if short.any():
+            step = self._solved(step, short, terms, near.J, near.corrected(step, after))
+        return step
 
     def _solved(self, step: Array, which: Any, terms: tuple[Array, ...], *rows: Array) -> Array:
         """The step, and the solution of (1) to (3) where it is needed; `rows` are J_d and its lower bounds."""
@@ -182,16 +196,19 @@ class DifferentialIK(Remade):
 
     def _bounded(self, H: Array, g: Array, low: Array, high: Array, *rows: Array) -> Array:
         """Solve (1) to (3) by DAQP. Where nothing keeps (3), it gives way as little as possible."""
-        A, least = rows or (np.zeros((0, len(g))), np.zeros(0))
-        near = least > -INFINITE
-        A, most = A[near], np.full(int(near.sum()), INFINITE)
-        bounds = np.concatenate([high, most]), np.concatenate([low, least[near]])
-        kinds = np.zeros(len(bounds[0]), dtype=np.int32)
-        # H is positive definite: no proximal terms. DAQP overwrites what it is given
-        x, _, flag, _ = self._solve(H.copy(), g.copy(), A, *(x.copy() for x in bounds), kinds.copy(), eps_prox=0.0)
-        if flag != _SOLVED and len(A):
-            kinds[len(g) :] = _SOFT
-            x, _, flag, _ = self._solve(H, g, A, *bounds, kinds, eps_prox=0.0)
+        n, A, least = len(g), np.zeros((0, len(g))), np.zeros(0)
+        if rows:
+            near = rows[1] > -INFINITE
+            A, least = rows[0][near], rows[1][near]
+        for kind in (0, _SOFT):
+            # DAQP overwrites what it is given
+            above, below, kinds = (np.empty(n + len(A), dtype) for dtype in (float, float, np.int32))
+            above[:n], above[n:], below[:n], below[n:] = high, INFINITE, low, least
+            kinds[:n], kinds[n:] = 0, kind
+            # H is positive definite: no proximal terms
+            x, _, flag, _ = self._solve(H.copy(), g.copy(), A, above, below, kinds, eps_prox=0.0)
+            if flag == _SOLVED or not len(A):
+                break
         if flag not in (_SOLVED, _RELAXED):
             raise InputError(f"differential inverse kinematics: DAQP stops with flag {flag}; weights are too far apart")
         # the solver keeps bounds to its tolerance only

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.kernels.box_distances import box_box, point_box, segment_box
+from kinetree.kernels.branchless import less
 from kinetree.kernels.distances import (
     Found,
     Segment,
@@ -223,3 +224,27 @@ def distance_rows(
         for c in k.v:
             s = screws[c]
             rows[i, c] = moved[i, c] * (dot(moment, s[:3]) + dot(n, s[3:]))
+
+
+@kernel(
+    d=("p",), normal=("p", 3), points=("p", 2, 3), twists=("p", 2, 6), after=("p",), limits=(4,), broken=(),
+    outputs=("broken",), sparse=("broken",),
+)  # fmt: skip
+def damper_check(
+    k: Workspace, d: Indexed, normal: Indexed, points: Indexed, twists: Indexed, after: Indexed, limits: Indexed,
+    broken: Indexed,
+) -> None:  # fmt: skip
+    """How many pairs a step brings closer than a velocity damper permits, or leaves too close.
+
+    `twists` are those of both bodies in the step, about the world's origin; `after` are the distances after it.
+    `limits` are the share γ of what is left that a step may take, the distance that is kept, by how much a step may end
+    below it, and the distance within which pairs count.
+    """
+    share, kept, spare, within = limits[...]
+    for i in k.p:
+        n, (first, second) = normal[i], twists[i]
+        V = first - second
+        rate = dot(cross(points[i][0], n), V[:3]) + dot(n, V[3:])
+        too_fast = less(rate, share * (kept - d[i]), 1.0, 0.0)
+        least = less(d[i], kept, d[i], kept) - spare
+        broken[...] = broken[...] + less(d[i], within, less(after[i], least, 1.0, too_fast), 0.0)
