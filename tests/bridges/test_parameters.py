@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree.bridges.interface import Bridge
 from kinetree.errors import InputError, SecondDerivativeError, UnsupportedError
 from tests.bridges.cases import robot
 from tests.oracle import oracle
@@ -27,6 +28,13 @@ FUNCTIONS = {
     "energy": ("qv", False), "mass_matrix": ("q", False), "mass_matrix_solve": ("qx", False), "pose": ("q", True),
     "velocity": ("qv", True), "jacobian": ("q", True), "center_of_mass": ("q", False),
 }  # fmt: skip
+
+
+def test_both_libraries_have_the_same_functions() -> None:
+    offered = {name for name in vars(Bridge) if not name.startswith("_")}
+    assert set(IN_JAX.__all__) == set(IN_TORCH.__all__) == offered
+    for name in offered:
+        assert getattr(IN_JAX, name).__doc__ == getattr(Bridge, name).__doc__
 
 
 def case(name: str) -> tuple[Any, tuple[str, ...], list[Array]]:

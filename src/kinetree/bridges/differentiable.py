@@ -264,6 +264,18 @@ class Differentiable(ABC):
         return self._arrays.run(self._maps[algorithm], *arrays)
 
 
+class OnceDifferentiable(Differentiable):
+    """A function with first derivatives only."""
+
+    def curvature(self, *_: Any) -> NoReturn:
+        """There is none."""
+        refuse_second_derivatives()
+
+    def require_curvature(self) -> NoReturn:
+        """There is none."""
+        refuse_second_derivatives()
+
+
 def model_of(name: str, robot: Any) -> Model:
     """The model that a function is of."""
     model = robot.robot if isinstance(robot, (Parameters, Population)) else robot

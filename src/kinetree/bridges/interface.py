@@ -276,7 +276,3 @@ class Bridge:
         named.__name__ = named.__qualname__ = name
         named.__doc__ = f"`{name}` of {', '.join(function.names)}, with leading batch axes."
         return named
-
-
-#: What both libraries offer.
-NAMES = tuple(name for name in vars(Bridge) if not name.startswith("_"))

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.bridges.differentiable import Arrays, Differentiable, refuse_second_derivatives
+from kinetree.bridges.differentiable import Arrays, OnceDifferentiable
 from kinetree.errors import IrreversibleError
 from kinetree.model.parameters import Parameters
 from kinetree.runtime.bound import quiet
 
 
-class OfParameters(Differentiable):
+class OfParameters(OnceDifferentiable):
     """A function of parameters p, then of the arguments of the robot's function of that name.
 
     Args:
@@ -67,14 +67,6 @@ class OfParameters(Differentiable):
         by_p = self._arrays.numpy.concatenate(joined, axis=-1)[..., self._numbers]
         by_q, *rest = (by[f"by {name}"] for name in self.names[1:])
         return by_p, self.by_components(given[1], by_q), *rest
-
-    def curvature(self, *_: Any) -> tuple[Any, ...]:
-        """There is none."""
-        refuse_second_derivatives()
-
-    def require_curvature(self) -> None:
-        """Functions of parameters have first derivatives only."""
-        refuse_second_derivatives()
 
     def _rate(self, given: Sequence[Any], along: Sequence[Any]) -> Any:
         known = self._named(given)

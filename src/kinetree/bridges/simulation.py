@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.algorithms.kinematics.manifold import integrate_change, integrate_gradients
-from kinetree.bridges.differentiable import Arrays, Differentiable, NumPy, refuse_second_derivatives
+from kinetree.bridges.differentiable import Arrays, NumPy, OnceDifferentiable
 from kinetree.errors import InputError, UnsupportedError
 from kinetree.runtime.bound import quiet
 from kinetree.simulation import Simulator
@@ -21,7 +21,7 @@ from kinetree.simulation.step_functions import require
 from kinetree.spatial.value import Array
 
 
-class SimulatedStep(Differentiable):
+class SimulatedStep(OnceDifferentiable):
     """q, v and the residual after a step, of q, v, τ, wrenches on frames and friction of shapes before it.
 
     Args:
@@ -69,7 +69,7 @@ class SimulatedStep(Differentiable):
             along += [*(rougher or [none]), none]
         stacked = [xp.stack(pushes, axis=-2)] if pushes else []
         after, rate = self._run("jvp", (*state, *along, *stacked), wrenches, friction, fixed)[:2]
-        end = self._run("step", state, wrenches, friction, fixed)[0]
+        end = None if self.is_plain else self._run("step", state, wrenches, friction, fixed)[0]
         return self._flat((self._components(end, after), rate, 0.0 * rate[..., :1]), q.shape[:-1])
 
     @quiet
@@ -77,20 +77,12 @@ class SimulatedStep(Differentiable):
         """Gradients with respect to each argument."""
         (q, v, tau, *rest), (weights,), fixed = self.groups("gradients", arrays)
         state, nq, (wrenches, friction) = (q, v, tau), self.robot.nq, self._split(rest)
-        end = self._run("step", state, wrenches, friction, fixed)[0]
+        end = None if self.is_plain else self._run("step", state, wrenches, friction, fixed)[0]
         at_end = self.tangents(end, weights[..., :nq]), weights[..., nq:-1]
         by_q, by_v, by_tau, *others = self._run("vjp", (*state, *at_end), wrenches, friction, fixed)
         by_wrenches = [others[2 * bool(self._shapes)][..., i, :] for i in range(len(self.frames))]
         by_friction = [others[0]] if self._frictions else []
         return self.by_components(q, by_q), by_v, by_tau, *by_wrenches, *by_friction
-
-    def curvature(self, *_: Any) -> tuple[Any, ...]:
-        """There is none."""
-        refuse_second_derivatives()
-
-    def require_curvature(self) -> None:
-        """Steps have first derivatives only."""
-        refuse_second_derivatives()
 
     @property
     def _shapes(self) -> int:
@@ -125,8 +117,10 @@ class SimulatedStep(Differentiable):
 
     def _components(self, end: Any, tangent: Any) -> Any:
         """The change of the components of q for a tangent."""
+        if self.is_plain:
+            return tangent
         ones = self._arrays.numpy.ones(end.shape[:-1], dtype=end.dtype)
-        return tangent if self.is_plain else self._map(integrate_change, end, 0.0 * tangent, ones, 0.0 * end, tangent)
+        return self._map(integrate_change, end, 0.0 * tangent, ones, 0.0 * end, tangent)
 
     def tangents(self, end: Any, weights: Any) -> Any:
         """Weights of a tangent, from those of the components of q."""
@@ -136,7 +130,7 @@ class SimulatedStep(Differentiable):
         return self._map(integrate_gradients, end, still, weights)[1]
 
 
-class SimulatedMotion(Differentiable):
+class SimulatedMotion(OnceDifferentiable):
     """States and residuals of T steps, the first included, as of `Simulator.rollout`, on NumPy arrays.
 
     Gradients are those of `rollout.vjp`, whose memory is bounded.
@@ -188,14 +182,6 @@ class SimulatedMotion(Differentiable):
         found = self.sim.rollout.vjp(start, v, taus, tangents, rates)
         by_tau = found.tau.reshape(tau.shape)
         return by_q[..., 0, :] + self.by_components(q, found.q), by_v[..., 0, :] + found.v, by_tau
-
-    def curvature(self, *_: Any) -> tuple[Any, ...]:
-        """There is none."""
-        refuse_second_derivatives()
-
-    def require_curvature(self) -> None:
-        """Motions have first derivatives only."""
-        refuse_second_derivatives()
 
     def _rolled_out(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         q, v, tau = arrays[:3]
