@@ -220,6 +220,29 @@ def test_friction_as_an_argument() -> None:
             IN_JAX.step(case(name)[0])(*case(name)[1], friction=np.ones(1))
 
 
+def test_rows_that_become_dependent() -> None:
+    """An arm that is held at its tip, bent in one sample and stretched in another: as the simulator has it."""
+    link: dict[str, Any] = {"mass": 1.0, "com": (0.2, 0.02, 0.03), "inertia": np.diag([0.03, 0.02, 0.04])}
+    builder = kt.Builder("arm").add_body("a", **link).add_body("b", parent="a", axis=(0, 1, 0), **link)
+    builder.add_body("c", parent="b", axis=(0, 1, 0), placement=(np.eye(3), (0.5, 0.0, 0.0)), **link)
+    arm = builder.add_frame("tip", body="c", placement=(np.eye(3), (0.5, 0.0, 0.0))).build()
+    q, v, tau = np.array([[0.3, 0.4, 0.8], [0.3, 0.4, 0.0]]), np.zeros(3), np.ones(3)
+    sim = simulation.Simulator(arm, constraints=[kt.Task("tip", "position")], at=q[0], project=False)
+    doubts = sim._steps.function(None, 1, False)(q, v, tau)[-1]
+    np.testing.assert_array_equal(doubts > 0.0, [False, True])
+    expected, weights = sim.step(q, v, tau)[1], np.array([1.0, 2.0, 3.0])
+    exact = sim.step.vjp(q, v, tau, 0 * weights, weights)
+    given = [torch.tensor(x, requires_grad=True) for x in (q, np.tile(v, (2, 1)), np.tile(tau, (2, 1)))]
+    (IN_TORCH.step(sim)(*given)[1] * torch.tensor(weights)).sum().backward()
+    np.testing.assert_array_equal(np.asarray(jax.jit(IN_JAX.step(sim))(q, v, tau)[1]), expected)
+    slopes = jax.grad(lambda *x: (IN_JAX.step(sim)(*x)[1] * weights).sum(), argnums=(0, 1, 2))(
+        *(x.detach().numpy() for x in given)
+    )
+    for one, other, own in zip(slopes, given, (exact.q, exact.v, exact.tau), strict=True):
+        assert_near(np.asarray(one), own, 1e-12 * np.abs(own).max())
+        assert_near(other.grad.numpy(), own, 1e-12 * np.abs(own).max())
+
+
 def test_single_precision() -> None:
     """Arrays are converted on the way in and out: simulators compute in double precision."""
     sim, given, _ = case("contact")
