@@ -87,11 +87,15 @@ class FreeDynamics:
         self.impacts = np.zeros(len(dt), dtype=bool)
         self.robot, self.dt, self.pace, self.actuated = robot, dt, dt, actuated
         self._full = bool(np.array_equal(actuated, np.arange(robot.nv)))
+        #: Time steps of all nodes, for as many problems as in the last call.
+        self._times = np.zeros((0, 0))
 
     def step(self, q: Array, v: Array, tau: Array) -> Reached:
         """See `Dynamics`."""
-        after = self.robot.step(q, v, tau, np.broadcast_to(self.dt, q.shape[:2]).copy())
-        return Reached(*after, np.zeros((*q.shape[:2], 0)))
+        times = self._times
+        if times.shape != q.shape[:2]:
+            self._times = times = np.broadcast_to(self.dt, q.shape[:2]).copy()
+        return Reached(*self.robot.step(q, v, tau, times), np.zeros((*q.shape[:2], 0)))
 
     def linear(self, q: Array, v: Array, tau: Array) -> Rates:
         """See `Dynamics`."""

@@ -217,7 +217,7 @@ class Solver:
     # One iteration
 
     def _iterate(self, iteration: int) -> tuple[Array, Gains]:
-        h, at, clock = self.h, self.at, time.perf_counter()
+        h, at, clock, before = self.h, self.at, time.perf_counter(), self.seconds["derivatives"]
         exact = np.full(len(self.index), self.curved and iteration > _EARLY)
         if self.curved and iteration > 0:
             exact |= self.stalled
@@ -238,7 +238,7 @@ class Solver:
             gains, step = Gains(*found[:5]), Step(*found[5:])
         self.share = np.where(exact, share, self.share)
         expected = -(step.slope + 0.5 * step.curve)
-        clock = self._clock("sweeps", clock)
+        clock = self._clock("sweeps", clock + self.seconds["derivatives"] - before)
 
         self.filter[0, :, iteration], self.filter[1, :, iteration] = at.cost, at.gaps
         taken, length, rolled = self._taken(gains, step, expected, iteration + 1)
@@ -254,8 +254,9 @@ class Solver:
         self.stalled = length < 1.0
         reason = self._finish(expected, length, gains)
         row = (taken.cost, taken.largest, taken.violation, expected, length, damping, share, rolled)
+        own = self.table[iteration]
         for name, each in zip(ROW.names or (), row, strict=True):
-            self.table[name][iteration, self.index] = each
+            own[name][self.index] = each
         return reason, gains
 
     def _separate(self, share: Array, damping: Array, some: Any = None) -> list[Array]:
@@ -267,7 +268,7 @@ class Solver:
         linear = h.linear(at.path, at.gap)
         plain = h.model(at.path, linear, given)
         full = self._full(at.path, linear, plain, given, costate, share > 0.0)
-        clock = self._clock("derivatives", clock)
+        self._clock("derivatives", clock)
         model = _between(plain, full, share)
         gains, later = h.gains(linear, at.gap, model, damping)
         for _ in range(_TRIES):
@@ -285,7 +286,6 @@ class Solver:
             for whole, part in zip((*gains, *later), chain(*found), strict=True):
                 whole[bad] = part
         step = h.step(linear, at.gap, model, gains, later, damping)
-        self.seconds["sweeps"] -= clock - time.perf_counter()
         return [*gains, *step, share, damping]
 
     def _full(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -110,3 +113,24 @@ def test_plans_on_other_time_steps() -> None:
         plan.resampled(0, 0.01)
     with pytest.raises(InputError, match="dt=-1"):
         plan.resampled(5, -1)
+
+
+def test_updates_do_not_grow() -> None:
+    """Plans do not hold on to those before, so that memory stays as it is."""
+    robot = kt.zoo.pendulum()
+    terms = [ocp.state([1.0], weight=1.0), ocp.control(weight=0.1)]
+    mpc = ocp.MPC(ocp.Problem(robot, 0.02, 10, terms, limits=ocp.Limits(torque=20.0)))
+    q, v, state, sizes = np.zeros(1), np.zeros(1), None, []
+    tracemalloc.start()
+    try:
+        for i in range(400):
+            command = mpc(q, v, state=state)
+            state = mpc.prepare(command.state)
+            q, v = robot.step(q, v, command.tau, 0.02)
+            if i in (100, 399):
+                gc.collect()
+                sizes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert sizes[1] - sizes[0] < 20_000
+    assert np.abs(command.tau).max() <= 20.0
