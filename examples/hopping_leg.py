@@ -107,6 +107,7 @@ def draw(file: str, robot: kt.Model, tries: list[tuple[float, simulation.Rollout
             torques.axhline(sign * LIMITS[joint], color=f"C{joint}", linewidth=0.8, linestyle=":")
     torques.set(xlabel="time [s]", ylabel="torque [N m]", title="torques, and their limits")
     torques.legend(fontsize=8)
+    figure.get_layout_engine().set(w_pad=0.1)
     figure.savefig(file, dpi=120)
 
 

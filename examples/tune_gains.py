@@ -17,7 +17,7 @@ import numpy as np
 import kinetree as kt
 from kinetree import simulation
 
-STEP, STEPS, DROPS, ROUNDS = 2e-3, 200, 4, 12
+STEP, STEPS, DROPS, ROUNDS = 2e-3, 200, 4, 18
 LEGS = {"front_left": (0.2, 0.15), "front_right": (0.2, -0.15), "hind_left": (-0.2, 0.15), "hind_right": (-0.2, -0.15)}
 LENGTH, ROTOR = 0.25, 0.02  # of thigh and shank [m]; inertia of a motor behind its gears [kg m²]
 PARTS = ("hip", "thigh", "knee")
