@@ -48,8 +48,7 @@ def main(picture: str | None = None) -> float:
         "right_hand": control.quintic(hand, hand + HAND, 1.0),
     }
     world = simulation.Simulator(
-        robot, dt=1e-3, contacts=[simulation.Points(foot.frame, foot.points) for foot in feet],
-        ground=simulation.Plane(friction=FRICTION),
+        robot, dt=1e-3, contacts=feet, ground=simulation.Plane(friction=FRICTION),
     )  # fmt: skip
     film = world.run(q, balance, ways, seconds=SECONDS, servo=SERVO)
 

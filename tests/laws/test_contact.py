@@ -289,7 +289,6 @@ def test_a_box_slides_off_a_ball() -> None:
     ("make", "message"),
     [
         (lambda: world(method="rk4"), "contacts need one of the methods midpoint, semi_implicit_euler; got 'rk4'"),
-        (lambda: world(contacts=["box"]), "contacts holds simulation.Points, got str"),
         (lambda: world(ground=[3]), "ground holds shapes such as simulation.Plane, got int"),
         (lambda: world(contacts=[]), "there is ground, but no contacts="),
         (lambda: world(rounds=0), "rounds=0 is not an integer from 1 to 1000"),
@@ -313,6 +312,17 @@ def test_a_box_slides_off_a_ball() -> None:
 )
 def test_refused(make: Any, message: str) -> None:
     refused(message, make)
+
+
+def test_contacts_are_points_feet_or_frames() -> None:
+    """A foot of a controller, and the name of a frame, stand as the points that they stand for do."""
+    box, foot = kt.zoo.box((0.2, 0.2, 0.1), 1.0), kt.control.Foot("box", (0.2, 0.1))
+    q, v = np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]), np.zeros(6)
+    for given, points in ((foot, foot.points), ("box", np.zeros(3))):
+        one, other = (simulation.Simulator(box, contacts=[x]) for x in (given, simulation.Points("box", points)))
+        np.testing.assert_array_equal(one.step(q, v)[1], other.step(q, v)[1])
+    refused("contacts are simulation.Points, control.Foot or names of frames; got int", simulation.Simulator, box,
+            contacts=[3])  # fmt: skip
 
 
 def _legged() -> tuple[kt.Model, Array]:

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -116,6 +116,28 @@ class Points:
             raise InputError(f"points of {self.frame!r}: positions are (k, 3), finite; got shape {positions.shape}")
         positions.setflags(write=False)
         object.__setattr__(self, "positions", positions)
+
+
+@runtime_checkable
+class Sole(Protocol):
+    """What has contact points, as a `control.Foot`."""
+
+    @property
+    def frame(self) -> str: ...
+
+    @property
+    def points(self) -> Array: ...
+
+
+def points_of(given: Any) -> Points:
+    """Contact points: as they are, those of a `control.Foot`, or the origin of a frame that is named."""
+    if isinstance(given, Points):
+        return given
+    if isinstance(given, str):
+        return Points(given, (0.0, 0.0, 0.0))
+    if isinstance(given, Sole):
+        return Points(given.frame, given.points)
+    raise InputError(f"contacts are simulation.Points, control.Foot or names of frames; got {type(given).__name__}")
 
 
 @dataclass(frozen=True)
@@ -235,9 +257,6 @@ class Contacts:
         solver: Solver,
         varied: bool = False,
     ) -> None:
-        for one in points:
-            if not isinstance(one, Points):
-                raise InputError(f"contacts holds simulation.Points, got {type(one).__name__}")
         for shape in ground:
             if not isinstance(shape, Shape):
                 raise InputError(f"ground holds shapes such as simulation.Plane, got {type(shape).__name__}")

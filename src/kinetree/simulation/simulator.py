@@ -30,7 +30,7 @@ from kinetree.model.shapes import Scene
 from kinetree.runtime import arguments, buffers
 from kinetree.runtime.bound import standard_arithmetic
 from kinetree.simulation import step_functions
-from kinetree.simulation.contacts import Contacts, JointRows, Points, Solver
+from kinetree.simulation.contacts import Contacts, JointRows, Points, Sole, Solver, points_of
 from kinetree.simulation.discovery import DiscoveredContacts
 from kinetree.simulation.held_step_derivatives import HeldStepDerivatives
 from kinetree.simulation.plant import Plant, gains, own_or_given, run
@@ -64,8 +64,9 @@ class Simulator:
         friction: True for the dry friction of the robot's joints, or numbers, (nv,) [N m or N].
         limits: Whether joints stop at their position limits, without bouncing. Coupled joints have no stops of their
             own.
-        contacts: `Points` of the robot that may touch the ground; or "discover" for contacts between all shapes of the
-            robot and the scene; or `robot.collision_pairs(…)`, for those between some.
+        contacts: What of the robot may touch the ground: `Points`, a `control.Foot`, or names of frames, for their
+            origins; friction is that of the ground. Or "discover" for contacts between all shapes of the robot and the
+            scene; or `robot.collision_pairs(…)`, for those between some.
         scene: Shapes around the robot, for contacts that are discovered; by default those that the robot's file has in
             its world, else a floor.
         ground: One or several of `Plane`, `Block`, `Sphere`, `Capsule`; a floor by default.
@@ -99,7 +100,7 @@ class Simulator:
         gravity_compensation: bool = False,
         friction: Any = False,
         limits: bool = False,
-        contacts: Iterable[Points] | CollisionPairs | str = (),
+        contacts: Iterable[Points | Sole | str] | CollisionPairs | str = (),
         scene: Scene | None = None,
         ground: Shape | Iterable[Shape] = (),
         rounds: int | None = None,
@@ -114,7 +115,8 @@ class Simulator:
             raise UnknownNameError("contacts", contacts, ("discover",))
         pairs = contacts if isinstance(contacts, CollisionPairs) else None
         discovered = isinstance(contacts, (str, CollisionPairs))
-        given, points = tuple(constraints), () if isinstance(contacts, (str, CollisionPairs)) else tuple(contacts)
+        given = tuple(constraints)
+        points = () if isinstance(contacts, (str, CollisionPairs)) else tuple(map(points_of, contacts))
         shapes = (ground,) if isinstance(ground, Shape) else tuple(ground)
         self._options = {
             "constraints": given, "at": at, "dt": dt, "method": method, "damping": damping, "stiffness": stiffness,
