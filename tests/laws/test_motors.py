@@ -39,7 +39,12 @@ def test_a_free_motor_reaches_its_no_load_speed() -> None:
     assert_near(high, 0.0, 1e-10)
     assert_close(low, np.array([-2.5 * 48.0 / 0.8]), 1e-12)
     assert_close(motors.force_limits(np.zeros(1))[1], np.array([2.5 * 24.0 / 0.8]), 1e-15)
+    back = motors.rollout([0.0], [0.0], [0.0], np.full((4000, 1), -100.0))
+    np.testing.assert_array_equal(back.v, -found.v)
     assert_close(motors.robot.armature, np.array([2500.0 * 2e-5]), 1e-15)
+    assert_close(Motors(wheel(), MOTOR).robot.damping, np.array([2500.0 * 1e-6]), 1e-15)
+    pushed = motors.step([0.0], [0.0], [0.0], [0.0], tau=np.array([2.0]))  # 2 N m against armature, wheel and EMF
+    assert_close(pushed.v, np.array([1e-2 * 2.0 / (0.15 + 1e-2 * 2.5**2 / 0.8)]), 1e-13)
     u = motors.voltages(np.array([3.0]), np.array([2.0]))
     assert_close(motors.forces((u - 2.5 * 2.0) / 0.8), np.array([3.0]), 1e-15)
 

@@ -251,7 +251,9 @@ def test_inertia_felt_at_tasks() -> None:
     assert repr(felt) == repr(other)
 
 
-@pytest.mark.parametrize("joints", [["floating", "spherical", "revolute"], ["revolute", "prismatic"]])
+@pytest.mark.parametrize(
+    "joints", [["floating", "spherical", "revolute"], ["revolute", "planar"], ["revolute", "prismatic"]]
+)
 def test_sensitivity_of_motions(joints: list[str]) -> None:
     """Changes of a motion against those of motions with other parameters; gradients are their transposes."""
     made = random_mechanism("few", joints, 3).kinetree()

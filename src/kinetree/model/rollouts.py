@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.errors import InputError
+from kinetree.model.joints.protocol import ScrewStage
 from kinetree.runtime import arguments
 from kinetree.runtime.matrix_products import times
 from kinetree.runtime.parametric import ParametricFunction
@@ -57,7 +58,8 @@ class ParametricRollout:
 
     def __init__(self, robot: Any, forward_dynamics: ParametricFunction) -> None:
         self._robot, self._dynamics = robot, forward_dynamics
-        self._plain = robot.nq == robot.nv and not robot.clusters
+        turning = any(isinstance(stage, ScrewStage) for joint in robot.joints for stage in joint.type.stages)
+        self._plain = robot.nq == robot.nv and not turning
 
     def __call__(self, p: Any, q: Any, v: Any, tau: Any, dt: float) -> Trajectory:
         """The states, the initial one first."""

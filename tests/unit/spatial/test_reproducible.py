@@ -148,3 +148,10 @@ def test_bits_do_not_depend_on_the_blas_or_on_vector_units(features: str) -> Non
     seen = printed("Prescott", features)
     assert len(seen) > 30
     assert seen == printed("Haswell")
+
+
+def test_sums_leave_their_terms() -> None:
+    x = np.arange(12.0).reshape(2, 3, 2)
+    np.testing.assert_array_equal(reproducible.summed(x, axis=-2), x.sum(axis=-2))
+    np.testing.assert_array_equal(x, np.arange(12.0).reshape(2, 3, 2))
+    np.testing.assert_array_equal(reproducible.summed(np.zeros((0, 3)), axis=0), np.zeros(3))
