@@ -208,6 +208,36 @@ def test_the_corners_of_a_box_are_the_points_that_one_would_type() -> None:
     assert_near(paths[0].q, paths[1].q, 1e-8)
 
 
+def test_piles_of_all_shapes_stay_on_the_floor() -> None:
+    """Five bodies with masses from 0.1 to 10 kg that fall on each other: finite, above the floor, no energy gained."""
+    rng, builder = np.random.default_rng(0), kt.Builder("pile")
+    half = rng.uniform(0.06, 0.15, (5, 3))
+    shapes: list[Any] = [
+        geo.Box("b0", 2 * half[0]), geo.Box("b1", 2 * half[1], rounding=0.03), geo.Sphere("b2", (0, 0, 0), 0.1),
+        geo.Capsule("b3", (0, 0, -0.1), (0, 0, 0.1), 0.07), geo.Cylinder("b4", 0.1, 0.2),
+    ]  # fmt: skip
+    for i, mass in enumerate((0.1, 10.0, 1.0, 3.0, 0.5)):
+        builder.add_body(f"b{i}", joint="floating", mass=mass, inertia=0.01 * mass * np.diag([1.0, 0.9, 0.8]))
+    robot = builder.build().with_shapes(shapes)
+    walls = [geo.Box(f"wall{s}", (0.2, 2.0, 0.5), (np.eye(3), (0.6 * s, 0, 0.25))) for s in (-1, 1)]
+    sim = simulation.Simulator(robot, contacts="discover", scene=kt.Scene([geo.Plane("floor"), *walls]), dt=2e-3)
+    q = robot.random_configuration(rng, (8,))
+    for i in range(5):
+        q[:, 7 * i : 7 * i + 2], q[:, 7 * i + 2] = rng.uniform(-0.15, 0.15, (8, 2)), 0.3 + 0.4 * i
+    with warnings.catch_warnings():  # some steps do not converge
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        path = sim.rollout(q, np.zeros(30), steps=600, every=5)
+        infos = sim.step(path.q, path.v)[2]
+    assert np.isfinite(path.q).all()
+    assert path.converged.mean() > 0.95
+    assert (path.q[..., 2::7] > 0.03).all()
+    assert infos.penetration.max() < 5e-3
+    energy = sum(robot.energy(path.q, path.v))
+    assert np.diff(energy, axis=1).max() < 0.01 * energy[:, 0].max()
+    assert infos.contacts is not None
+    assert (infos.contacts.pair >= 0).sum(axis=-1).max() > 10
+
+
 # Manifolds
 
 
