@@ -22,6 +22,7 @@ from kinetree.model.nodes.flexible import FlexibleBody
 from kinetree.model.nodes.general import Node, checked
 from kinetree.model.nodes.laws import require_laws
 from kinetree.model.physical import inertial_numbers
+from kinetree.model.shapes import SolidShape, named
 from kinetree.model.specs import (
     WORLD_NAME,
     BodySpec,
@@ -66,6 +67,7 @@ class Builder:
         self._independent: list[str | tuple[str, int]] = []
         self._loops: list[Loop] = []
         self._keyframes: dict[str, Mapping[str, Any]] = {}
+        self._shapes: list[SolidShape] = []
 
     def add_body(
         self,
@@ -166,6 +168,23 @@ class Builder:
         self._parts.refuse_taken(name, "frame")
         _require_names(f"frame {name!r}", body=body)
         self._parts.frames[name] = FrameSpec(name, body, pose_numbers(placement, f"frame {name!r}"))
+        return self
+
+    def add_shape(self, *shapes: SolidShape) -> Builder:
+        """Add shapes that may collide, to bodies or frames that may be added later.
+
+        Args:
+            *shapes: Such as `geometry.Capsule("forearm", (0, 0, 0), (0, 0, 0.3), radius=0.05)`. One without a body
+                belongs to the frame that has its name; names that occur twice get numbers.
+
+        Returns:
+            The builder.
+
+        Raises:
+            ModelError: If something is no shape.
+        """
+        named(shapes)  # or raise
+        self._shapes += shapes
         return self
 
     def add_node(
@@ -456,6 +475,7 @@ class Builder:
         Raises:
             ModelError: If the parts do not fit together: a cycle, or couplings that contradict each other.
             LoopError: If a loop cannot be closed.
+            UnknownNameError: If a shape belongs to no frame.
         """
         if not self._parts.bodies:
             raise ModelError(f"model {self.name!r} has no bodies; add_body() at least one")
@@ -471,10 +491,12 @@ class Builder:
         ]
         given = self.name, self.gravity, bodies, joints, frames
         if loops == "multipliers":
-            return Model(*given, equalities=constraints, keyframes=keyframes)
-        if loops != "embed":
+            model = Model(*given, equalities=constraints, keyframes=keyframes)
+        elif loops == "embed":
+            model = Model(*given, constraints, independent, start, keyframes=keyframes)
+        else:
             raise InputError(f'loops={loops!r} is not known; choose "embed" or "multipliers"')
-        return Model(*given, constraints, independent, start, keyframes=keyframes)
+        return model.with_shapes(self._shapes) if self._shapes else model
 
     def _at(self, name: str, values: Any, what: str) -> tuple[str, tuple[float, ...]]:
         joint = self._parts.joint(name, what)

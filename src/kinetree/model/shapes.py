@@ -441,9 +441,7 @@ def named(shapes: Iterable[SolidShape], taken: Iterable[str] = ()) -> list[Solid
     used, found = set(taken), []
     for shape in shapes:
         if not isinstance(shape, SolidShape):
-            raise ModelError(
-                f"with_shapes() takes shapes, such as geometry.Sphere('hand', (0, 0, 0), 0.1); got {shape!r}"
-            )
+            raise ModelError(f"a shape is such as geometry.Sphere('hand', (0, 0, 0), 0.1); got {shape!r}")
         name, number = shape.name, 0
         while name in used:
             number += 1

@@ -35,6 +35,19 @@ def arm(links: int = 4) -> kt.Model:
     return robot.with_shapes(geo.Capsule(f"link{k}", (0.05, 0, 0), (0.45, 0, 0), 0.04) for k in range(links))
 
 
+def test_a_builder_takes_shapes() -> None:
+    ball, rod = geo.Sphere("tool", (0, 0, 0.1), 0.05), geo.Capsule("rod", (0, 0, 0), (0, 0, 1), 0.1, body="link")
+    builder = kt.Builder("arm").add_shape(rod, ball).add_shape(ball)
+    builder.add_body("link", joint="revolute", mass=1.0, inertia=np.eye(3))
+    refused("tool", builder.build, error=UnknownNameError)
+    builder.add_frame("tool", body="link")
+    robot = builder.build()
+    assert [shape.name for shape in robot.shapes] == ["rod", "tool", "tool_1"]
+    assert [shape.body for shape in robot.shapes] == ["link", "tool", "tool"]
+    assert builder.build(loops="multipliers").shapes == robot.shapes
+    refused("a shape is such as", lambda: builder.add_shape("tool"), error=ModelError)  # type: ignore[arg-type]
+
+
 SHAPES: list[geo.SolidShape] = [
     geo.Sphere("tool", (0, 0, 0.1), 0.05),
     geo.Capsule("tool", (0, 0, 0), (0.1, 0.2, 0.3), 0.05, friction=0.5),
@@ -84,7 +97,7 @@ def test_shapes_are_values(shape: geo.SolidShape) -> None:
         (lambda: kt.Scene([geo.Plane(), geo.Plane()]), "two shapes of the scene"),
         (lambda: kt.Scene([geo.Plane(body="hand")]), "shapes of a scene have no body"),
         (lambda: kt.Scene([3]), "consists of shapes"),
-        (lambda: arm().with_shapes([3]), "takes shapes"),
+        (lambda: arm().with_shapes([3]), "a shape is such as"),
     ],
 )
 def test_shapes_that_cannot_be_are_refused(make: Any, message: str) -> None:
