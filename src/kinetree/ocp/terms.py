@@ -323,16 +323,9 @@ def control(
 
 
 def pose(
-    frame: str,
-    target: Any = None,
-    *,
-    weight: Any = 1.0,
-    last: Any = None,
-    impact: Any = None,
-    nodes: Any = None,
-    name: str = "",
-    hard: bool = False,
-) -> CostTerm:
+    frame: str, target: Any = None, *, weight: Any = 1.0, last: Any = None, impact: Any = None, nodes: Any = None,
+    name: str = "", hard: bool = False,
+) -> CostTerm:  # fmt: skip
     """Distance of a frame from a pose: the twist log(target⁻¹ pose) in the frame's axes, angular part first, 6 rows.
 
     Args:
@@ -349,16 +342,9 @@ def pose(
 
 
 def orientation(
-    frame: str,
-    target: Any = None,
-    *,
-    weight: Any = 1.0,
-    last: Any = None,
-    impact: Any = None,
-    nodes: Any = None,
-    name: str = "",
-    hard: bool = False,
-) -> CostTerm:
+    frame: str, target: Any = None, *, weight: Any = 1.0, last: Any = None, impact: Any = None, nodes: Any = None,
+    name: str = "", hard: bool = False,
+) -> CostTerm:  # fmt: skip
     """Distance of a frame from the orientation of a pose: the rotation vector in the frame's axes, 3 rows.
 
     Args:
@@ -414,16 +400,9 @@ def _of_pose(
 
 
 def position(
-    frame: str,
-    target: Any = None,
-    *,
-    weight: Any = 1.0,
-    last: Any = None,
-    impact: Any = None,
-    nodes: Any = None,
-    name: str = "",
-    hard: bool = False,
-) -> CostTerm:
+    frame: str, target: Any = None, *, weight: Any = 1.0, last: Any = None, impact: Any = None, nodes: Any = None,
+    name: str = "", hard: bool = False,
+) -> CostTerm:  # fmt: skip
     """Distance of a frame's origin from a point, in the world's axes, 3 rows.
 
     Args:
