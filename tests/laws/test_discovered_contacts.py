@@ -13,7 +13,7 @@ import pytest
 import kinetree as kt
 from kinetree import geometry as geo
 from kinetree import simulation
-from kinetree.algorithms.kinematics.frame_kinematics import joint_screws
+from kinetree.algorithms.kinematics.frame_kinematics import joint_screws, poses
 from kinetree.errors import ConvergenceWarning, ModelError, ModelWarning, UnknownNameError, UnsupportedError
 from kinetree.kernels.contact_discovery import CONTACT
 from kinetree.kernels.discovered_rows import discovered_rows, discovered_rows_of_bodies
@@ -344,6 +344,50 @@ def test_an_ellipsoid_comes_to_rest_on_its_flat_side() -> None:
     sim = simulation.Simulator(robot, contacts="discover", damping=0.05)
     path = sim.rollout(np.array([0, 0, 0.35, *turned((0.6, 0.8, 0), 1.0)]), np.zeros(6), steps=6000, every=1000)
     assert path.q[-1, 2] == pytest.approx(0.1, abs=1e-3)
+
+
+def test_bodies_touch_the_world_with_points_of_their_own() -> None:
+    """Also where the fixed shape is the first of its pair: a box above a ball."""
+    ball = kt.Scene([geo.Sphere("ball", (0, 0, 0), 0.1)])
+    sim = simulation.Simulator(crates((1.0,)), contacts="discover", scene=ball, method="semi_implicit_euler")
+    _, _, info = sim.step([0, 0, 0.1505, 1, 0, 0, 0], np.zeros(6))
+    assert info.contacts is not None
+    assert info.contacts.names[info.contacts.pair[0]] == ("ball", "box0")
+    assert_near(info.contacts.gap[0], 5e-4, 1e-12)
+    assert_near(info.contacts.point[0], [0.0, 0.0, 0.1005], 1e-12)
+
+
+def test_a_rod_that_spins_towards_a_box_is_seen_in_time() -> None:
+    builder = kt.Builder("rod").add_body("rod", joint="floating", mass=1.0, inertia=0.01 * np.eye(3))
+    robot = builder.build().with_shapes([geo.Capsule("rod", (-0.2, 0, 0), (0.2, 0, 0), 0.02)])
+    scene = kt.Scene([geo.Box("table", (1, 1, 0.1), (np.eye(3), (0, 0, -0.05)))])
+    sim = simulation.Simulator(robot, contacts="discover", scene=scene, method="semi_implicit_euler")
+    q = np.array([0, 0, 0.025, 1, 0, 0, 0])
+    for spin, count in ((0.0, 0), (50.0, 2)):
+        _, _, info = sim.step(q, [0, spin, 0, 0, 0, 0])
+        assert info.contacts is not None
+        assert (info.contacts.pair >= 0).sum() == count
+
+
+def test_only_points_on_bodies_of_their_own_take_the_stiff_law() -> None:
+    """Two balls on the floor do; not if they touch each other, nor a box, which touches twice."""
+    builder = kt.Builder("balls")
+    for name in ("a", "b"):
+        builder.add_body(name, joint="floating", mass=1.0, inertia=0.01 * np.eye(3))
+    balls = builder.build().with_shapes([geo.Sphere(name, (0, 0, 0), 0.1) for name in ("a", "b")])
+    cases = (
+        (balls, [0, 0, 0.1, 1, 0, 0, 0, 0.5, 0, 0.1, 1, 0, 0, 0], 0),
+        (balls, [0, 0, 0.1, 1, 0, 0, 0, 0.2, 0, 0.1, 1, 0, 0, 0], 1),
+        (crates((1.0,)), [0, 0, 0.05, 1, 0, 0, 0], 1),
+    )
+    for robot, q, number in cases:
+        found: Any = simulation.Simulator(robot, contacts="discover")._discovered
+        T = bind(poses, robot.mechanism, found._of.sites, "poses")(np.array(q, dtype=float))
+        shapes = T, found._of.sizes, np.zeros((len(T), 6))
+        rest = found._of.candidates[:, :3], np.arange(float(found._most)), (1e-3, 1e-3), found._laws
+        _, count, law = found._discover(*shapes, *shapes, np.ones((1, 8)), *rest)
+        assert count > 1
+        np.testing.assert_array_equal(law, found._laws[number])
 
 
 # Height fields
