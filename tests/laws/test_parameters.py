@@ -13,6 +13,7 @@ import kinetree as kt
 from kinetree.errors import InputError, ModelError, UnknownNameError, UnsupportedError
 from tests.laws import test_general_nodes as general
 from tests.laws.cases import H
+from tests.mechanisms import gripper
 from tests.tolerance import Array, assert_close, assert_near, bound, condition, peak, refused
 from tests.trees import mixed, random_mechanism
 
@@ -194,6 +195,21 @@ def test_gradients_cost_a_constant_number_of_operations_per_body(function: str) 
             totals.setdefault(what, []).append(count.total)
     for few, some, many in totals.values():
         assert (many - some) * 90 == (some - few) * 900
+
+
+def test_what_is_not_chosen_stays() -> None:
+    """Positions behind merged bodies, and masses in a coupling beside a body that is fixed to the same finger."""
+    pad = kt.Builder("pad").add_body("pad", joint="fixed", mass=0.4, com=(0.1, 0, 0), inertia=1e-3 * np.eye(3)).build()
+    grips = gripper().attach("left", pad, placement=(0.05, 0.02, 0.01))
+    for made, chosen in ((robot("every kind"), {"position": "tool/lens"}), (grips, {"mass": "left", "com": "left"})):
+        of, rng = made.parameters(**chosen), np.random.default_rng(2)
+        p = of.values + rng.uniform(0.05, 0.1, len(of))
+        q, (v, a) = made.random_configuration(rng), rng.normal(size=(2, made.nv))
+        found = of.inverse_dynamics.engine("reference")(p, q, v, a)
+        assert_close(found, of.model(p).inverse_dynamics.engine("reference")(q, v, a), bound(made.nv), peak(found))
+    push = {"tip": np.ones(6)}
+    q, v, a = state("every kind")
+    refused("f_ext", robot("every kind").reactions.vjp, q, v, a, a, f_ext=push, error=UnsupportedError)
 
 
 def test_selection() -> None:
