@@ -13,6 +13,7 @@ from scipy.optimize import nnls
 import kinetree as kt
 from kinetree import control
 from kinetree import geometry as geo
+from kinetree.kernels.pair_distances import damper_check
 from tests.laws import test_clearance as clearance
 from tests.oracle import oracle
 from tests.tolerance import Array, assert_near, peak, refused
@@ -122,6 +123,21 @@ def test_a_step_is_the_optimum() -> None:
         assert rest < 1e-6 * peak(slope)
         active += int((room < 1e-7).sum())
     assert active > 2
+
+
+def test_what_has_to_mind_distances() -> None:
+    """A pair counts if it closes too fast or ends too close, and is within reach."""
+    rng, count = np.random.default_rng(4), 200
+    d, after = rng.uniform(-0.02, 0.2, (2, count, 1))
+    normal, points, twists = (rng.normal(size=(count, 1, *shape)) for shape in ((3,), (2, 3), (2, 6)))
+    V = 0.05 * (twists[..., 0, :] - twists[..., 1, :])
+    rate = (normal * (V[..., 3:] + np.cross(V[..., :3], points[..., 0, :]))).sum(axis=-1)
+    fast, close = rate < -0.3 * (d - 0.02), after < np.minimum(d, 0.02) - 1e-3
+    found = kt.compiled(damper_check, p=1)(d, normal, points, 0.05 * twists, after, np.array([0.3, 0.02, 1e-3, 0.15]))
+    np.testing.assert_array_equal(found > 0.0, ((fast | close) & (d < 0.15))[:, 0])
+    for only in (fast & ~close, close & ~fast):
+        assert (only & (d < 0.15)).any()
+        assert (only & (d > 0.15)).any()
 
 
 def test_bits_do_not_depend_on_the_batch() -> None:
