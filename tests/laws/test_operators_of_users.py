@@ -12,6 +12,7 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import UnknownNameError, UnsupportedError
+from kinetree.operators.blocks import block_on_path
 from tests.laws import test_general_nodes as general
 from tests.laws.cases import REFERENCES
 from tests.laws.operator_cases import CASES, Dense, case, dense
@@ -138,6 +139,89 @@ def test_blocks_and_segments(name: str) -> None:
     refused("node", o.A.block, 0, "no such node", error=UnknownNameError)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_blocks_built_from_omega(name: str) -> None:
+    """Products of Ω with block diagonals, sums with it, and blocks of several nodes. Algorithm 4.3."""
+    o, d = case(name), dense(name)
+    rng = np.random.default_rng(0)
+    X = o.diagonal([rng.normal(size=(size, size)) for size in np.diff(o._mechanism.m_starts)])
+    nodes = o.nodes[::-1]
+    for operator in (
+        o.Omega,
+        o.H @ o.Omega @ X,
+        X @ o.M @ o.Omega @ o.H.T,
+        0.5 * o.Omega - X @ o.Omega + o.A,
+        o.A @ o.Omega,
+    ):
+        matrix = operator.dense()
+        rows, columns = (
+            np.concatenate([np.r_[starts[k] : starts[k + 1]] for k in reversed(range(len(nodes)))])
+            for starts in (o.starts(operator._expression.rows), o.starts(operator._expression.columns))
+        )
+        found = operator.block(nodes, nodes)
+        assert_close(found, matrix[np.ix_(rows, columns)], TOLERANCE, peak(matrix))
+    unrelated = ~o.Omega.pattern()
+    for i, j in np.argwhere(unrelated):  # on different trees
+        assert not o.Omega.block(int(i), int(j)).any()
+    assert peak(d.Omega) > 0.0
+
+
+@pytest.mark.parametrize("name", general.NAMES)
+def test_blocks_between_frames(name: str) -> None:
+    """J M⁻¹ Jᵀ of two frames, on nodes of every kind. Eq. 60."""
+    robot, s = general.robot(name), general.state(name)
+    frames = [*general.frames(name), "world"]
+    o = robot.operators(s.q)
+    for reference in ("local", "world"):
+        B = o.pick(frames, reference)
+        J = robot.jacobian(s.q, frames, reference)
+        M_inverse = robot.mass_matrix_inverse(s.q)
+        delassus = B.T @ o.Omega @ B
+        scale = peak(delassus.dense())
+        for (i, one), (j, other) in product(enumerate(frames), enumerate(frames)):
+            assert_close(delassus.block(one, other), J[i] @ M_inverse @ J[j].T, 1e-8, scale)
+
+
+@pytest.mark.parametrize("n", [10, 100, 1000])
+def test_blocks_of_omega_take_a_product_per_node_of_the_path(n: int) -> None:
+    """Of a comb, a spine with a tooth on every node: the path counts, not the tree."""
+    read: list[int] = []
+
+    class Counted(list[Any]):
+        def __getitem__(self, k: Any) -> Any:
+            read.append(k)
+            return super().__getitem__(k)
+
+    parents = [k - 2 if k % 2 == 0 and k else k - 1 for k in range(n)]  # spine 0, 2, …; tooth k on node k − 1
+    rng = np.random.default_rng(n)
+    weights = Counted([None, *(0.4 * rng.normal(size=(n - 1, 6, 6)))])
+    Y = [np.eye(6)] * n
+    found = block_on_path(Y, weights, parents, n - 1, 3, {})
+    assert found is not None
+    assert len(read) == len(set(read)) == (n - 2) // 2 - 1 + 2  # down the spine from node 2, and two teeth
+    near = n - 3
+    read.clear()
+    expected = weights[n - 1].T @ weights[n - 2].T @ weights[near]
+    read.clear()
+    assert_close(block_on_path(Y, weights, parents, n - 1, near, {}), expected, TOLERANCE, peak(expected))
+    assert len(read) == 3
+
+
+def test_blocks_of_omega_need_no_sweep() -> None:
+    robot, q, frames = humanoid()
+    o = robot.operators(q)
+    B = o.pick(frames)
+    delassus = B.T @ o.Omega @ B
+    whole = delassus.dense()
+    delassus.block(0, 0)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a sweep")
+
+    o.bound = refuse  # type: ignore[method-assign]
+    assert_close(delassus.block(frames[0], frames[1]), whole[:6, 6:12], TOLERANCE, peak(whole))
+
+
 def test_batches_have_the_bits_of_single_configurations() -> None:
     robot = random_mechanism("batch", mixed(8, 3), 3, armature=0.5).kinetree()
     rng = np.random.default_rng(0)
@@ -151,6 +235,7 @@ def test_batches_have_the_bits_of_single_configurations() -> None:
     results = {
         "apply": o.mass_inverse.apply(x), "matrix": o.mass @ columns, "dense": o.A.dense(), "identity": o.I_dof.dense(),
         "frame": B.T @ o.Omega @ B @ w, "diagonal": (o.H @ Y @ o.H.T).dense(), "block": o.A.block(0, 1),
+        "path": o.Omega.block(o.nodes, o.nodes), "between": (B.T @ o.Omega @ B).block(0, 0),
     }  # fmt: skip
     assert results["apply"].shape == (2, 3, robot.nv)
     assert results["matrix"].shape == (2, 3, robot.nv, 4)
@@ -161,6 +246,7 @@ def test_batches_have_the_bits_of_single_configurations() -> None:
         alone = {
             "apply": one.mass_inverse @ x[i, j], "matrix": one.mass @ columns, "dense": one.A.dense(),
             "identity": one.I_dof.dense(), "frame": B.T @ one.Omega @ B @ w, "block": one.A.block(0, 1),
+            "path": one.Omega.block(one.nodes, one.nodes), "between": (B.T @ one.Omega @ B).block(0, 0),
         }  # fmt: skip
         for what, result in alone.items():
             np.testing.assert_array_equal(results[what][i, j], result)

@@ -256,7 +256,7 @@ class SKO:
             nodes: A number or name of `nodes`, or a sequence of them.
             q: Coordinates, (…, nq).
         """
-        return self.operators(q).Omega.block(nodes, nodes)
+        return self.operators(q).Omega.swept_block(nodes, nodes)
 
     def inertia(self, nodes: Any, q: ArrayLike | None = None) -> Array:
         """Λ, the inverse of `inverse_inertia`, (…, r, r); raises if it has none."""

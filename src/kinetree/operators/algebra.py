@@ -230,15 +230,27 @@ class Operator:
     def block(self, rows: Any, columns: Any) -> Array:
         """Some blocks of the matrix, without forming the others, (…, r, c).
 
-        Columns are found by applying the operator to unit vectors: as many times two sweeps as the block has columns.
+        Those of Ω, of its products with block diagonals and with B, and of sums with it follow from the diagonal blocks
+        Υ(k), which one scatter gives for all nodes when first needed: one product for each node on the path between the
+        two ([J11] Algorithm 4.3). Other operators are applied to unit vectors: their sweeps for each column.
 
         Args:
             rows: A node, or several: a number or a name of `Operators.nodes`, or a sequence of them such as one of
                 `Operators.segments`. Of a space of frames, a frame or several.
             columns: The same for the columns.
         """
-        expression = self._expression
-        at, across = self._owner.places(expression.rows, rows), self._owner.places(expression.columns, columns)
+        owner, expression = self._owner, self._expression
+        at, across = owner.chosen(expression.rows, rows), owner.chosen(expression.columns, columns)
+        found: Array | None = owner.on_paths(expression, at, across)
+        return self.swept_block(at, across) if found is None else found
+
+    def swept_block(self, rows: Any, columns: Any) -> Array:
+        """Internal: a block by sweeps for each column, which is less if it is the only one of a configuration."""
+        owner, expression = self._owner, self._expression
+        at, across = (
+            owner.places(space, owner.chosen(space, given))
+            for space, given in ((expression.rows, rows), (expression.columns, columns))
+        )
         found: Array = (self @ np.eye(self.shape[1])[:, across])[..., at, :]
         return found
 

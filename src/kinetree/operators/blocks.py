@@ -1,6 +1,7 @@
 """Blocks of block diagonal and shift operators, and the Lyapunov equations of [J11] on them.
 
 Blocks have the batch axes of the configurations; a loop over the nodes solves the equations for all samples at once.
+Any block of Ω follows from the diagonal ones along the path between its two nodes.
 
 [J11] A. Jain, "Graph theoretic foundations of multibody dynamics, part II", Multibody System Dynamics 26, 2011.
 """
@@ -18,7 +19,7 @@ from kinetree.operators.algebra import Blocks, Expression, Operator
 from kinetree.spatial.value import Array
 
 
-def _units(starts: Sequence[int]) -> Array:
+def units(starts: Sequence[int]) -> Array:
     """Unit vectors of all nodes at once, (m, most): column i has a one at the i-th component of every node."""
     units = np.zeros((starts[-1], max((b - a for a, b in pairwise(starts)), default=0)))
     for a, b in pairwise(starts):
@@ -36,7 +37,7 @@ def is_diagonal(expression: Expression) -> bool:
 def diagonal_blocks(operator: Operator, starts: Sequence[int]) -> list[Array]:
     """The diagonal blocks of an operator on nodes: of a diagonal one all at once, of another node by node."""
     if is_diagonal(operator._expression):
-        columns = operator @ _units(starts)
+        columns = operator @ units(starts)
         return [columns[..., a:b, : b - a] for a, b in pairwise(starts)]
     return [operator.block(k, k) for k in range(len(starts) - 1)]
 
@@ -44,7 +45,7 @@ def diagonal_blocks(operator: Operator, starts: Sequence[int]) -> list[Array]:
 def shift_blocks(operator: Operator, mechanism: Mechanism) -> list[Array | None]:
     """E(p, k) of each node k, (…, size of p, size of k); None below the world. The transpose reads the parent only."""
     starts, parents = mechanism.m_starts, mechanism.parents
-    rows = operator.T @ _units(starts)
+    rows = operator.T @ units(starts)
     found: list[Array | None] = []
     for k, p in enumerate(parents):
         block = rows[..., starts[k] : starts[k + 1], : starts[p + 1] - starts[p]] if p != WORLD else None
@@ -68,6 +69,26 @@ def scattered(X: list[Array], A: list[Any], B: list[Any], parents: Sequence[int]
         if p != WORLD:
             Y[k] = np.swapaxes(A[k], -1, -2) @ Y[p] @ B[k] + Y[k]
     return Y
+
+
+def block_on_path(
+    Y: Sequence[Array], E: Sequence[Any], parents: Sequence[int], i: int, j: int, known: dict[Any, Array | None]
+) -> Array | None:
+    """Y(i, j) of Aᵀ X A from its diagonal blocks; None if the world is between the nodes. Lemma 5, Algorithm 4.3.
+
+    The later of two nodes is no ancestor of the other, and is replaced by its parent until both are the nearest common
+    ancestor; then Y(i, j) = Aᵀ(p, i) Y(p, j) or Y(i, p) A(p, j), back along the path. `known` keeps blocks of a path.
+    """
+    path = []
+    while i != j and (i, j) not in known:
+        path.append((i, j))
+        i, j = (parents[i], j) if i > j else (i, parents[j])
+    found = known[i, j] if i != j else None if i == WORLD else Y[i]
+    for k, m in reversed(path):
+        if found is not None:
+            found = np.swapaxes(E[k], -1, -2) @ found if k > m else found @ E[m]
+        known[k, m] = found
+    return found
 
 
 def times_blocks(blocks: Blocks, starts: Sequence[int], x: Array, *, transposed: bool, columns: bool) -> Array:

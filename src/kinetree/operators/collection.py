@@ -10,9 +10,18 @@ import numpy as np
 
 from kinetree.compiler.formats import format_of
 from kinetree.errors import InputError, UnknownNameError, UnsupportedError
-from kinetree.language.mechanism import Mechanism, Site
+from kinetree.language.mechanism import WORLD, Mechanism, Site
 from kinetree.operators.algebra import Blocks, Expression, FrameRows, Operator, Space, product, total
-from kinetree.operators.blocks import diagonal_blocks, gathered, is_diagonal, scattered, shift_blocks, times_blocks
+from kinetree.operators.blocks import (
+    block_on_path,
+    diagonal_blocks,
+    gathered,
+    is_diagonal,
+    scattered,
+    shift_blocks,
+    times_blocks,
+    units,
+)
 from kinetree.operators.sweeps import FACTORED, Plan, algorithm_of
 from kinetree.runtime.arguments import frame_names, refuse_lazy, require_shape
 from kinetree.runtime.function import Function
@@ -38,6 +47,7 @@ _K, _TAU = product(_E_A, _G), product(_G, _H)
 _INNOVATIONS = total((1.0, _I_DOF), (1.0, product(_H, _A, _K)))
 _INNOVATIONS_INVERSE = total((1.0, _I_DOF), (-1.0, product(_H, _PSI, _K)))
 _MASS = product(_H, _A, _M, _A.T, _H.T)
+_OMEGA = product(_PSI.T, _H.T, _D_INVERSE, _H, _PSI)
 
 
 class Operators:
@@ -92,7 +102,7 @@ class Operators:
     innovations = _named(_INNOVATIONS)
     innovations_inverse = _named(_INNOVATIONS_INVERSE)
     mass_inverse = _named(product(_INNOVATIONS_INVERSE.T, _D_INVERSE, _INNOVATIONS_INVERSE))
-    Omega = _named(product(_PSI.T, _H.T, _D_INVERSE, _H, _PSI))
+    Omega = _named(_OMEGA)
 
     @cached_property
     def mass(self) -> Operator:
@@ -216,14 +226,16 @@ class Operators:
             return 6 * len(space.frames)
         return self._mechanism.m_starts[-1] if space == "m" else self._mechanism.nv
 
-    def places(self, space: Space, chosen: Any) -> list[int]:
-        """Internal: the components of some nodes or frames in a space."""
-        several = chosen if isinstance(chosen, (Sequence, range)) and not isinstance(chosen, str) else [chosen]
+    def starts(self, space: Space) -> Sequence[int]:
+        """Internal: where the components of each node or frame begin in a space, and where the last ones end."""
         if isinstance(space, FrameRows):
-            names, starts = space.frames, tuple(range(0, self.size(space) + 1, 6))
-        else:
-            names = self.nodes
-            starts = self._mechanism.m_starts if space == "m" else self._mechanism.v_starts
+            return range(0, self.size(space) + 1, 6)
+        return self._mechanism.m_starts if space == "m" else self._mechanism.v_starts
+
+    def chosen(self, space: Space, given: Any) -> list[int]:
+        """Internal: the numbers of some nodes or frames of a space."""
+        several = given if isinstance(given, (Sequence, range)) and not isinstance(given, str) else [given]
+        names = space.frames if isinstance(space, FrameRows) else self.nodes
         found: list[int] = []
         for one in several:
             if isinstance(one, str):
@@ -232,8 +244,64 @@ class Operators:
                 one = names.index(one)
             if not isinstance(one, (int, np.integer)) or not 0 <= one < len(names):
                 raise InputError(f"blocks are numbered from 0 to {len(names) - 1}; got {one!r}")
-            found += range(starts[one], starts[one + 1])
+            found.append(int(one))
         return found
+
+    def places(self, space: Space, numbers: Sequence[int]) -> list[int]:
+        """Internal: the components of some nodes or frames in a space."""
+        starts = self.starts(space)
+        return [place for one in numbers for place in range(starts[one], starts[one + 1])]
+
+    # Blocks of Ω, [J11] Algorithm 4.3
+
+    @cached_property
+    def _upsilon(self) -> tuple[list[Any], list[Array]]:
+        """E_ψ(p, k) and Υ(k), the diagonal blocks of Ω, of all nodes: Υ(k) = E_ψᵀ(p, k) Υ(p) E_ψ(p, k) + Hᵀ D⁻¹ H."""
+        weights = shift_blocks(self.E_psi, self._mechanism)
+        own = diagonal_blocks(self.H.T @ self.D_inverse @ self.H, self._mechanism.m_starts)
+        return weights, scattered(own, weights, weights, self._mechanism.parents)
+
+    def on_paths(self, expression: Expression, rows: Sequence[int], columns: Sequence[int]) -> Array | None:
+        """Internal: some blocks of Ω or of what is built from it, along the paths between nodes; None of others."""
+        if expression.kind == "sum":
+            if not any(_around_omega(part) for part in expression.parts):
+                return None
+            terms = zip(expression.factors, expression.parts, strict=True)
+            return _weighted([(factor, partial(Operator(self, part).block, rows)) for factor, part in terms], columns)
+        around = _around_omega(expression)
+        ends = expression.rows, expression.columns
+        framed = any(isinstance(space, FrameRows) for space in ends)
+        if around is None or (framed and self._mechanism.reaching is not None):
+            return None
+        weights, upsilon = self._upsilon
+        known: dict[Any, Array | None] = {}
+        left, right = (
+            [self._outer(factor, space, one) for one in chosen]
+            for factor, space, chosen in zip((around[0], around[1].T), ends, (rows, columns), strict=True)
+        )
+        lines = []
+        for i, before in left:
+            line = []
+            for j, after in right:
+                block = block_on_path(upsilon, weights, self._mechanism.parents, i, j, known)
+                if block is None:  # on different trees
+                    block = np.zeros((*self.batch, before.shape[-1], after.shape[-1]), upsilon[i].dtype)
+                line.append(before @ block @ np.swapaxes(after, -1, -2))
+            lines.append(np.concatenate(line, axis=-1))
+        return np.concatenate(lines, axis=-2)
+
+    def _outer(self, factor: Expression, space: Space, one: int) -> tuple[int, Array]:
+        """The node that a block row of a block diagonal, or of Bᵀ, takes velocities of, and the block."""
+        if factor not in self._outers:
+            self._outers[factor] = Operator(self, factor) @ units(self._mechanism.m_starts)
+        node = self.carriers(space)[one] if isinstance(space, FrameRows) else one
+        starts, nodes = self.starts(space), self._mechanism.m_starts
+        width = 0 if node == WORLD else nodes[node + 1] - nodes[node]
+        return node, self._outers[factor][..., starts[one] : starts[one + 1], :width]
+
+    @cached_property
+    def _outers(self) -> dict[Expression, Array]:
+        return {}
 
     def carriers(self, rows: FrameRows) -> tuple[int, ...]:
         """Internal: the nodes that carry frames."""
@@ -341,6 +409,22 @@ def _is_special(expression: Expression) -> bool:
     return expression.kind in ("given", "pick") or any(map(_is_special, expression.parts))
 
 
+def _around_omega(expression: Expression) -> tuple[Expression, Expression] | None:
+    """The factors before and after Ω of a product, if they are block diagonal or those of frames."""
+    parts, count = expression.parts, len(_OMEGA.parts)
+    for i in range(len(parts) - count + 1 if expression.kind == "product" else 0):
+        before, after = parts[:i], parts[i + count :]
+        if parts[i : i + count] == _OMEGA.parts and _outermost(before) and _outermost(after[::-1]):
+            return product(_I, *before), product(_I, *after)
+    return None
+
+
+def _outermost(parts: Sequence[Expression]) -> bool:
+    """Whether factors are block diagonal, beside a first one of frames."""
+    framed = bool(parts) and any(one.kind == "pick" for one in (parts[0], *parts[0].parts))
+    return all(map(is_diagonal, parts[framed:]))
+
+
 def _runs(expression: Expression) -> list[Expression]:
     """A product as few expressions that are one function each, or single factors; first to last."""
     runs: list[list[Expression]] = []
@@ -361,7 +445,7 @@ def _composed(functions: list[Callable[[Array], Array]]) -> Callable[[Array], Ar
     return apply
 
 
-def _weighted(terms: list[tuple[float, Callable[[Array], Array]]], x: Array) -> Array:
+def _weighted(terms: list[tuple[float, Callable[[Any], Array]]], x: Any) -> Array:
     first, *rest = [factor * function(x) for factor, function in terms]
     for term in rest:
         first = first + term
