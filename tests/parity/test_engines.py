@@ -279,12 +279,11 @@ def sizes_of(kernel: Kernel) -> dict[str, Any]:
         sizes |= {"m": 14, "n": 7, "columns": [(i, i) for i in range(7)]}
     elif kernel.lists_given == ("probes",):
         sizes |= {"once": 1, "probes": [(i % 3, i) for i in range(sizes["f"])]}
-    elif kernel.lists_given == ("contacts", "joints") and "once" in sizes:
-        sizes |= {"once": 1, "r": 9, "joints": [(8, 0), (6, 6), (7, 1)], "contacts": [(3, 0), (0, 6)]}
     elif "joints" in kernel.lists_given:  # behind two contacts
         alone = kernel.name == "contact_newton"
         joint, contacts = ([(6,), (8,), (7,)], [(0,), (3,)]) if alone else ([(8, 0), (6, 6), (7, 1)], [(3, 0), (0, 6)])
-        sizes |= {"r": 9, "joints": joint, "contacts": contacts} | ({"t": 9} if "t" in sizes else {})
+        known = {name: value for name, value in (("t", 9), ("once", 1)) if name in sizes}
+        sizes |= {"r": 9, "joints": joint, "contacts": contacts, **known}
     elif kernel.lists_given:
         sizes |= {"n": 12, "contacts": [(0, 6), (3, 0), (6, 6)]}
     return sizes
