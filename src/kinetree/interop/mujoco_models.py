@@ -30,13 +30,13 @@ from kinetree.interop.counterpart import (
     reserved,
     same,
 )
+from kinetree.interop.mujoco_shapes import posed, with_geoms, written_names
 from kinetree.model.body import Frame
 from kinetree.model.builder import Builder
 from kinetree.model.joint import Limits
 from kinetree.model.loops.coupling import LinearCoupling
 from kinetree.model.loops.loop import Loop
 from kinetree.model.model import Model
-from kinetree.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Plane, SolidShape, Sphere
 from kinetree.model.specs import WORLD_NAME
 from kinetree.spatial.reproducible import product
 from kinetree.spatial.rotation import exp_matrix, matrix_of
@@ -51,13 +51,13 @@ class Names:
     """
 
     def __init__(self, model: Any) -> None:
-        joints = _written(model, model.name_jntadr)
+        joints = written_names(model, model.name_jntadr)
         self._taken_joints = set(joints)
         self.joints = tuple(name or self.free_joint(f"joint{i}") for i, name in enumerate(joints))
-        bodies = _written(model, model.name_bodyadr)[1:]
+        bodies = written_names(model, model.name_bodyadr)[1:]
         self._taken = {WORLD_NAME, *bodies}
         self.bodies = (WORLD_NAME, *(name or self.free(f"body{i}") for i, name in enumerate(bodies, start=1)))
-        sites = _written(model, model.name_siteadr)
+        sites = written_names(model, model.name_siteadr)
         self.sites = tuple(
             self.free(name if name not in self._taken else f"{name} (site)") if name else self.free(f"site{i}")
             for i, name in enumerate(sites)
@@ -70,12 +70,6 @@ class Names:
     def free_joint(self, name: str) -> str:
         """Reserve a name that no joint has yet."""
         return reserved(name, self._taken_joints)
-
-
-def _written(model: Any, starts: Any) -> list[str]:
-    """The names that start at given places of the model's text, empty for objects without."""
-    text = bytes(model.names)
-    return [text[start : text.index(0, start)].decode() for start in starts.tolist()]
 
 
 #: Codecs by MuJoCo's number of the joint type.
@@ -208,43 +202,10 @@ def _geared(model: Any) -> Iterator[tuple[int, int, float]]:
             yield actuator, int(model.actuator_trnid[actuator, 0]), gear
 
 
-def shapes_of(model: Any, names: Names) -> list[SolidShape]:
-    """The geoms of a model that may collide."""
-    found, written = list[SolidShape](), _written(model, model.name_geomadr)
-    every = np.flatnonzero(model.geom_contype.astype(int) | model.geom_conaffinity.astype(int)).tolist()
-    poses = _posed(matrix_of(np.array(model.geom_quat)), model.geom_pos) if every else np.zeros((0, 4, 4))
-    for geom in every:
-        body, at = names.bodies[model.geom_bodyid[geom]], poses[geom]
-        name, (x, y, z) = written[geom] or body, (float(size) for size in model.geom_size[geom])
-        masks = int(model.geom_contype[geom]), int(model.geom_conaffinity[geom])
-        rest = body, float(model.geom_friction[geom, 0]), "file", masks
-        match int(model.geom_type[geom]):  # `mujoco.mjtGeom`
-            case 0:
-                found.append(Plane(name, at, *rest))
-            case 2:
-                found.append(Sphere(name, at[:3, 3], x, *rest))
-            case 3:
-                found.append(Capsule(name, at[:3, 3] - y * at[:3, 2], at[:3, 3] + y * at[:3, 2], x, *rest))
-            case 4:
-                found.append(Ellipsoid(name, (x, y, z), at, *rest))
-            case 5:
-                found.append(Cylinder(name, x, 2.0 * y, at, *rest))
-            case 6:
-                found.append(Box(name, (2.0 * x, 2.0 * y, 2.0 * z), at, 0.0, *rest))
-    return found
-
-
-def _posed(rotations: Array, positions: Any) -> Array:
-    """Poses, (n, 4, 4)."""
-    found = IDENTITY[None].repeat(len(positions), 0)
-    found[:, :3, :3], found[:, :3, 3] = rotations, positions
-    return found
-
-
 def add_bodies(builder: Builder, model: Any, names: Names) -> None:
     """Add all bodies, each with its joints."""
     rotations, principal = np.split(matrix_of(np.concatenate([model.body_quat, model.body_iquat])), 2)
-    poses = _posed(rotations, model.body_pos)
+    poses = posed(rotations, model.body_pos)
     inertias = product(principal * model.body_inertia[:, None], principal.transpose(0, 2, 1))
     masses, centers, borne = model.body_mass.tolist(), model.body_ipos.tolist(), model.body_gravcomp.tolist()
     parents, starts = model.body_parentid.tolist(), model.body_jntadr.tolist()
@@ -524,8 +485,7 @@ def converted(
     unmodelled = Unmodelled.of(model) if unmodelled is None else unmodelled
     names = Names(model)
     robot, notes = _without_shapes(model, names, unmodelled, loops, mimic, near)
-    shapes = shapes_of(model, names)
-    return robot.with_shapes(shapes) if shapes else robot, notes
+    return with_geoms(robot, model, names.bodies), notes
 
 
 def _without_shapes(
@@ -533,7 +493,7 @@ def _without_shapes(
 ) -> tuple[Model, Notes]:
     gravity = np.zeros(3) if model.opt.disableflags & _NO_GRAVITY else np.array(model.opt.gravity)
     name = bytes(model.names).split(b"\0")[0].decode() or "robot"
-    poses = _posed(matrix_of(np.array(model.site_quat)), model.site_pos) if model.nsite else np.zeros((0, 4, 4))
+    poses = posed(matrix_of(np.array(model.site_quat)), model.site_pos) if model.nsite else np.zeros((0, 4, 4))
     placed = zip(names.sites, model.site_bodyid.tolist(), poses)
     frames = [(name, names.bodies[body], at) for name, body, at in placed]
     if model.nbody == 1:

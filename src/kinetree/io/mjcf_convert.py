@@ -53,8 +53,11 @@ def load_mjcf(source: Source, options: Options, diagnostics: Diagnostics) -> Mod
         raise LoadError("its numbers are too large; correct them", source.file)
     for note in notes.odd:
         diagnostics.add("Kinetree does not model", note)
-    hulls = [f"meshes and height fields that collide ({reduction.bodies.hulls})"] if reduction.bodies.hulls else []
-    diagnostics.log("left out", [*notes.usual, *hulls])
+    counts = {
+        "meshes and height fields that collide": reduction.bodies.hulls,
+        "pairs of meshes, or of geoms of attached or replicated bodies": reduction.pairs,
+    }
+    diagnostics.log("left out", [*notes.usual, *(f"{what} ({count})" for what, count in counts.items() if count)])
     if options.root is not None:
         model = _rooted(model, options.root)
     if options.floating_base:

@@ -196,7 +196,7 @@ class MjcfFile:
 _WORDS = frozenset(
     (
         "name", "class", "childclass", "mesh", "model", "body", "frame", "prefix", "joint", "jointinparent", "file",
-        "sep", "active", "body1", "body2", "joint1", "joint2", "site1", "site2",
+        "sep", "active", "body1", "body2", "geom1", "geom2", "joint1", "joint2", "site1", "site2",
     )
 )  # fmt: skip
 # attributes that may be infinite, meaning no limit

@@ -84,6 +84,7 @@ _DROPPED_FROM_BODIES: Mapping[str, frozenset[str]] = {
 }
 _NOTHING = frozenset[str]()
 _SOLID = frozenset(("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box"))
+_CONTACTS = {"pair": ("geom1", "geom2"), "exclude": ("body1", "body2")}
 _GHOST = {"contype": "0", "conaffinity": "0"}  # MuJoCo then needs no convex hull
 
 
@@ -108,6 +109,8 @@ class Bodies:
         self._work = 0
         self.meshes: dict[str, None] = {}
         self.hulls = 0  # meshes and height fields that collide
+        self.solids: set[str | None] = set()  # names of the others
+        self._paired = {pair.get(end) for pair in file.root.findall("contact/pair") for end in _CONTACTS["pair"]}
         self._models, self._looks = models, looks
         self._require_few_defaults()
         self._defaults = Defaults(file.sections("default"))
@@ -223,7 +226,7 @@ class Bodies:
         self.plugins += sum(plugin.get("instance") is None for plugin in geom.iterchildren("plugin"))
         weighs = within.weighs and not self._weightless(known)
         kind, masks = known.get("type", "sphere"), {key: known.get(key, "1") for key in _GHOST}
-        collides = not self._looks and masks != _GHOST
+        collides = not self._looks and (masks != _GHOST or geom.get("name") in self._paired)
         if collides and (kind not in _SOLID or "mesh" in known):
             collides, self.hulls = False, self.hulls + within.copies
         if not weighs and not self._looks and not collides:
@@ -244,6 +247,8 @@ class Bodies:
             own["type"] = "mesh"  # which has the same inertia, and needs no plugin
         if "mesh" in known:
             self.meshes[known["mesh"]] = None
+        if collides:
+            self.solids.add(geom.get("name"))
         self.put("geom", own, origin, within.copies)
 
     def _weightless(self, known: Mapping[str, str]) -> bool:
@@ -370,7 +375,7 @@ class Reduction:
         *,
         equalities: bool = False,
     ) -> None:
-        self._equalities = equalities
+        self._equalities, self.pairs = equalities, 0  # pairs of geoms that are left out
         self.text, self._looks = MjcfText() if text is None else text, looks
         self.bodies: Bodies
         self._file = file = MjcfFile(source, directory, diagnostics)
@@ -444,6 +449,7 @@ class Reduction:
             if self._equalities:
                 self._write_equalities()
             if not self._looks:
+                self._write_contacts()
                 self._write_keyframes()
         meshes = Meshes(file, MOST_TO_DRAW if self._looks else MOST_BYTES)
         text.open("asset", {}, self._root)
@@ -546,6 +552,18 @@ class Reduction:
                 own = {key: value for key, value in given.items() if key in _EQUALITIES[element.tag]}
                 self.text.put(element.tag, own, origin)
         self.text.close("equality")
+
+    def _write_contacts(self) -> None:
+        """Write bodies that are kept from colliding, and pairs of geoms that are written."""
+        self.text.open("contact", {}, self._root)
+        for element in (element for section in self._file.sections("contact") for element in section):
+            self._require_known(element, frozenset(_CONTACTS))
+            names = _picked(element, _CONTACTS[element.tag])
+            if element.tag == "exclude" or self.bodies.solids.issuperset(names.values()):
+                self.text.put(element.tag, names, self._file.origin(element))
+            else:
+                self.pairs += 1
+        self.text.close("contact")
 
     def _write_keyframes(self) -> None:
         """Write keyframes with a configuration."""

@@ -42,11 +42,11 @@ class _JointGroup:
 def to_mjcf(robot: Model) -> str:
     """A robot as MJCF source, which `load` and MuJoCo read.
 
-    Frames become sites, shapes geoms. Cylindrical, universal and translational joints become several joints of one
-    body, with the same coordinates, and so do joints with massless bodies between them, whose names are lost. Couplings
-    and loops become equality constraints, which are exact here and soft in MuJoCo. A single `ModelWarning` lists
-    whatever MJCF cannot express: hulls and height fields, velocity limits, and damping, friction or armature that
-    differ between the coordinates of one joint.
+    Frames become sites, shapes geoms, `pair_rules` excluded bodies and pairs of geoms. Cylindrical, universal and
+    translational joints become several joints of one body, with the same coordinates, and so do joints with massless
+    bodies between them, whose names are lost. Couplings and loops become equality constraints, which are exact here and
+    soft in MuJoCo. A single `ModelWarning` lists whatever MJCF cannot express: hulls and height fields, velocity
+    limits, and damping, friction or armature that differ between the coordinates of one joint.
 
     Args:
         robot: The model.
@@ -87,6 +87,7 @@ def to_mjcf(robot: Model) -> str:
         pending += [None, *children[group.body.name][::-1]]
     xml.close()
     _write_equalities(xml, robot, written)
+    _write_pair_rules(xml, robot, written, lost)
     _write_keyframes(xml, robot)
     xml.close()
     lost += [f"shape {shape.name!r}" for body, own in shapes.items() if body not in written for shape, _ in own]
@@ -110,7 +111,7 @@ def _shapes(robot: Model) -> dict[str, list[tuple[SolidShape, Array]]]:
 def _write_geoms(xml: Elements, shapes: dict[str, list[tuple[SolidShape, Array]]], body: str, lost: list[str]) -> None:
     for shape, at in shapes.get(body, ()):
         kind, size = _geom(shape)
-        if not kind or (kind == "plane" and body != WORLD_NAME):
+        if not _expressible(shape, body):
             lost.append(f"shape {shape.name!r}, a {shape.kind}")
             continue
         if isinstance(shape, Box) and shape.rounding:
@@ -119,6 +120,11 @@ def _write_geoms(xml: Elements, shapes: dict[str, list[tuple[SolidShape, Array]]
         if shape.masks is not None:
             rest |= {"contype": str(shape.masks[0]), "conaffinity": str(shape.masks[1])}
         xml.put("geom", name=shape.name, type=kind, size=numbers(size), **_pose(at), **rest)
+
+
+def _expressible(shape: SolidShape, body: str) -> bool:
+    kind, _ = _geom(shape)
+    return bool(kind) and (kind != "plane" or body == WORLD_NAME)
 
 
 def _geom(shape: SolidShape) -> tuple[str, tuple[float, ...]]:
@@ -277,6 +283,21 @@ def _coupling(one: Coupling) -> dict[str, str]:
         )
     names = dict(zip(("joint1", "joint2"), one.joints))
     return {**names, "polycoef": numbers([*terms, *[0.0] * (5 - len(terms))])}
+
+
+def _write_pair_rules(xml: Elements, robot: Model, written: set[str], lost: list[str]) -> None:
+    """Write which bodies are kept from colliding, and pairs of geoms that collide."""
+    placed = [(body, shape) for body, own in _shapes(robot).items() for shape, _ in own]
+    geoms = {shape.name for body, shape in placed if body in written and _expressible(shape, body)}
+    rules = robot.pair_rules.among(written, geoms)
+    lost += [f"that {a!r} and {b!r} do not collide" for a, b in robot.pair_rules.excluded if {a, b} - written]
+    if any(rules):
+        xml.open("contact")
+        for a, b in rules.excluded:
+            xml.put("exclude", body1=a, body2=b)
+        for a, b in rules.included:
+            xml.put("pair", geom1=a, geom2=b)
+        xml.close()
 
 
 def _write_keyframes(xml: Elements, robot: Model) -> None:

@@ -22,6 +22,7 @@ from kinetree.model.loops.clustering import clustered
 from kinetree.model.loops.coupling import Coupling
 from kinetree.model.loops.loop import Loop
 from kinetree.model.nodes.general import node_mass
+from kinetree.model.pair_rules import NO_RULES, PairRules
 from kinetree.model.printing import printable, tree_text
 from kinetree.model.shapes import SolidShape
 from kinetree.runtime.bound import ieee_default
@@ -53,6 +54,7 @@ class ModelBase:
     equalities: tuple[Constraint, ...]
     named_positions: tuple[tuple[str, tuple[tuple[str, tuple[float, ...]], ...]], ...]
     shapes: tuple[SolidShape, ...]
+    pair_rules: PairRules
     clusters: tuple[Cluster, ...]
     _every_joint: tuple[Joint, ...]
     _clustering: Clustering
@@ -77,6 +79,7 @@ class ModelBase:
         clustering: Clustering | None = None,
         keyframes: Sequence[tuple[str, tuple[tuple[str, tuple[float, ...]], ...]]] = (),
         source: str | None = None,
+        pair_rules: PairRules = NO_RULES,
     ) -> None:
         """Create a model from checked parts. Use `Builder` instead.
 
@@ -96,6 +99,7 @@ class ModelBase:
             keyframes: Coordinates of joints, by name, for each named configuration; of joints that the model does not
                 have, they are ignored.
             source: Path of the file that it was loaded from.
+            pair_rules: Which bodies and shapes the file keeps from colliding, or makes collide.
         """
         given = {joint.child: joint for joint in joints}
         if clustering is None:
@@ -137,6 +141,7 @@ class ModelBase:
             equalities=tuple(equalities),
             named_positions=tuple(keyframes),
             shapes=tuple(shapes),
+            pair_rules=pair_rules,
             clusters=found,
             source=source,
             _every_joint=every,
@@ -197,6 +202,7 @@ class ModelBase:
             "keyframes": self.named_positions,
             "source": self.source,
             "shapes": self.shapes,
+            "pair_rules": self.pair_rules,
         }
 
     def _definition(self) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.kernels.pair_distances import NUMBERS
+from kinetree.model.pair_rules import NO_RULES, Names, PairRules
 from kinetree.model.shapes import CLOSED, SolidShape
 from kinetree.model.specs import WORLD_NAME
 from kinetree.spatial.value import Array
@@ -21,12 +22,11 @@ SAME_BODY = "on the same moving body"
 ADJACENT = "on bodies that a joint connects"
 FIXED = "both fixed to the world"
 DISABLED = "disabled by the SRDF file"
+EXCLUDED = "excluded by the file"
 MASKED = "without a common bit in their masks"
 AT_NEUTRAL = "collide at the neutral configuration"
 ALWAYS = "collide at all sampled configurations"
 BY_HAND = "left out by without()"
-
-Names = tuple[str, str]
 
 #: The class of a pair (`kinetree.kernels.pair_distances`) by the kinds of its shapes.
 _CLASS = {
@@ -165,6 +165,7 @@ def excluded_by_structure(
     carriers: Mapping[str, str],
     parents: Mapping[str, str],
     disabled: Iterable[frozenset[str]],
+    rules: PairRules = NO_RULES,
 ) -> dict[Names, str]:
     """Pairs that are left out without looking at distances, with reasons.
 
@@ -173,20 +174,29 @@ def excluded_by_structure(
         carriers: The moving body that carries each shape, by name; "world" for what is fixed there.
         parents: The moving body that carries each moving body.
         disabled: Pairs of bodies between which there are no collisions.
+        rules: Exceptions that the robot's file makes.
     """
     with_shapes, above = {WORLD_NAME, *carriers.values()}, dict[str, str]()
     for body, parent in parents.items():  # parents come first
         above[body] = parent if parent in with_shapes else above[parent]
     disabled, found = set(disabled), dict[Names, str]()
+    excluded, included = (set(map(frozenset, pairs)) for pairs in rules)
     for k, a in enumerate(shapes):
         for b in shapes[k + 1 :]:
             one, other = carriers[a.name], carriers[b.name]
+            listed = frozenset((a.name, b.name)) in included
             if one == other or a.kind == b.kind == "plane":
                 found[a.name, b.name] = FIXED if one == WORLD_NAME else SAME_BODY
-            elif WORLD_NAME not in (one, other) and (above[one] == other or above[other] == one):
+            elif not listed and WORLD_NAME not in (one, other) and (above[one] == other or above[other] == one):
                 found[a.name, b.name] = ADJACENT  # but a robot may collide with the world that it stands on
-            elif frozenset((str(a.body), str(b.body))) in disabled:
+            elif (bodies := frozenset((str(a.body), str(b.body)))) in disabled:
                 found[a.name, b.name] = DISABLED
+            elif listed:
+                continue
+            elif bodies in excluded:
+                found[a.name, b.name] = EXCLUDED
+            elif (0, 0) in (a.masks, b.masks):  # even with shapes that have none, such as those of a scene
+                found[a.name, b.name] = MASKED
             elif a.masks is not None and b.masks is not None:
                 (type_a, affinity_a), (type_b, affinity_b) = a.masks, b.masks
                 if not type_a & affinity_b and not type_b & affinity_a:

@@ -151,7 +151,9 @@ class Collisions(Dynamics):
         for shape in found:
             if shape.body not in carriers:
                 self.site(str(shape.body))  # raises
-        return self._edited(shapes=(*kept, *found))
+        every = (*kept, *found)
+        rules = self.pair_rules.among(carriers, (shape.name for shape in every))
+        return self._edited(shapes=every, pair_rules=rules)
 
     def collision_pairs(
         self, *, srdf: Any = None, scene: Scene | None = None, keep_colliding: bool = False, samples: int = 2000
@@ -159,8 +161,10 @@ class Collisions(Dynamics):
         """The pairs of shapes that may collide: of this robot with itself, and with a scene.
 
         Left out, each with its reason in `excluded`, are pairs on the same moving body, on bodies that a joint
-        connects (bodies without shapes do not count), those that an SRDF file disables, and those that collide at the
-        neutral configuration or at all of some random ones. The last two are named in a `ModelWarning`.
+        connects (bodies without shapes do not count), those that an SRDF file disables or the robot's MJCF file
+        excludes, those without a common bit in their masks, and those that collide at the neutral configuration or at
+        all of some random ones. The last two are named in a `ModelWarning`. A `<pair>` of an MJCF file is kept whatever
+        it says about joints, excluded bodies and masks.
 
         Args:
             srdf: An SRDF file, whose `<disable_collisions>` are read.
@@ -185,7 +189,7 @@ class Collisions(Dynamics):
         carriers, parents = self._moving_bodies
         disabled = () if srdf is None else disabled_pairs(srdf, {body.name for body in self.bodies})
         left_out = excluded_by_structure(
-            every, {shape.name: carriers[str(shape.body)] for shape in every}, parents, disabled
+            every, {shape.name: carriers[str(shape.body)] for shape in every}, parents, disabled, self.pair_rules
         )
         all_pairs = [(a.name, b.name) for k, a in enumerate(every) for b in every[k + 1 :]]
         found = CollisionPairs(every, [pair for pair in all_pairs if pair not in left_out], left_out)

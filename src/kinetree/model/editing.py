@@ -299,7 +299,8 @@ class Editing(ModelBase):
             near=[*self.near, *((prefix + name, values) for name, values in other.near)],
             equalities=[*self.equalities, *(_renamed(one, prefix, parent, place) for one in other.equalities)],
             keyframes=_both(self.named_positions, other.named_positions, prefix),
-            shapes=(*self.shapes, *_attached_shapes(self, other, prefix, parent, at)),
+            shapes=_attached_shapes(self, other, prefix, parent, at),
+            pair_rules=self.pair_rules.joined(other.pair_rules, prefix, parent),
         )
 
     def with_payload(self, frame: str, mass: float, com: Any = (0.0, 0.0, 0.0), inertia: Any = None) -> Self:
@@ -345,6 +346,8 @@ class Editing(ModelBase):
         bodies[0], joints[0] = replace(bodies[0], parent=WORLD_NAME), replace(joints[0], parent=WORLD_NAME)
         frames = [one for one in self.extra_frames if one.body in kept]
         names = {joint.name for joint in joints}
+        carrying = kept | {frame.name for frame in frames}
+        shapes = [one for one in self.shapes if one.body in carrying]
         return self._edited(
             name=body,
             bodies=bodies,
@@ -354,7 +357,8 @@ class Editing(ModelBase):
             independent=[rate for rate in self.independent if rate[0] in names],
             near=[one for one in self.near if one[0] in names],
             equalities=[one for one in self.equalities if _inside(one, names, kept, body)],
-            shapes=[one for one in self.shapes if one.body in kept or one.body in {frame.name for frame in frames}],
+            shapes=shapes,
+            pair_rules=self.pair_rules.among(kept, (shape.name for shape in shapes)),
         )
 
     def population(
@@ -548,17 +552,16 @@ def _renamed(
 
 def _attached_shapes(
     robot: ModelBase, other: ModelBase, prefix: str, parent: Callable[[str], str], at: Array
-) -> list[SolidShape]:
-    """The shapes of a model that is attached to another; those on its world at the pose of that."""
-    taken = {shape.name for shape in robot.shapes}
-    found = []
+) -> tuple[SolidShape, ...]:
+    """The shapes of a model and of another that is attached to it; those on its world at the pose of that."""
+    found, taken = list(robot.shapes), {shape.name for shape in robot.shapes}
     for shape in other.shapes:
         name = prefix + shape.name
         if name in taken:
             raise ModelError(f"{robot.name!r} and {other.name!r} both have a shape {name!r}; give attach() a prefix")
         carrier = parent(str(shape.body))
         found.append(shape.moved(at, carrier, name) if shape.body == WORLD_NAME else shape.renamed(name, carrier))
-    return found
+    return tuple(found)
 
 
 def _carrier(robot: ModelBase, frame: str) -> tuple[str, Array]:

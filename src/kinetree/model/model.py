@@ -24,5 +24,6 @@ class Model(Collisions, Operational, Editing):
         source: Path of the file that it was loaded from, or None; robots that differ in this alone are equal.
         named_positions: Internal. Coordinates of joints in each of `keyframes`.
         shapes: Shapes of the bodies, for distances and collisions.
+        pair_rules: `excluded` bodies and `included` shapes, pairs of names: `<exclude>` and `<pair>` of MJCF files.
         clusters: Internal. Bodies whose joints depend on each other.
     """

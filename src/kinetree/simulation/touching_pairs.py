@@ -85,7 +85,8 @@ def touching_pairs(robot: Model, scene: Scene | None) -> list[TouchingPair]:
                 f"{', '.join(_ORDER)}"
             )
     every = [*own, *around]
-    left_out = excluded_by_structure(every, {shape.name: carriers[str(shape.body)] for shape in every}, parents, ())
+    on = {shape.name: carriers[str(shape.body)] for shape in every}
+    left_out = excluded_by_structure(every, on, parents, (), robot.pair_rules)
     found = [_pair(a, b) for k, a in enumerate(every) for b in every[k + 1 :] if (a.name, b.name) not in left_out]
     if not found:
         raise InputError(
