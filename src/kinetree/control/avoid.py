@@ -9,7 +9,15 @@ by the same share. (1) is linear: a step along a curved surface ends below d_min
 
     c = d(q ⊕ Δ) − d − J Δ          J Δ ≥ −γ (d − d_min) − c                                          (2)
 
-takes that into account.
+takes that into account. Controllers of accelerations a keep
+
+    J a + J̇v ≥ −2κ ḋ − κ² (d − d_min)                                                                 (3)
+
+the law of joint limits (`kernels.limits`): pairs come to rest at d_min as a critically damped spring does, if they are
+not too fast, ḋ ≥ −κ (d − d_min), and commands are held for less than 0.58/κ. For those that are too fast, such as pairs
+that come within reach at speed, κ is larger: −ḋ/(d − d_min), so that they still come to rest at d_min, but at most
+`_STIFFEST` times the rate that is given. Pairs that are too close part slowly, with at most κ·`_RETURN`/2: nothing is
+thrown back that starts far inside.
 
 [FT87] B. Faverjon, P. Tournassoud, "A local based approach for path planning of manipulators with a high number of
        degrees of freedom", ICRA 1987.
@@ -27,13 +35,21 @@ from kinetree.control.quadratic import INFINITE
 from kinetree.errors import InputError
 from kinetree.kernels.pair_distances import damper_check
 from kinetree.model.collision_pairs import CollisionPairs
+from kinetree.model.distances import taken
 from kinetree.model.model import Model
+from kinetree.runtime.bound import standard_arithmetic
 from kinetree.runtime.function import compiled
 from kinetree.runtime.matrix_products import dots
 from kinetree.spatial.value import Array
 
 #: By how much a step may end below the distance that is kept before (2) corrects it [m].
 _UNDERSHOOT = 1e-4
+#: The most that (3) sees of what is lacking to d_min [m].
+_RETURN = 1e-3
+#: By how much κ may grow.
+_STIFFEST = 5.0
+#: Rows of which no entry is larger cannot be moved [m].
+_UNMOVED = 1e-9
 
 
 @dataclass(frozen=True)
@@ -45,12 +61,15 @@ class Avoid:
         distance: The distance d_min that pairs keep [m].
         within: Pairs that are nearer than this take part [m].
         rows: How many of them, the nearest ones; the others are not looked at.
+        rate: Rate κ at which controllers of accelerations let pairs come to rest at that distance [1/s]; commands
+            should follow each other within 0.5/κ. `DifferentialIK` and `inverse_kinematics` do not use it.
     """
 
     pairs: CollisionPairs
     distance: float = 0.02
     within: float = 0.15
     rows: int = 12
+    rate: float = 10.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.pairs, CollisionPairs):
@@ -60,11 +79,59 @@ class Avoid:
             raise InputError(f"avoid: within={self.within!r} must be more than distance={self.distance!r}")
         if isinstance(self.rows, bool) or not hasattr(self.rows, "__index__") or self.rows < 1:
             raise InputError(f"avoid: rows={self.rows!r} is the number of pairs that take part, an integer from 1 on")
+        if not nonnegative("avoid: rate", self.rate) > 0.0:
+            raise InputError(f"avoid: rate={self.rate!r} is a rate [1/s] and must be positive")
 
     @staticmethod
     def of(given: Any) -> Avoid | None:
         """What a controller was given: this, pairs alone, or None."""
         return given if given is None or isinstance(given, Avoid) else Avoid(given)
+
+
+class AccelerationRows:
+    """(3) of a robot.
+
+    Attributes:
+        count: Number of rows k.
+    """
+
+    def __init__(self, robot: Model, avoid: Avoid) -> None:
+        self._robot, self._avoid = robot, avoid
+        self.count = min(avoid.rows, len(avoid.pairs))
+
+    @staticmethod
+    def of(robot: Model, given: Any) -> AccelerationRows | None:
+        """Those of what a controller was given; None without pairs."""
+        avoid = Avoid.of(given)
+        return None if avoid is None or not len(avoid.pairs) else AccelerationRows(robot, avoid)
+
+    def __call__(self, q: Array, v: Array) -> tuple[Array, Array, Array]:
+        """J of the nearest pairs, (…, k, nv), lower bounds of J a, (…, k), and numbers of the pairs, (…, k).
+
+        Bounds are minus `INFINITE` for pairs that take no part, or that nothing moves.
+        """
+        avoid, kappa = self._avoid, self._avoid.rate
+        every, rate, drift = self._robot._distance_rates(q, v, avoid.pairs)
+        near = every.nearest(self.count)
+        J, index = near.jacobian, near.index
+        rate, drift = (taken(x, index) for x in (rate, drift))
+        with standard_arithmetic():
+            left = near.distance - avoid.distance
+            fast = np.clip(-rate / np.maximum(left, _RETURN), kappa, _STIFFEST * kappa)
+            spring = np.where(left > 0.0, fast**2 * left, kappa**2 * np.maximum(left, -_RETURN))
+            low = -2.0 * fast * rate - spring - drift  # (3)
+            part = (near.distance < avoid.within) & (np.abs(J).max(axis=-1) > _UNMOVED)
+        return J, np.where(part, low, -INFINITE), index
+
+    def approaching(self, q: Array, v: Array) -> tuple[Array, Array]:
+        """−J, (…, k, nv), and bounds of J a, (…, k, 3): lower ones, upper ones, which are none, and minus the lower."""
+        J, low, _ = self(q, v)
+        return -J, np.stack([low, np.full_like(low, INFINITE), -low], axis=-1)
+
+    def name(self, number: int) -> str:
+        """What a row is called."""
+        first, second = self._avoid.pairs.names[number]
+        return f"distance of {first!r} and {second!r}"
 
 
 class Avoidance:

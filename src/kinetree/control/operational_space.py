@@ -5,10 +5,10 @@
     Λ⁻¹ f = b − J̇v − J a₀                               forces along the rows, level by level     (3)
     ID(q, v, a) = ID(q, v, a₀) + Jᵀ f = τ + J_cᵀ λ      motors, and constraints                   (4)
 
-In order of priority, the rows are constraints, joint limits, and the goals of each level; the posture acts in the
-remaining null space. Away from singularities, (1) to (3) and the first half of (4) are one kernel
-(`kinetree.algorithms.tasks.control_law`); close to them, the levels are solved by `hierarchy`. With
-constraints, `sharing` solves the second half of (4). `pipeline` puts all of this together, once.
+In order of priority, the rows are constraints, joint limits and distances, and the goals of each level; the posture
+acts in the remaining null space. Away from singularities, (1) to (3) and the first half of (4) are one kernel
+(`kinetree.algorithms.tasks.control_law`); close to them, the levels are solved by `hierarchy`. With constraints,
+`sharing` solves the second half of (4). `pipeline` puts all of this together, once.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 
 from kinetree.compiler.count import Count
 from kinetree.compiler.formats import require_double
+from kinetree.control.avoid import AccelerationRows, Avoid
 from kinetree.control.command import Command, Remade, Solved, within_effort
 from kinetree.control.escape import Escape
 from kinetree.control.goals import Bounds, Posture, chosen_error, read_levels, rows_of, start_of
@@ -29,6 +30,7 @@ from kinetree.control.pipeline import ControlPipeline, EnforcedLimits
 from kinetree.control.sharing import Sharing, driven_columns
 from kinetree.control.targets import FAULT, ControllerState, Targets, Wanted
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.model.collision_pairs import CollisionPairs
 from kinetree.model.constraints import Constraints
 from kinetree.model.held_rows import AnyConstraint
 from kinetree.model.model import Model
@@ -61,6 +63,8 @@ class OperationalSpace(Remade):
             half a turn; "rotation_vector" does not; "log6" is the screw motion that leads to the target.
         escape: Whether to leave singularities in which the goals would be stuck, such as a wrist with two axes in line,
             by motion in the null space: see `kinetree.control.escape`. Not while joints are held at their limits.
+        avoid: Pairs of shapes that stay apart: `Avoid`, or pairs of `robot.collision_pairs`. They have the priority of
+            joint limits.
 
     Raises:
         UnderactuatedError: No constraint carries a joint without a motor.
@@ -82,6 +86,7 @@ class OperationalSpace(Remade):
         cut: float | str = "auto",
         error: str = "sine",
         escape: bool = False,
+        avoid: Avoid | CollisionPairs | None = None,
     ) -> None:
         require_double(robot.mechanism, "OperationalSpace")
         if singular not in POLICIES:
@@ -105,6 +110,7 @@ class OperationalSpace(Remade):
         self._sharing.require_carried(self._start)
         self._singular, self._cut = singular, cut
         self._limits = EnforcedLimits(robot, self.bounds, self.driven)
+        self._avoid = AccelerationRows.of(robot, avoid)
 
         held = self.constraints.tasks.tasks if self.constraints else ()
         if self.constraints is not None:
@@ -137,7 +143,7 @@ class OperationalSpace(Remade):
         return ControlPipeline(
             self.robot, recursions, self._levels, self._limits, self._sharing, fixed, self._held, self._posture,
             self._pull, targets.gains, self._error, targets.forced, self._escape() if self._escapes else None,
-            self._engine,
+            self._engine, self._avoid,
         )  # fmt: skip
 
     def _escape(self) -> Escape:
@@ -154,7 +160,7 @@ class OperationalSpace(Remade):
         return ControllerState({}, self._pipeline.free)
 
     def compile(self) -> None:
-        """Compile everything that later calls need, except the rows of joints at their limits."""
+        """Compile everything that later calls need, except the rows of joints and distances at their limits."""
         self._pipeline.compile()
         self(self._start, np.zeros(self.robot.nv))
 
@@ -210,7 +216,7 @@ class OperationalSpace(Remade):
             state = self._unheld if state is None else state._replace(active=free)
         elif done.active is not None:
             limited = np.zeros(done.a.shape, dtype=bool)
-            limited[..., self._limits.columns] = done.active != 0
+            limited[..., self._limits.columns] = done.active[..., : len(self._limits.columns)] != 0
             state = ControllerState({} if state is None else state.integrals, done.active)
         return Command(
             done.tau if out is None else _handed_over(done.tau, out),
@@ -255,7 +261,7 @@ class OperationalSpace(Remade):
         """The joints that the last command held at their limits."""
         if state is None or state.active is None or state.active is self._unheld.active:
             return None
-        wanted = (*batch, len(self._limits.columns))
+        wanted = (*batch, len(self._pipeline.free))
         if not wanted[-1] or np.shape(state.active) == wanted:
             return state.active if wanted[-1] else None
         try:
@@ -277,7 +283,8 @@ class OperationalSpace(Remade):
     ) -> tuple[Solved, Array]:
         """The law within all limits, and the factors of goals and posture within the effort limits, (…, 2)."""
         solve, torque = self._pipeline.solve, self.bounds.torque
-        done = solve(q, v, wanted, active, brief=brief and not torque)
+        near = () if self._avoid is None else self._avoid.approaching(q, v)
+        done = solve(q, v, wanted, active, near, brief=brief and not torque)
         if type(done.fault) is not float or done.fault > FAULT:
             self._targets.require_poses(done.fault, wanted, targets)
         if not torque:
@@ -285,8 +292,8 @@ class OperationalSpace(Remade):
         # less of the posture, then of the goals
         push = None if wanted.push is None else np.zeros_like(wanted.push)
         still = wanted._replace(feed=np.zeros_like(wanted.feed), push=push)
-        bias = solve(q, v, still, done.active, case="bias", fixed=True)
-        goals = solve(q, v, wanted, done.active, case="goals", fixed=True)
+        bias = solve(q, v, still, done.active, near, case="bias", fixed=True)
+        goals = solve(q, v, wanted, done.active, near, case="goals", fixed=True)
         with standard_arithmetic():
             return within_effort(bias, goals, done, np.where(self.driven, self.robot.effort_limits, np.inf))
 

@@ -1,4 +1,4 @@
-"""The controller's whole computation as one text, and the active set of joints at their limits.
+"""The controller's whole computation as one text, and the active set of joints and distances at their limits.
 
     bounds    of the joints' accelerations, by their limits                       `kernels.limits`
     law       joint forces for the goals, with some joints held at their bounds   `control_step`, or `hierarchy`
@@ -20,6 +20,9 @@ may be tried first: where they are still the right ones, nothing else is solved.
 The row of a joint is the motion of its parent relative to its child, about or along the joint's axis, which is the z
 axis of the child's node: its Jacobian is −1 in the joint's column and zero elsewhere. All choices of joints share their
 compiled kernels; only tables differ.
+
+The nearest pairs of shapes (`avoid`) are rows of the same kind, by their distances: they follow the joints in the
+choice. Their Jacobians are numbers and no motion of frames, so a choice with some of them is solved level by level.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.concurrency import ForkSafeLock
+from kinetree.control.avoid import AccelerationRows
 from kinetree.control.command import Solved
 from kinetree.control.escape import Escape
 from kinetree.control.goals import Bounds
@@ -40,8 +44,9 @@ from kinetree.control.hierarchy import STUCK, Levels
 from kinetree.control.sharing import Sharing
 from kinetree.control.targets import Wanted
 from kinetree.errors import InputError, ModelWarning
+from kinetree.kernels.language import Kernel
 from kinetree.kernels.limits import acceleration_bounds, bounds_check
-from kinetree.kernels.products import total, without_motion
+from kinetree.kernels.products import row_inertia, total, with_row_forces, without_motion
 from kinetree.language.mechanism import Site
 from kinetree.model.model import Model
 from kinetree.runtime.bound import standard_arithmetic
@@ -59,8 +64,6 @@ _ALL, _ONE = 10, 50
 _GIVEN, _FIXED = -1, None
 #: Functions that are kept, and choices of joints that are kept with their tables.
 _CHOICES = 256
-#: Numbers of axes of the inputs: q, v, targets, feed-forward, push.
-_RANKS = (1, 1, 3, 2, 1)
 _NOTHING = np.zeros(0)
 
 
@@ -94,9 +97,10 @@ class ControlPipeline:
         pushes: Whether goals press, so that `push` is an input.
         escape: Leaves singularities, if wanted.
         engine: "native" or "reference".
+        avoid: Distances that are kept, if any.
 
     Attributes:
-        free: Active rows if no joint is at a limit, (l,): results have this very array then.
+        free: Active rows if no joint or distance is at a limit, (l,): results have this very array then.
     """
 
     def __init__(
@@ -115,13 +119,17 @@ class ControlPipeline:
         pushes: bool,
         escape: Escape | None,
         engine: str,
+        avoid: AccelerationRows | None = None,
     ) -> None:
+        self._pairs = 0 if avoid is None else avoid.count
+        # axes of the inputs: q, v, targets, feed-forward, rows of pairs and their bounds, push
+        self._ranks = (1, 1, 3, 2, *((2, 2) if self._pairs else ()), 1)
         self._robot, self._recursions, self._levels, self._limits = robot, recursions, levels, limits
         self._sharing, self._fixed, self._held, self._posture, self._error = sharing, fixed, held, posture, error
         self._pushes, self._escape, self._engine = pushes, escape, engine
         rows = np.concatenate([np.zeros((held, 2)), gains])
         self._cases = {"whole": (pull, rows), "goals": (0.0 * pull, rows), "bias": (0.0 * pull, 0.0 * rows)}
-        self.free = np.zeros(len(limits.columns), np.int8)
+        self.free = np.zeros(len(limits.columns) + self._pairs, np.int8)
         self.free.setflags(write=False)
         self._free_key, self._limited = self.free.tobytes(), len(self.free) > 0
         self._joints = {joint.v_start: joint for joint in robot.joints if joint.nv == 1}
@@ -137,14 +145,16 @@ class ControlPipeline:
         The law is solved level by level if it is `near` a singularity; `brief` wants torques alone.
         """
         q, v, target, feed, *more = inputs
-        limits, held, rows = self._limits, self._held, np.flatnonzero(pattern)
+        limits, held, joints = self._limits, self._held, len(self._limits.columns)
+        rows, close = np.flatnonzero(pattern[:joints]), np.flatnonzero(pattern[joints:])
         own, (pull, gains) = len(rows), self._cases[case]
         law = self._holding(tuple(limits.columns[rows].tolist()))
         recursions = law.recursions
 
         # rows of joints between those of constraints and goals
         at: Any = np.zeros((0, 2))
-        if len(pattern):
+        bounds: Any = np.zeros((0, 2))
+        if joints:
             bounds, opposite = limits.bounds(run, q, v)
         if own:
             chosen = run.taken(opposite, 2 * rows + (pattern[rows] > 0))
@@ -157,30 +167,45 @@ class ControlPipeline:
         step = recursions.control_step(self._error, moving=True)  # for torques alone, too: others have other bits
         given = q, v, self._posture, pull, target, feed, gains, law.reach, law.cuts
         full, force, residual, spread, a0, fault, *motion = run(step, *given)
+        lacking = residual
         if near:
-            A, J = run(recursions.inverse_inertia, q), run(recursions.jacobian, q)
-            lacking = residual
+            J = run(recursions.jacobian, q)
             if self._escapes(pattern):
                 lacking = run(recursions.dense(without_motion), residual, J, more[-1])
                 a0 = run(compiled(total, n=self._robot.nv), a0, more[-1])
-            force, spread = self._levels.forces(run, A, lacking, own)  # the margin itself
-            full = run(recursions.with_row_forces, run(recursions.inverse_dynamics, q, v, a0), J, force)
+            if len(close):
+                J, lacking = self._with_pairs(
+                    run, J, lacking, a0, (held + own, len(gains) - held - own), close, *more[:2]
+                )
+                A = run(self._dense(row_inertia, len(gains) + len(close)), J, run(self._robot.mass_matrix_inverse, q))
+            else:
+                A = run(recursions.inverse_inertia, q)
+            force, spread = self._levels.forces(run, A, lacking, own + len(close))  # the margin itself
+            base = run(recursions.inverse_dynamics, q, v, a0)
+            full = run(self._dense(with_row_forces, len(gains) + len(close)), base, J, force)
             motion = []  # not by these forces
         if len(pattern) or not brief:
             a = motion[0] if motion else run(self._robot.forward_dynamics, q, v, full)
-        numbers = np.arange(len(gains))
+        kept = own + len(close)
+        numbers = np.arange(len(gains) + len(close))
         checks, results = [spread, fault], []
         if len(pattern):
             along: Any = np.zeros(len(pattern))
-            if own:
-                along = run.placed(run.taken(force, numbers[held : held + own]), rows, pattern.shape)
-            following, excess = limits.check(run, a, bounds, along, pattern)
+            if kept:
+                active = np.concatenate([rows, joints + close])
+                along = run.placed(run.taken(force, numbers[held : held + kept]), active, pattern.shape)
+            moved = run.taken(a, limits.columns) if joints else np.zeros(0)
+            if self._pairs:
+                parting = run(self._dense(without_motion, self._pairs), np.zeros(self._pairs), more[0], a)
+                moved = run.joined(moved, parting)
+                bounds = run.joined(bounds, run.taken(more[1], 3 * np.arange(self._pairs)[:, None] + [0, 1]))
+            following, excess = run(compiled(bounds_check, l=len(pattern)), moved, bounds, along, pattern)
             checks, results = [*checks, excess], [following]
-        others = np.delete(numbers, slice(held, held + own))
+        others = np.delete(numbers, slice(held, held + kept))
         force = run.taken(force, others)
 
         if self._pushes:
-            base, push = self._recursions, run.joined(np.zeros(held), more[0])
+            base, push = self._recursions, run.joined(np.zeros(held), more[2 if self._pairs else 0])
             full = run(base.with_row_forces, full, run(base.jacobian, q), push)
             force = run(compiled(total, n=len(others)), force, push)
 
@@ -193,14 +218,35 @@ class ControlPipeline:
                 checks += lacking
             results += [full, constraint_force]
         results += [] if brief else [a, force]
-        results += [run.taken(residual, others)] if self._escape is not None else []
+        goals = np.delete(np.arange(len(gains)), slice(held, held + own))
+        results += [run.taken(residual, goals)] if self._escape is not None else []
         return [tau, checks, *results]
+
+    def _with_pairs(
+        self, run: Any, J: Any, lacking: Any, a0: Any, counts: tuple[int, int], close: Array, rows: Any, ends: Any
+    ) -> tuple[Any, Any]:
+        """J and the residual of all rows, with those of the pairs that are held between two numbers of others."""
+        nv, count, (start, after) = self._robot.nv, len(close), counts
+        entries = np.arange((start + after) * nv).reshape(-1, nv)
+        pairs = run.taken(rows, nv * close[:, None] + np.arange(nv))
+        own = run(self._dense(without_motion, count), run.taken(ends, 3 * close + 2), pairs, a0)
+        spans = (J, entries), (lacking, np.arange(start + after))
+        before = [run.taken(x, numbers[:start]) for x, numbers in spans if start] or [np.zeros((0, nv)), np.zeros(0)]
+        behind = [run.taken(x, numbers[start:]) for x, numbers in spans]
+        every = zip(before, (pairs, own), behind, strict=True)
+        J, lacking = (run.joined(*parts) for parts in every)
+        return J, lacking
+
+    def _dense(self, kernel: Kernel, rows: int) -> KernelFunction:
+        """A kernel over some rows and all degrees of freedom."""
+        return compiled(kernel, n=self._robot.nv, r=rows)
 
     def _inputs(self, pattern: Array, near: bool) -> list[Operand]:
         nv, rows = self._robot.nv, self._recursions.rows - self._held
         sites = len(self._recursions.sites) - len(self._fixed)
         inputs = [Operand("q", (self._robot.nq,)), Operand("v", (nv,))]
         inputs += [Operand("target", (sites, 4, 4)), Operand("feed", (rows, 2))]
+        inputs += [Operand("apart", (self._pairs, nv)), Operand("ends", (self._pairs, 3))] if self._pairs else []
         inputs += [Operand("push", (rows,))] if self._pushes else []
         return [*inputs, *([Operand("escape", (nv,))] if near and self._escapes(pattern) else [])]
 
@@ -278,6 +324,7 @@ class ControlPipeline:
         v: Array,
         wanted: Wanted,
         active: Array | None = None,
+        near: Sequence[Array] = (),
         *,
         case: str = "whole",
         brief: bool = False,
@@ -290,11 +337,12 @@ class ControlPipeline:
             v: Joint velocities, with the same leading axes, (…, nv).
             wanted: Inputs of the law; their leading axes broadcast to those of the state.
             active: Joints that are held at their limits at first, (…, l).
+            near: Results of `AccelerationRows.approaching`, if distances are kept.
             case: One of `CASES`.
             brief: Whether torques are all that is wanted: accelerations and forces are None.
             fixed: Whether just the joints of `active` are held.
         """
-        given: Sequence[Array] = q, v, wanted.target, wanted.feed
+        given: Sequence[Array] = q, v, wanted.target, wanted.feed, *near
         if wanted.push is not None:
             given = *given, wanted.push
         brief = brief and not self._limited
@@ -307,7 +355,7 @@ class ControlPipeline:
         count = math.prod(batch)
         given = [
             x if x.ndim == rank else np.broadcast_to(x, (*batch, *x.shape[-rank:])).reshape(count, *x.shape[-rank:])
-            for x, rank in zip(given, _RANKS, strict=False)
+            for x, rank in zip(given, self._ranks, strict=False)
         ]
         with standard_arithmetic():
             patterns = np.zeros((count, len(self.free)), np.int8)
@@ -318,7 +366,7 @@ class ControlPipeline:
                 results: list[Array] = []
                 for pattern, samples in alike(patterns):
                     round_ = _FIXED if fixed else _GIVEN if pattern.any() else 0
-                    part, _, patterns[samples] = self._settled(_some(given, samples), pattern, round_, case, brief)
+                    part, _, patterns[samples] = self._settled(self._some(given, samples), pattern, round_, case, brief)
                     results = results or [np.empty((count, *x.shape[1:])) for x in part]
                     _put(results, samples, part)
                 found, checks = results, list(results[1].T)
@@ -333,11 +381,18 @@ class ControlPipeline:
 
         Checks are margin, fault, excess, …. Near singularities, the law is solved level by level.
         """
-        found: Sequence[Array] = self._function(pattern, False, case, brief)(*given)
+        dense = pattern is not self.free and bool(pattern[len(self._limits.columns) :].any())
+        found = (
+            self._among_pairs(given, pattern, case, brief)
+            if dense
+            else self._function(pattern, False, case, brief)(*given)
+        )
         if found[1].ndim == 1:
             checks = found[1].tolist()
             spread = checks[0]
-            if spread < 1.0:
+            if dense:
+                pass  # it is the margin
+            elif spread < 1.0:
                 checks[0] = 1.0 / math.sqrt(spread) if spread > 0.0 else math.inf
             else:
                 found = self._near(given, found, pattern, case, brief)
@@ -349,10 +404,11 @@ class ControlPipeline:
                     return self._settled(given, following, round_ + 1, case, brief)
             return found, checks, pattern
         every = found[1].T
-        near = ~(every[0] < 1.0)
-        every[0] = 1.0 / np.sqrt(every[0])
+        near = ~(every[0] < 1.0) & (not dense)
+        if not dense:
+            every[0] = 1.0 / np.sqrt(every[0])
         if near.any():
-            _put(found, near, self._near(_some(given, near), [x[near] for x in found], pattern, case, brief))
+            _put(found, near, self._near(self._some(given, near), [x[near] for x in found], pattern, case, brief))
         if round_ is None or not self._limited:
             return found, list(every), pattern
         wrong = np.flatnonzero(every[2])
@@ -361,9 +417,26 @@ class ControlPipeline:
         wrong = wrong[(patterns[wrong] != pattern).any(axis=-1)]
         for following, some in alike(patterns[wrong]):
             samples = wrong[some]
-            part, _, patterns[samples] = self._settled(_some(given, samples), following, round_ + 1, case, brief)
+            part, _, patterns[samples] = self._settled(self._some(given, samples), following, round_ + 1, case, brief)
             _put(found, samples, part)
         return found, list(every), patterns
+
+    def _among_pairs(self, given: Sequence[Array], pattern: Array, case: str, brief: bool) -> Sequence[Array]:
+        """The same with some pairs held, level by level. They come first: choices differ by their number alone."""
+        joints = len(self._limits.columns)
+        order = np.argsort(pattern[joints:], kind="stable")  # -1 for those that are held
+        first = np.concatenate([pattern[:joints], pattern[joints:][order]])
+        q, v, target, feed, rows, ends, *more = given
+        function = self._function(first, True, case, brief)
+        found = list(function(q, v, target, feed, rows[..., order, :], ends[..., order, :], *more))
+        following = found[2].copy()
+        following[..., joints + order] = found[2][..., joints:]
+        found[2] = following
+        return found
+
+    def _some(self, given: Sequence[Array], samples: Array) -> list[Array]:
+        """Inputs of some samples; those without leading axes are the same for all."""
+        return [x[samples] if x.ndim > rank else x for x, rank in zip(given, self._ranks, strict=False)]
 
     def _near(
         self, given: Sequence[Array], found: Sequence[Array], pattern: Array, case: str, brief: bool
@@ -432,11 +505,6 @@ class EnforcedLimits:
     def bounds(self, run: Any, q: Any, v: Any) -> Any:
         """Bounds of the accelerations, (l, 2), and their negatives."""
         return run(self._bounds, run.taken(q, self._q), run.taken(v, self.columns), *self._constants)
-
-    def check(self, run: Any, a: Any, bounds: Any, along: Any, active: Array) -> Any:
-        """Which joints to hold next, (l,), and how many of them change: see `bounds_check`."""
-        kernel = compiled(bounds_check, l=len(self.columns))
-        return run(kernel, run.taken(a, self.columns), bounds, along, active)
 
     @property
     def _bounds(self) -> KernelFunction:
@@ -510,11 +578,6 @@ def _put(results: Sequence[Array], samples: Array, part: Sequence[Array]) -> Non
     """Overwrite the results of some samples."""
     for result, value in zip(results, part, strict=True):
         result[samples] = value
-
-
-def _some(given: Sequence[Array], samples: Array) -> list[Array]:
-    """Inputs of some samples; those without leading axes are the same for all."""
-    return [x[samples] if x.ndim > rank else x for x, rank in zip(given, _RANKS, strict=False)]
 
 
 def contiguous(numbers: Array) -> Any:

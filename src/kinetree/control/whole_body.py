@@ -8,6 +8,7 @@ Over accelerations a and forces f at the contact points,
          |f_x|, |f_y| ≤ μ/√2 f_z,   f_z ≥ 0               inside the friction cone               (4)
          |M_j a + h_j − J_pᵀ_j f| ≤ effort                torques                                (5)
          a within the bounds of `limits`                  positions and velocities               (6)
+         J_d a within the bounds of `avoid`               distances of shapes                    (7)
 
 b and a₀ are those of `OperationalSpace`. DAQP [AB22] solves it; nothing is kept from one call to the next, so a sample
 has the same result alone and in a batch. Unlike levels, weights trade goals against each other.
@@ -16,7 +17,7 @@ Setting up a program costs a dual active-set method most of its time: it factori
 rows by the inverse factor. Here both are known. With the rows V of all goals, weighted relative to the posture, the
 Hessian of the accelerations is w₀ (1 + VᵀV), and
 
-    L Lᵀ = 1 + V Vᵀ        R = 1 − Vᵀ ((1 + L) Lᵀ)⁻¹ V        Rᵀ (1 + VᵀV) R = 1                  (7)
+    L Lᵀ = 1 + V Vᵀ        R = 1 − Vᵀ ((1 + L) Lᵀ)⁻¹ V        Rᵀ (1 + VᵀV) R = 1                  (8)
 
 so that a = R y/√w₀ needs only the Cholesky factor of a matrix as large as the goals have rows. Forces have a diagonal
 Hessian: f = φ/√w_f.
@@ -36,6 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.compiler.formats import require_double
+from kinetree.control.avoid import AccelerationRows, Avoid
 from kinetree.control.command import Remade
 from kinetree.control.goals import Bounds, Foot, Posture, chosen_error, motions, nonnegative, start_of
 from kinetree.control.pipeline import EnforcedLimits, contiguous
@@ -43,6 +45,7 @@ from kinetree.control.quadratic import INFINITE, QuadraticProgram, require_solve
 from kinetree.control.sharing import driven_columns, joint_names
 from kinetree.control.targets import Targets, Wanted
 from kinetree.errors import InfeasibleError, InputError, UnknownNameError
+from kinetree.model.collision_pairs import CollisionPairs
 from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
 from kinetree.runtime import arguments
@@ -63,8 +66,8 @@ class WholeBodySolution(NamedTuple):
 class WholeBodyProgram:
     """What of the program does not change, and where the rest goes.
 
-    Variables are φ of the contact points, then y. Rows are joint limits, friction cones, torques, joints without a
-    motor, contacts.
+    Variables are φ of the contact points, then y. Rows are joint limits, distances, friction cones, torques, joints
+    without a motor, contacts.
 
     Args:
         robot: The robot.
@@ -75,6 +78,7 @@ class WholeBodyProgram:
         posture_weight: w₀.
         force_weight: w_f.
         torque: Whether torques are limited.
+        avoid: Distances that are kept, if any.
     """
 
     def __init__(
@@ -87,7 +91,9 @@ class WholeBodyProgram:
         posture_weight: float,
         force_weight: float,
         torque: bool,
+        avoid: AccelerationRows | None,
     ) -> None:
+        self._avoid, apart = avoid, 0 if avoid is None else avoid.count
         nv, joints = robot.nv, joint_names(robot)
         self._nv, self._weights = nv, roots / math.sqrt(posture_weight)
         self._a_scale, self._f_scale = 1.0 / math.sqrt(posture_weight), 1.0 / math.sqrt(force_weight)
@@ -103,9 +109,9 @@ class WholeBodyProgram:
         self._effort = robot.effort_limits[self._motors]
         motors = np.flatnonzero(driven) if torque else np.zeros(0, dtype=int)
         undriven = np.flatnonzero(~driven)
-        counts = len(limited), 4 * self.points, len(motors), len(undriven), self._held
+        counts = len(limited), apart, 4 * self.points, len(motors), len(undriven), self._held
         self._at = [slice(a, b) for a, b in pairwise([0, *np.cumsum(counts).tolist()])]
-        cones = self._at[1]
+        cones = self._at[2]
         self._rows = np.zeros((sum(counts), pushes + nv))
         self._rows[cones, :pushes] = _cones(contacts)
         # the accelerations' part of all rows but the cones, in the original variables
@@ -115,13 +121,14 @@ class WholeBodyProgram:
             f"pull of {foot.frame!r}" for foot, size in zip(contacts, self.sizes, strict=True) for _ in range(size)
         ]
         names += [f"acceleration of {joints[i]!r} at its limit" for i in limited]
+        names += [f"distance {i}" for i in range(apart)]
         names += [f"friction of {foot.frame!r}" for foot in contacts for _ in range(4 * len(foot.points))]
         names += [f"torque of {joints[i]!r}" for i in motors]
         names += [f"free motion of {joints[i]!r}" for i in undriven]
         for foot, (_, rows) in zip(contacts, self._feet, strict=True):
             names += [f"contact of {foot.frame!r}"] * rows
         equal = np.zeros(len(names), dtype=bool)
-        equal[pushes + self._at[3].start :] = True
+        equal[pushes + self._at[4].start :] = True
         hard = equal.copy()
         hard[:pushes] = True
         self._program = QuadraticProgram(names, hard, equal)
@@ -131,23 +138,26 @@ class WholeBodyProgram:
         self._one, self._g = np.eye(len(roots)), np.zeros(pushes + nv)
 
     def solve(
-        self, J: Array, residual: Array, M: Array, h: Array, poses: Array, a0: Array, least: Array, most: Array
-    ) -> WholeBodySolution:
+        self, J: Array, residual: Array, M: Array, h: Array, poses: Array, a0: Array, least: Array, most: Array,
+        *apart: Array,
+    ) -> WholeBodySolution:  # fmt: skip
         """The solution for one sample.
 
         J and the residual b − J̇v are those of contacts, then goals; h are bias forces; poses those of the soles, (feet,
-        4, 4); least and most bound the accelerations of joints with limits, (l,).
+        4, 4); least and most bound the accelerations of joints with limits, (l,); `apart` are the results of `avoid`.
         """
         held, pushes, motors, free = self._held, 3 * self.points, self._motors, self._free
         V = J[held:] * self._weights[:, None]
         L = np.linalg.cholesky(self._one + V @ V.T)
-        U = V.T @ np.linalg.inv((self._one + L) @ L.T)  # R = 1 − U V, by (1)
+        U = V.T @ np.linalg.inv((self._one + L) @ L.T)  # R = 1 − U V, by (8)
         push = self._point_rows(J[:held], poses)  # J_pᵀ, (nv, 3 points)
-        limits, _, torque, loose, fixed = self._at
+        limits, near, _, torque, loose, fixed = self._at
         rows, plain, low, high = self._rows.copy(), self._plain.copy(), self._low.copy(), self._high.copy()
         below, above = low[pushes:], high[pushes:]
         below[limits], above[limits] = least, most
-        start = limits.stop - torque.start  # rows of cones are not among the plain ones
+        if apart:
+            plain[near], below[near], _ = apart
+        start = near.stop - torque.start  # rows of cones are not among the plain ones
         if torque.stop > torque.start:
             plain[torque.start + start : torque.stop + start] = M[motors]
             rows[torque, :pushes] = -self._f_scale * push[motors]
@@ -158,11 +168,14 @@ class WholeBodyProgram:
         plain[fixed.start + start :] = J[:held]
         below[fixed] = above[fixed] = residual[:held]
         turned = self._a_scale * (plain - (plain @ U) @ V)
-        rows[limits, pushes:], rows[torque.start :, pushes:] = turned[: limits.stop], turned[limits.stop :]
+        rows[: near.stop, pushes:], rows[torque.start :, pushes:] = turned[: near.stop], turned[near.stop :]
         pull = -(V.T @ (self._weights * residual[held:])) - a0
         g = self._g.copy()
         g[pushes:] = (pull - V.T @ (U.T @ pull)) / self._a_scale
         x, slack, broken = self._program.solve(g, rows, low, high)
+        if broken and self._avoid is not None:
+            called = {f"distance {i}": self._avoid.name(number) for i, number in enumerate(apart[2].tolist())}
+            broken = tuple(called.get(name, name) for name in broken)
         tau = np.zeros(self._nv)
         if x is None:
             return WholeBodySolution(None, None, tau, slack, broken)
@@ -218,7 +231,7 @@ class WholeBodyCommand(NamedTuple):
         acceleration: Joint accelerations, (…, nv).
         contact_forces: Forces on each foot at its contact points, in the foot's axes, by frame, (…, points, 3) [N].
         errors: What each goal lacks of its commanded acceleration, by name, (…, r).
-        slack: By how much limits and friction cones had to give way, (…); zero unless `fallback="relax"`.
+        slack: By how much limits, distances and friction cones had to give way, (…); zero unless `fallback="relax"`.
     """
 
     tau: Array
@@ -241,9 +254,10 @@ class WholeBody(Remade):
         undriven: Names of joints without a motor. By default those of free bodies.
         contact_damping: Rate k at which contacts come to rest [1/s].
         force_weight: Weight w_f of the contact forces.
-        fallback: "raise" raises an `InfeasibleError` if limits contradict each other; "relax" lets friction, torques
-            and joint limits give way as little as possible.
+        fallback: "raise" raises an `InfeasibleError` if limits contradict each other; "relax" lets friction, torques,
+            distances and joint limits give way as little as possible.
         error: As of `OperationalSpace`.
+        avoid: Pairs of shapes that stay apart: `Avoid`, or pairs of `robot.collision_pairs`.
 
     Raises:
         ImportError: DAQP is not installed.
@@ -265,6 +279,7 @@ class WholeBody(Remade):
         force_weight: float = 1e-5,
         fallback: str = "raise",
         error: str = "sine",
+        avoid: Avoid | CollisionPairs | None = None,
     ) -> None:
         require_double(robot.mechanism, "WholeBody")
         require_solver("WholeBody")
@@ -299,6 +314,7 @@ class WholeBody(Remade):
         self._force_weight = nonnegative("force_weight", force_weight)
         if not self._force_weight > 0.0:
             raise InputError("force_weight must be positive, or contact forces would not be unique")
+        self._avoid = AccelerationRows.of(robot, avoid)
 
     def __repr__(self) -> str:
         feet = ", ".join(foot.frame for foot in self.contacts) or "nothing"
@@ -308,7 +324,7 @@ class WholeBody(Remade):
     def _frame(self) -> WholeBodyProgram:
         return WholeBodyProgram(
             self.robot, self.driven, self.contacts, self._limits.columns, self._roots, self.posture.weight,
-            self._force_weight, self.bounds.torque,
+            self._force_weight, self.bounds.torque, self._avoid,
         )  # fmt: skip
 
     def compile(self) -> None:
@@ -357,6 +373,8 @@ class WholeBody(Remade):
         bounds = [np.zeros((*batch, 0))] * 2
         if len(self._limits.columns):
             bounds = list(self._limits.accelerations(q, v))
+        if self._avoid is not None:
+            bounds += self._avoid(q, v)
         with standard_arithmetic():
             parts.append(self._pull[:, 0] * away - self._pull[:, 1] * v)
             parts += bounds

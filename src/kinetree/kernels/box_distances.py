@@ -38,7 +38,8 @@ from kinetree.kernels.distances import (
     sign,
     times,
 )
-from kinetree.spatial.scalar import Constant, magnitude, select, sqrt
+from kinetree.spatial.dual import select
+from kinetree.spatial.scalar import Constant, magnitude, sqrt
 
 #: Gaps below which the direction between nearest points is rounding, and a separating axis is the normal [m].
 CLOSE = Constant(1e-10, 1e-4)

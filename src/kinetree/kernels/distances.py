@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kinetree.spatial.scalar import Constant, select, sqrt
+from kinetree.spatial.dual import select
+from kinetree.spatial.scalar import Constant, sqrt
 
 #: Three scalars.
 Vector = tuple[Any, Any, Any]

@@ -107,6 +107,14 @@ def with_row_forces(k: Workspace, base: Indexed, jacobian: Indexed, force: Index
             tau[j] = tau[j] + entry * jacobian[i, j]
 
 
+@kernel(jacobian=("r", "n"), inverse=("n", "n"), inertia=("r", "r"), outputs=("inertia",), sparse=("inertia",))
+def row_inertia(k: Workspace, jacobian: Indexed, inverse: Indexed, inertia: Indexed) -> None:
+    """Λ⁻¹ = J M⁻¹Jᵀ of any rows, from J and M⁻¹."""
+    response = k.zeros("r", "n")
+    add_product(response, (k.r, k.n, k.n), jacobian, inverse)
+    add_product(inertia, (k.r, k.n, k.r), response, transposed(jacobian))
+
+
 @kernel(residual=("r",), jacobian=("r", "n"), a=("n",), left=("r",), outputs=("left",))
 def without_motion(k: Workspace, residual: Indexed, jacobian: Indexed, a: Indexed, left: Indexed) -> None:
     """Accelerations of the tasks less those of joint accelerations, r − J a."""

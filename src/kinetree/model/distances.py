@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinetree.algorithms.kinematics.frame_kinematics import joint_screws, poses
+from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS_DOT_V, VELOCITIES, joint_screws, poses
 from kinetree.compiler.formats import format_of
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
+from kinetree.kernels.distance_rates import distance_rates
 from kinetree.kernels.pair_distances import distance_rows, pair_distances
 from kinetree.language.mechanism import Site
 from kinetree.model import collision_pairs as reasons
@@ -24,7 +25,7 @@ from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import Function, compiled
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence
-from kinetree.runtime.texts import executed
+from kinetree.runtime.texts import executed, recorded
 from kinetree.spatial.transform import Transform, transform_of
 from kinetree.spatial.value import Array
 from kinetree.tasks.recursions import TaskFunction
@@ -62,8 +63,8 @@ class Distances:
             raise InputError(f"nearest({count!r}): there are {len(self.pairs)} pairs")
         # a partition takes a fraction of the time of sorting
         some = np.argpartition(self.distance, min(count, len(self.pairs) - 1), axis=-1)[..., :count]
-        order = np.argsort(_taken(self.distance, some), axis=-1, kind="stable")
-        return NearestDistances(self, _taken(some, order))
+        order = np.argsort(taken(self.distance, some), axis=-1, kind="stable")
+        return NearestDistances(self, taken(some, order))
 
     @cached_property
     def jacobian(self) -> Array:
@@ -84,9 +85,9 @@ class NearestDistances:
 
     def __init__(self, of: Distances, index: Array) -> None:
         self._of, self.index = of, index
-        self.distance: Array = _taken(of.distance, index)
-        self.normal: Array = _taken(of.normal, index)
-        self.points: Array = _taken(of.points, index)
+        self.distance: Array = taken(of.distance, index)
+        self.normal: Array = taken(of.normal, index)
+        self.points: Array = taken(of.points, index)
 
     @cached_property
     def jacobian(self) -> Array:
@@ -301,6 +302,35 @@ class Collisions(Dynamics):
         made: Compiled = sequence.finish()
         return made
 
+    def _distance_rates(self, q: Array, v: Array, pairs: CollisionPairs) -> tuple[Distances, Array, Array]:
+        """Distances, and for each pair ḋ, (…, p) [m/s], and J̇v, which is d̈ at zero joint accelerations, [m/s²]."""
+        known = self._distance_functions
+        found = known.get((pairs, "rates"))
+        if found is None:
+            found = known.setdefault((pairs, "rates"), self._make_distance_rates(pairs))
+        *near, rate = found(q, v)
+        return Distances(self, q, pairs, tuple(near)), rate[..., 0, :], rate[..., 1, :]
+
+    def _make_distance_rates(self, pairs: CollisionPairs) -> Any:
+        count, of, runs = len(pairs), len(pairs.shapes), pairs.runs
+        sites = tuple(map(self._shape_site, pairs.shapes))
+        placed, moving, turning = (
+            TaskFunction("distances", self.mechanism.at(sites), algorithm, sites)
+            for algorithm in (poses, VELOCITIES["world"], JACOBIANS_DOT_V["world"])
+        )
+        narrow = compiled(
+            distance_rates(runs.classes), self.mechanism.scalar, n=of, m=of, p=count, t=runs.longest, **runs.lists
+        )
+
+        def text(run: Any, q: Any, v: Any) -> Sequence[Any]:
+            own = run(placed, q), pairs.sizes, run(moving, q, v), run(turning, q, v)
+            results: Sequence[Any] = run(narrow, *own, *own)
+            return results
+
+        shapes = {"distance": (count,), "normal": (3, count), "points": (2, 3, count), "rate": (2, count)}
+        inputs = [Operand("q", (self.nq,)), Operand("v", (self.nv,))]
+        return recorded("distances", inputs, [Operand(*each) for each in shapes.items()], text)
+
     def _shape_site(self, shape: SolidShape) -> Site:
         """The frame of a shape's core."""
         carrier = self.site(str(shape.body))
@@ -348,7 +378,7 @@ class Collisions(Dynamics):
         return moved
 
 
-def _taken(values: Array, index: Array) -> Array:
+def taken(values: Array, index: Array) -> Array:
     """Values, (…, p, …), of some pairs of each sample, (…, k)."""
     if index.ndim == 1:  # in a fraction of the time
         return values[index]

@@ -132,6 +132,11 @@ def _select(a: Any, b: Any, x: Any, y: Any) -> Any:
     return Dual(_either(a, b, x, y), _either(a, b, dx, dy), top)
 
 
+def select(a: Any, b: Any, x: Any, y: Any) -> Any:
+    """`scalar.select`, also where a is no dual number but others are."""
+    return _select(a, b, x, y) if any(type(each) is Dual for each in (a, b, x, y)) else scalar.select(a, b, x, y)
+
+
 def _either(a: Any, b: Any, x: Any, y: Any) -> Any:
     """`select` with a plain a and b, for duals of any level."""
     return _select(a, b, x, y) if isinstance(x, Dual) or isinstance(y, Dual) else scalar.select(a, b, x, y)

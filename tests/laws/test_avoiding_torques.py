@@ -1,0 +1,208 @@
+"""Torques that keep shapes apart: J̇v of distances, `OperationalSpace` and `WholeBody`."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kinetree as kt
+from kinetree import control
+from kinetree import geometry as geo
+from kinetree.errors import InfeasibleError
+from tests.laws import test_clearance as clearance
+from tests.laws.test_avoidance import HANDS, arms, crossing
+from tests.oracle import oracle
+from tests.tolerance import Array, assert_near, refused
+
+oracle("daqp")
+
+
+def controller(kind: str, kp: float = 16.0, **options: Any) -> Any:
+    robot, pairs = arms()
+    goals = [control.Goal(kt.Task(hand, "position"), kp=kp) for hand in HANDS]
+    options = {"avoid": pairs, **options}
+    if kind == "levels":
+        return control.OperationalSpace(robot, goals, **options)
+    return control.WholeBody(robot, goals, posture=control.Posture(crossing(3)[0][0], kp=4.0, weight=0.05), **options)
+
+
+def followed(held: Any, q: Array, targets: dict[str, Array], dt: float, seconds: float) -> tuple[Array, Array]:
+    """Where torques that are held for dt lead, and the smallest distance on the way."""
+    robot, pairs = arms()
+    v, least, count = np.zeros_like(q), robot.clearance(q, pairs), max(1, round(dt / 0.0025))
+    for _ in range(round(seconds / dt)):
+        tau = held(q, v, targets).tau
+        for _ in range(count):
+            v = v + dt / count * robot.forward_dynamics(q, v, tau)
+            q = robot.integrate(q, v, dt / count)
+            least = np.minimum(least, robot.clearance(q, pairs))
+    return q, least
+
+
+@pytest.mark.parametrize("name", ["every kind", "legged", "gear"])
+def test_drift_is_the_rate_of_the_rate(name: str) -> None:
+    """J̇v against differences of J v along a constant v; features change in some."""
+    robot, pairs = clearance.robot(name), clearance.pairs_of(name)
+    rng, step = np.random.default_rng(0), 1e-4
+    q, v = robot.random_configuration(rng, (6,)), rng.standard_normal((6, robot.nv))
+    near, rate, drift = robot._distance_rates(q, v, pairs)
+    plain = robot.distances(q, pairs)
+    for found, expected in ((near.distance, plain.distance), (near.normal, plain.normal), (near.points, plain.points)):
+        assert_near(found, expected, 1e-9)
+    ahead, now, behind = (
+        np.einsum("bpv,bv->bp", robot.distances(robot.integrate(q, v, by), pairs).jacobian, v)
+        for by in (step, 0.0, -step)
+    )
+    assert_near(rate, now, 1e-12)
+    wrong = np.abs((ahead - behind) / (2 * step) - drift) > 1e-5 * (1.0 + np.abs(drift))
+    assert wrong.mean() < 0.015
+    assert (np.abs(drift) > 0.1).mean() > 0.3
+
+
+@pytest.mark.parametrize(
+    ("kind", "dt", "kp"),
+    [
+        ("levels", 0.001, 16.0),
+        ("levels", 0.02, 16.0),
+        ("levels", 0.05, 4.0),
+        ("program", 0.001, 16.0),
+        ("program", 0.02, 16.0),
+        ("program", 0.05, 16.0),
+    ],
+)
+def test_pairs_stay_apart_at_any_rate(kind: str, dt: float, kp: float) -> None:
+    q, targets = crossing(3)
+    _, least = followed(controller(kind, kp), q, targets, dt, 0.8)
+    assert (least > 0.02 - 3e-4).all()
+
+
+@pytest.mark.parametrize("kind", ["levels", "program"])
+def test_without_it_they_collide(kind: str) -> None:
+    q, targets = crossing(3)
+    assert (followed(controller(kind, avoid=None), q, targets, 0.02, 0.8)[1] < 0.0).all()
+
+
+@pytest.mark.parametrize("kind", ["levels", "program"])
+def test_joint_limits_and_distances(kind: str) -> None:
+    robot, _ = arms()
+    q, targets = crossing(3)
+    held = controller(kind, 9.0, bounds=control.Bounds(position=15.0, velocity=15.0))
+    end, least = followed(held, q, targets, 0.02, 1.0)
+    assert (least > 0.02 - 3e-4).all()
+    assert (end >= robot.lower_limits).all()
+    assert (end <= robot.upper_limits).all()
+
+
+@pytest.mark.parametrize("kind", ["levels", "program"])
+def test_reached_where_there_is_room(kind: str) -> None:
+    robot, pairs = arms()
+    q, _ = crossing(3)
+    goal = q + np.array([-0.5, 0.0, 0.2, 0.0, 0.0, 0.4, 0.2, -0.1, 0.2, 0.0])
+    clear = robot.clearance(goal, pairs) > 0.03
+    assert clear.any()
+    targets = {hand: robot.pose(goal[clear], hand)[:, :3, 3] for hand in HANDS}
+    end, least = followed(controller(kind), q[clear], targets, 0.01, 2.5)
+    assert (least > 0.02 - 3e-4).all()
+    for hand, target in targets.items():
+        assert_near(robot.pose(end, hand)[:, :3, 3], target, 2e-3 if kind == "levels" else 2e-2)
+
+
+def too_close() -> tuple[Array, dict[str, Array]]:
+    """States well inside the distance that is kept."""
+    q, targets = crossing(3)
+    robot, pairs = arms()
+    now = q
+    for _ in range(400):
+        tau = controller("program", avoid=None)(now, np.zeros_like(now), targets).tau
+        now = robot.integrate(now, 2e-3 * robot.forward_dynamics(now, np.zeros_like(now), tau))
+        if (robot.clearance(now, pairs) < 0.01).all():
+            break
+    assert (robot.clearance(now, pairs) < 0.01).any()
+    return now, targets
+
+
+@pytest.mark.parametrize("kind", ["levels", "program"])
+def test_what_starts_too_close_comes_no_closer(kind: str) -> None:
+    robot, pairs = arms()
+    q, targets = too_close()
+    start = robot.clearance(q, pairs)
+    end, least = followed(controller(kind), q, targets, 0.01, 0.5)
+    assert (least > np.minimum(start, 0.02) - 3e-4).all()
+    assert (robot.clearance(end, pairs) > np.minimum(start, 0.019) - 3e-4).all()
+
+
+@pytest.mark.parametrize("kind", ["levels", "program"])
+def test_bits_do_not_depend_on_the_batch(kind: str) -> None:
+    _, pairs = arms()
+    q, targets = too_close()
+    q[0] = crossing(3)[0][0]
+    v = np.random.default_rng(2).normal(0.0, 0.5, q.shape)
+    held = pickle.loads(pickle.dumps(controller(kind, avoid=control.Avoid(pairs, 0.03))))
+    together = held(q, v, targets)
+    for i in range(len(q)):
+        alone = held(q[i], v[i], {hand: target[i] for hand, target in targets.items()})
+        np.testing.assert_array_equal(alone.tau, together.tau[i])
+        np.testing.assert_array_equal(alone.acceleration, together.acceleration[i])
+    without = controller(kind, avoid=None)(q, v, targets).tau
+    assert (together.tau != without).any()
+
+
+def test_engines_agree() -> None:
+    q, targets = too_close()
+    native = controller("levels")
+    v = np.zeros_like(q)
+    found, expected = native(q, v, targets), native.engine("reference")(q, v, targets)
+    assert (found.state.active != 0).any()
+    np.testing.assert_array_equal(found.state.active, expected.state.active)
+    assert_near(found.tau, expected.tau, 1e-7 * float(np.abs(expected.tau).max()))
+
+
+def test_rows_are_kept_exactly() -> None:
+    """Accelerations satisfy the law, and that of a pair that is held with equality."""
+    q, targets = too_close()
+    for kind in ("levels", "program"):
+        held = controller(kind)
+        v = np.random.default_rng(5).normal(0.0, 0.3, q.shape)
+        a = held(q, v, targets).acceleration
+        J, low, _ = held._avoid(q, v)
+        room = np.einsum("bkv,bv->bk", J, a) - low
+        assert (room > -1e-5).all()
+        assert (np.abs(room) < 1e-5).any()
+
+
+def test_contradictions_are_named() -> None:
+    robot, pairs = arms()
+    weak = {joint.name: kt.Limits(lower=-2.5, upper=2.5, velocity=2.0, effort=1e-3) for joint in robot.joints}
+    q, _ = too_close()
+    options: Any = {
+        "posture": control.Posture(q[0]), "bounds": control.Bounds(torque=True), "avoid": control.Avoid(pairs, 0.1),
+    }  # fmt: skip
+    v = np.zeros(10)
+    v[[0, 5]] = -3.0, 3.0  # towards each other
+    with pytest.raises(InfeasibleError, match="distance of 'left"):
+        control.WholeBody(robot.with_limits(weak), ["left_hand"], **options)(q[0], v)
+    relaxed = control.WholeBody(robot.with_limits(weak), ["left_hand"], fallback="relax", **options)(q[0], v)
+    assert relaxed.slack > 0.0
+
+
+def test_surroundings_are_avoided() -> None:
+    robot, _ = arms()
+    q = np.array([0.3, 0.5, 0.6, 0.0, 0.3, -0.3, 0.5, 0.6, 0.0, 0.3])
+    hand = robot.pose(q, "left_hand")[:3, 3]
+    ball = kt.Scene([geo.Sphere("ball", hand + np.array([0.15, 0.01, 0.02]), 0.05)])
+    pairs = robot.collision_pairs(scene=ball)
+    held = control.OperationalSpace(robot, [kt.Task("left_hand", "position")], avoid=pairs)
+    v, least = np.zeros(10), np.inf
+    for _ in range(250):
+        v = v + 0.01 * robot.forward_dynamics(q, v, held(q, v, {"left_hand": hand + np.array([0.15, 0, 0])}).tau)
+        q = robot.integrate(q, v, 0.01)
+        least = min(least, float(robot.clearance(q, pairs)))
+    assert 0.02 - 3e-4 < least < 0.022
+
+
+def test_refused() -> None:
+    refused("avoid: rate=0.0 is a rate", lambda: control.Avoid(arms()[1], rate=0.0))
+    refused("pairs come from", lambda: controller("levels", avoid=[("left0", "right0")]))
