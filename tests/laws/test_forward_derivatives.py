@@ -21,7 +21,8 @@ NAMES = (
     "pose", "velocity", "acceleration", "jacobian", "jacobian_dot_v", "jacobian_rate", "velocity_derivative",
     "mass_matrix", "mass_matrix_solve", "mass_matrix_log_determinant", "bias_forces", "gravity_forces",
     "coriolis_matrix", "energy", "center_of_mass", "center_of_mass_jacobian", "centroidal_momentum_matrix",
-    "reactions", "stacked_vectors", "regressor",
+    "reactions", "stacked_vectors", "regressor", "mass_matrix_inverse", "mass_matrix_determinant",
+    "forward_dynamics_derivatives", "innovations", "innovation_forces", "tracking_regressor",
 )  # fmt: skip
 
 
@@ -51,7 +52,10 @@ def several(results: Any) -> tuple[Array, ...]:
 
 
 #: On nodes that are not rigid bodies, where code takes longer to compile.
-FEW = ("pose", "jacobian", "mass_matrix", "mass_matrix_log_determinant", "energy", "centroidal_momentum_matrix")
+FEW = (
+    "pose", "jacobian", "mass_matrix", "mass_matrix_inverse", "mass_matrix_log_determinant", "energy",
+    "centroidal_momentum_matrix", "stacked_vectors",
+)  # fmt: skip
 EACH = [*(("every kind", function) for function in NAMES), *((n, f) for n in ("nodes", "couplings") for f in FEW)]
 
 
@@ -102,8 +106,33 @@ def test_they_are_functions() -> None:
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(rate))(q, dq), out)
     assert_close(rate.engine("reference")(q, dq), out, 1e-13, peak(out))
     refused("has no derivative", lambda: rate.jvp, error=UnsupportedError)
-    refused("has no derivative", lambda: of.mass_matrix_inverse.jvp, error=UnsupportedError)
+    refused("use discretize", lambda: of.step.jvp, error=UnsupportedError)
     refused("has no derivative", lambda: of.bracket.jvp, error=UnsupportedError)
     refused("takes q", of.mass_matrix.vjp, q, error=InputError)
     refused("tuple of 2", of.energy.vjp, q, dq, 1.0, error=InputError)
     assert list(of.jacobian.jvp.__signature__.parameters) == ["q", "dq", "frames", "reference", "out"]
+
+
+def test_rates_of_texts_that_read_their_results() -> None:
+    """out=, wrenches, bits in batches, and pickles, as of all others."""
+    of = robot("every kind")
+    _, (q, v, tau), (dq, dv, dtau), _ = given(of, "every kind", "forward_dynamics_derivatives", (3,))
+    rate, out = of.mass_matrix_inverse.jvp, np.empty((3, of.nv, of.nv))
+    assert rate(q, dq, out=out) is out
+    inverse = of.mass_matrix_inverse(q)
+    exact = -inverse @ of.mass_matrix.jvp(q, dq) @ inverse
+    assert_close(out, exact, 1e-10, peak(exact))
+    np.testing.assert_array_equal(rate(q[1], dq[1]), out[1])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(rate))(q, dq), out)
+    refused(r"shape \(2, ", rate, q, dq, out=np.empty((2, of.nv, of.nv)), error=InputError)
+    load = {of.frames[-1]: np.arange(6.0)}
+    derivatives = of.forward_dynamics_derivatives
+    found = derivatives.jvp(q, v, tau, dq, dv, dtau, load)
+    assert type(found) is type(derivatives(q, v, tau))
+    e = 1e-6
+    ahead, behind = (derivatives(of.integrate(q, s * dq), v + s * dv, tau + s * dtau, load).dq for s in (e, -e))
+    expected = (ahead - behind) / (2 * e)
+    assert_close(found.dq, expected, 1e-7, peak(expected))
+    filled = tuple(np.empty((3, of.nv, of.nv)) for _ in range(3))
+    derivatives.jvp(q, v, tau, dq, dv, dtau, load, out=filled)
+    np.testing.assert_array_equal(filled[0], found.dq)

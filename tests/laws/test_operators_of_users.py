@@ -97,6 +97,8 @@ def test_lyapunov_equations(name: str) -> None:
     expected = d.diagonal(d.A.T @ X.dense() @ d.psi)
     assert_close(mixed_y.dense(), expected, TOLERANCE, peak(expected))
     refused("not block diagonal", o.lyapunov, o.A)
+    refused("not block diagonal over nodes", o.lyapunov, o.I_dof)
+    refused("not block diagonal", o.lyapunov, np.eye(3))
     refused("takes ops.A or ops.psi", o.lyapunov, o.M, o.E_A)
 
 
@@ -274,3 +276,12 @@ def test_operations_grow_with_the_robot_alone() -> None:
         counts.append(o.function((o.mass_inverse @ o.mass)._expression).count().total)
     (ten, hundred, thousand) = counts
     assert (thousand - hundred) / 900 == pytest.approx((hundred - ten) / 90, rel=0.01)
+
+
+def test_operators_of_other_configurations_are_refused() -> None:
+    robot = kt.zoo.arm7()
+    here, there = (robot.operators(np.full(7, angle), engine="reference") for angle in (0.1, 0.2))
+    refused("different robots or configurations", here.lyapunov, there.M)
+    refused("different robots or configurations", here.lyapunov, here.M, here.A, there.psi)
+    refused("different robots or configurations", here.diagonal, there.Omega)
+    refused("no engine is called", robot.operators, np.zeros(7), engine="fast", error=UnknownNameError)

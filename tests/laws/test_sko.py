@@ -230,7 +230,14 @@ def test_errors() -> None:
     refused("pass sizes", kt.sko, [-1], [None], [lambda q: one * q[0]], [one], error=ModelError)
     wrong = kt.errors.ModelError
     refused("shape", kt.sko, [-1], [None], [lambda q: np.ones((2, 1)) * q[0]], [one], sizes=[(1, 1)], error=wrong)
+    refused("names must differ", kt.sko, [-1, 0], [None, one], [one] * 2, [one] * 2, names=["a", "a"], error=wrong)
+    refused("no array of numbers", kt.sko, [-1], [None], [one], ["heavy"], error=wrong)
+    skewed = lambda q: np.array([[1.0, q[0]], [0.0, 1.0]])  # noqa: E731
+    refused("not symmetric", kt.sko, [-1], [None], [np.eye(2)], [skewed], error=wrong)
     model = kt.sko([-1], [None], [one], [lambda q: one * q[0]])
+    states = np.array([[1.0], [0.0]])  # D is singular at the second
+    refused("D is singular", model.forward_dynamics, np.ones(1), q=states, error=SingularMechanismError)
+    assert np.isnan(model.forward_dynamics(np.array([np.nan]), q=states[0])).all()
     refused("pass q", model.mass_matrix, error=InputError)
     empty = kt.sko([-1, 0], [None, one], [one] * 2, [one, 0.0 * one], names=["a", "b"])
     refused("'b'", empty.forward_dynamics, np.zeros(2), error=SingularMechanismError)

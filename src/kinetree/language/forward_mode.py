@@ -37,6 +37,7 @@ def directional_derivative(
     directions: Mapping[str, str],
     outputs: tuple[str, ...],
     level: int = 0,
+    values: tuple[str, ...] = (),
 ) -> Algorithm:
     """Differentiate an algorithm along directions of some of its inputs; the others are constant.
 
@@ -48,6 +49,7 @@ def directional_derivative(
             if they are an input, and "gravity".
         outputs: Names of the rates of change of the outputs.
         level: Level of its dual numbers. A derivative of a derivative takes a lower one than the latter.
+        values: Names of the outputs themselves, which follow; needed where the algorithm reads its own results.
 
     Returns:
         An algorithm with the same inputs, followed by the directions; inputs indexed by frames come last.
@@ -57,7 +59,7 @@ def directional_derivative(
     """
     if Argument("q", ("q",)) not in algorithm.inputs:
         raise ContractError(f'{algorithm.name!r} takes no configuration: name the input with dimensions ("q",) q')
-    return _derivative(algorithm, name, tangent, directions, outputs, level)
+    return _derivative(algorithm, name, tangent, directions, outputs, level, values)
 
 
 def coordinate_derivative(algorithm: A, name: str, directions: Mapping[str, str], outputs: tuple[str, ...]) -> A:
@@ -69,7 +71,13 @@ def coordinate_derivative(algorithm: A, name: str, directions: Mapping[str, str]
 
 
 def _derivative(
-    algorithm: A, name: str, tangent: str, directions: Mapping[str, str], outputs: tuple[str, ...], level: int
+    algorithm: A,
+    name: str,
+    tangent: str,
+    directions: Mapping[str, str],
+    outputs: tuple[str, ...],
+    level: int,
+    values: tuple[str, ...] = (),
 ) -> A:
     own = algorithm.inputs
     sizes = {argument.name: argument.dimensions for argument in own} | {"gravity": (3,)}
@@ -79,7 +87,8 @@ def _derivative(
     inputs = (*own[:first], *given, *own[first:])
     results = tuple(
         Argument(new, old.dimensions, old.symmetric, old.sparse, old.stacked)
-        for new, old in zip(outputs, algorithm.outputs, strict=True)
+        for names in ((outputs, values) if values else (outputs,))
+        for new, old in zip(names, algorithm.outputs, strict=True)
     )
 
     def run(tree: Any, *arguments: Indexed) -> None:
@@ -94,7 +103,8 @@ def _derivative(
         else:
             tree = _Memory(tree, level)
         taken = [moved.get(a.name, arrays[a.name]) for a in own]
-        algorithm.run(tree, *taken, *(_Rates(arrays[r.name], level) for r in results))
+        stored: list[Any] = [_Array(arrays[x], arrays[dx], level) for x, dx in zip(values, outputs, strict=False)]
+        algorithm.run(tree, *taken, *(stored or [_Rates(arrays[dx], level) for dx in outputs]))
 
     return replace(algorithm, name=name, run=run, inputs=inputs, outputs=results, own=None)
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from kinetree.algorithms.derivatives.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.derivatives.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from kinetree.algorithms.derivatives.time_step_derivatives import step_derivatives
-from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_product
+from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_product, mass_matrix_solve
 from kinetree.algorithms.dynamics.regressor import regressor, tracking_regressor
 from kinetree.algorithms.dynamics.time_step import semi_implicit_euler
 from kinetree.errors import InputError
@@ -32,7 +32,7 @@ from kinetree.spatial.value import Array
 
 _L = TypeVar("_L", LinearizedInverse, LinearizedForward)
 
-PRODUCTS.update(mass_matrix=mass_matrix_product)
+PRODUCTS.update(mass_matrix=mass_matrix_product, mass_matrix_inverse=mass_matrix_solve)
 
 
 class Derivatives(ModelBase):

@@ -25,7 +25,7 @@ from kinetree.algorithms.dynamics.mass_matrix import (
 )
 from kinetree.algorithms.dynamics.sko import sko_accelerations, sko_forward_dynamics, sko_inverse_dynamics
 from kinetree.compiler.programs import Traced
-from kinetree.errors import InputError, ModelError, UnknownNameError
+from kinetree.errors import InputError, ModelError, SingularMechanismError, UnknownNameError
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.mechanism import WORLD, Mechanism, Site
 from kinetree.language.node import Unconstrained
@@ -157,7 +157,14 @@ class SKO:
         if name not in self._functions:
             guard = require_invertible if solves else None
             self._functions[name] = Function(name.removeprefix("sko_"), self.mechanism, algorithm, guard=guard)
-        return self._functions[name](self._configuration(q), *arrays, out=out)
+        found = self._functions[name](self._configuration(q), *arrays, out=out)
+        # of D that is singular at this q, and of nothing else
+        if solves and self.nq and not np.isfinite(found).all() and all(np.isfinite(x).all() for x in (q, *arrays)):
+            raise SingularMechanismError(
+                f"{name.removeprefix('sko_')}: at this q, or one of a batch, no inertia of {self.name!r} resists some "
+                "joint, so D is singular. Give the node an inertia or an armature"
+            )
+        return found
 
     def _configuration(self, q: Any) -> Any:
         if q is None and self.nq:
@@ -311,6 +318,8 @@ def sko(
         if each is not None and len(each) != count:
             raise ModelError(f"sko: {len(each)} {what} for {count} nodes")
     called = tuple(f"node {k}" for k in range(count)) if names is None else tuple(names)
+    if len(set(called)) < count:
+        raise ModelError(f"sko: names must differ; got {list(called)}")
     dimensions: list[int] = []
     kinds, constants = [], []
     for k, parent in enumerate(parents):
@@ -330,8 +339,9 @@ def sko(
         for what, matrix, shape in zip(_MATRICES, matrices, kind.shapes, strict=True):
             if not callable(matrix):
                 own.append(_numbers(called[k], what, matrix, shape).reshape(-1))
-        inertia = matrices[2]
-        if not callable(inertia) and not np.allclose(inertia, np.transpose(inertia), rtol=1e-10, atol=0.0):
+        # a function is tried at one configuration that nothing makes special
+        inertia = np.asarray(matrices[2](np.linspace(0.3, 0.9, n)) if callable(matrices[2]) else matrices[2], float)
+        if not np.allclose(inertia, inertia.T, rtol=1e-10, atol=0.0, equal_nan=True):
             raise ModelError(f"sko: the inertia of {called[k]!r} is not symmetric")
         kinds.append(kind)
         constants.append(np.concatenate(own))
@@ -356,7 +366,10 @@ def _sizes(node: str, H: Any, known: tuple[int, int] | None) -> tuple[int, int]:
 def _numbers(node: str, what: str, given: Any, shape: tuple[int, ...]) -> Array:
     if given is None:
         raise ModelError(f"sko: {node!r} needs a {what} of shape {shape}")
-    numbers = np.asarray(given, dtype=float)
+    try:
+        numbers = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        raise ModelError(f"sko: the {what} of {node!r} is no array of numbers: {given!r}") from None
     if numbers.shape != shape:
         raise ModelError(f"sko: the {what} of {node!r} has shape {numbers.shape}; it must be {shape}")
     if not np.all(np.isfinite(numbers)):

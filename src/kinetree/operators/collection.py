@@ -24,7 +24,7 @@ from kinetree.operators.blocks import (
 )
 from kinetree.operators.sweeps import FACTORED, Plan, algorithm_of
 from kinetree.runtime.arguments import frame_names, refuse_lazy, require_shape
-from kinetree.runtime.function import Function
+from kinetree.runtime.function import ENGINES, Function
 from kinetree.spatial.value import Array
 
 
@@ -118,6 +118,8 @@ class Operators:
     ) -> None:
         """Use `robot.operators(q)` instead; `functions` keeps those compiled, `guard` rejects robots without M⁻¹."""
         refuse_lazy("operators: q", q)
+        if engine not in ENGINES:
+            raise UnknownNameError("engine", engine, ENGINES)
         #: Type of the entries of results.
         self.dtype: np.dtype[Any] = np.dtype(np.float64) if engine == "reference" else format_of(robot.mechanism).dtype
         self._engine = engine
@@ -174,6 +176,7 @@ class Operators:
         """
         sizes = np.diff(self._mechanism.m_starts).tolist()
         if isinstance(blocks, Operator):
+            self.I._require_same(blocks)
             each = diagonal_blocks(blocks, self._mechanism.m_starts)
         else:
             each = list(np.moveaxis(blocks, -3, 0) if isinstance(blocks, np.ndarray) else blocks)
@@ -208,13 +211,17 @@ class Operators:
         """
         shifts = []
         for given in (A, A if B is None else B):
-            name = "A" if given is None else given._expression.name
-            if given is not None and given._expression not in (_A, _PSI):
+            if given is not None and (not isinstance(given, Operator) or given._expression not in (_A, _PSI)):
                 raise InputError(f"lyapunov takes ops.A or ops.psi; got {given}")
+            name = "A" if given is None else given._expression.name
             shifts.append(shift_blocks(self.E_A if name == "A" else self.E_psi, self._mechanism))
         starts = self._mechanism.m_starts
-        if not is_diagonal(X._expression):
-            raise InputError(f"lyapunov: {X} is not block diagonal; take its diagonal with ops.diagonal(X)")
+        known = isinstance(X, Operator) and is_diagonal(X._expression)
+        if not known or (X._expression.rows, X._expression.columns) != ("m", "m"):
+            raise InputError(f"lyapunov: {X} is not block diagonal over nodes; take its diagonal with ops.diagonal(X)")
+        for given in (X, A, B):
+            if given is not None:
+                self.I._require_same(given)
         solve = scattered if backward else gathered
         return self.diagonal(solve(diagonal_blocks(X, starts), shifts[0], shifts[1], self._mechanism.parents), "Y")
 

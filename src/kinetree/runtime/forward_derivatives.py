@@ -14,17 +14,18 @@ from typing import Any
 from kinetree.errors import UnsupportedError
 from kinetree.language.algorithm import Algorithm, Argument
 from kinetree.language.forward_mode import directional_derivative
+from kinetree.language.mechanism import Mechanism
+from kinetree.runtime import arguments
 from kinetree.runtime.function import ForcedFunction, FrameFunction, Function
 
-#: What to use instead of derivatives of functions whose texts read their own results.
+#: What to use instead of derivatives of functions that are several texts.
 _INSTEAD = {
-    "mass_matrix_inverse": "−M⁻¹ mass_matrix.jvp(q, dq) M⁻¹, or mass_matrix_solve.jvp",
-    "mass_matrix_determinant": "det M times mass_matrix_log_determinant.jvp",
-    "forward_dynamics_derivatives": "forward_dynamics.hvp",
     "discretize": "forward_dynamics.hvp",
     "step": "discretize",
     "inverse_inertia": "inverse_inertia_derivative",
 }
+#: Functions whose texts read their own results, so that derivatives have those as further results.
+_READING = ("mass_matrix_inverse", "mass_matrix_determinant", "forward_dynamics_derivatives")
 
 
 @lru_cache(maxsize=256)
@@ -33,7 +34,8 @@ def along_inputs(algorithm: Algorithm) -> Algorithm:
     text = algorithm if algorithm.own is None else algorithm.own
     others = {f"d{a.name}": a.name for a in text.inputs if a.name != "q" and "frames" not in a.dimensions}
     results = tuple(f"d{output.name}" for output in text.outputs)
-    return directional_derivative(text, f"{text.name}_jvp", "dq", others, results)
+    values = tuple(f"{output.name} value" for output in text.outputs if text.name in _READING)
+    return directional_derivative(text, f"{text.name}_jvp", "dq", others, results, values=values)
 
 
 @lru_cache(maxsize=256)
@@ -63,7 +65,9 @@ def _derived(function: Function[..., Any], derivative: Callable[[Algorithm], Alg
     described = {"signature": _signature(function, algorithm), "doc": Function.jvp.__doc__, "bundle": function._bundle}
     given: dict[str, Any] = {"guard": function._guard, **described}
     derived: Function[..., Any]
-    if isinstance(function, FrameFunction):
+    if function.name in _READING:
+        derived = _RatesAlone(f"{name}.jvp", function.mechanism, algorithm, function, **given)
+    elif isinstance(function, FrameFunction):
         texts = {r: derivative(text) for r, text in function._algorithms.items()}
         classical = {r: derivative(text) for r, text in function._classical.items()}
         frames = tuple(site.name for site in function._all)
@@ -83,6 +87,32 @@ def _derived(function: Function[..., Any], derivative: Callable[[Algorithm], Alg
     if function._home is not None:
         derived.belong(function._home[0], f"{function._home[1]}.jvp")
     return derived.engine(function._engine)
+
+
+class _RatesAlone(ForcedFunction[..., Any]):
+    """A derivative whose text also has the values of the function: calls return the rates."""
+
+    def __init__(self, name: str, mechanism: Mechanism, algorithm: Algorithm, of: Any, **options: Any) -> None:
+        self._rates = options.pop("bundle")
+        self._forced = isinstance(of, ForcedFunction)
+        find: Any = of._site if self._forced else None  # without wrenches there are no frames to find
+        super().__init__(name, mechanism, algorithm, site=find, **options)
+
+    def _compute(self, inputs: tuple[Any, ...], named: dict[str, Any], out: Any) -> Any:
+        arrays = self._arguments(inputs, named)
+        sites, wrenches = self._wrenches(arrays.pop()) if self._forced else ((), ())
+        every = self._run(sites, self.algorithm, (*arrays, *wrenches), None)
+        rates = every[: len(every) // 2]
+        if out is not None:
+            names, shapes = [a.name for a in self.algorithm.outputs], [rate.shape for rate in rates]
+            filled = arguments.results(self.name, out, names[: len(rates)], shapes, rates[0].dtype)
+            for array, rate in zip(filled, rates, strict=True):
+                array[...] = rate
+            return out
+        return rates[0] if len(rates) == 1 else self._rates(*rates) if self._rates is not tuple else rates
+
+    def _is_default(self, *_: Any) -> bool:
+        return False  # calls go through Python, which drops the values
 
 
 def _signature(function: Function[..., Any], algorithm: Algorithm) -> Signature:

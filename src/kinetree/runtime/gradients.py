@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.errors import InputError, IrreversibleError, UnsupportedError
+from kinetree.errors import ContractError, InputError, IrreversibleError, UnsupportedError
 from kinetree.language.algorithm import Algorithm, Argument, with_constants
 from kinetree.language.mechanism import Mechanism, Site
 from kinetree.language.reverse_mode import gradient
@@ -82,9 +82,9 @@ class Texts:
         if key not in self._bound:
             try:
                 self._bound[key] = self._made(text, choice)
-            except IrreversibleError:
+            except ContractError as error:  # also what a text becomes backwards may break rules of the language
                 self._bound[key] = None
-                raise
+                raise IrreversibleError(f"{text.name} cannot be run backwards: {error}") from None
         if self._bound[key] is None:
             raise IrreversibleError(f"{text.name} cannot be run backwards")
         return self._bound[key]
