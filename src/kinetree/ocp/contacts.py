@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.errors import InputError
+from kinetree.errors import InputError, UnknownNameError
 from kinetree.kernels.impacts import impact_derivatives
 from kinetree.kernels.node_costs import moved_on
 from kinetree.kernels.solve import count_doubt
@@ -54,6 +54,7 @@ class Contacts:
         friction: Coefficient of friction: forces and impulses of all feet then stay inside of cones, as the hard terms
             `ocp.friction(foot, friction, sole=…)` say.
         sole: Half length and half width of whole feet [m]: see `ocp.cone`.
+        forward: Directions of the feet's lengths in the world, by foot, of those that are turned: see `ocp.cone`.
         constraints: What else is held at all times, as for `robot.constraints`, such as loops and grasps.
     """
 
@@ -63,6 +64,7 @@ class Contacts:
     damping: float = 0.0
     friction: float | None = None
     sole: tuple[float, float] | None = None
+    forward: Mapping[str, Any] | None = None
     constraints: Iterable[AnyConstraint] = ()
 
     @property
@@ -70,9 +72,13 @@ class Contacts:
         """The cones of friction."""
         if self.friction is None:
             return []
-        mu, sole = self.friction, self.sole
+        mu, sole, forward = self.friction, self.sole, dict(self.forward or {})
+        for foot in forward:
+            if foot not in self.held:
+                raise UnknownNameError("foot in forward of contacts", foot, tuple(self.held))
         # first penalties: impulses are forces times a step, and so smaller
-        return [friction(foot, mu, sole=sole, hard=True, weight=1e-2, impact=10.0) for foot in self.held]
+        options: dict[str, Any] = {"sole": sole, "hard": True, "weight": 1e-2, "impact": 10.0}
+        return [friction(foot, mu, forward=forward.get(foot), **options) for foot in self.held]
 
 
 class _Phase(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.errors import UnknownNameError
+from kinetree.errors import InputError, UnknownNameError
 from kinetree.kernels.node_costs import product
 from kinetree.model.model import Model
 from kinetree.ocp.terms import BuiltIn, CostTerm, Foot, Part, Scope
@@ -52,8 +52,8 @@ def force(
 
 def friction(
     frame: str, coefficient: float, *, sole: tuple[float, float] | None = None, inner: bool = True,
-    normal: Any = (0.0, 0.0, 1.0), weight: Any = 1.0, impact: Any = None, nodes: Any = None, name: str = "",
-    hard: bool = False,
+    normal: Any = (0.0, 0.0, 1.0), forward: Any = None, weight: Any = 1.0, impact: Any = None, nodes: Any = None,
+    name: str = "", hard: bool = False,
 ) -> CostTerm:  # fmt: skip
     """A penalty on forces outside of a cone of friction, where the foot is held: A λ above zero, with A of `cone`.
 
@@ -65,6 +65,7 @@ def friction(
         sole: See `cone`.
         inner: See `cone`.
         normal: See `cone`.
+        forward: See `cone`. A foot that stands in several directions has a term for each, with the `nodes` of it.
         weight: See `Term`.
         impact: See `Term`.
         nodes: See `Term`.
@@ -75,7 +76,8 @@ def friction(
 
     def make(scope: Scope) -> list[Part]:
         foot = _foot(scope, frame, name)
-        return [_of_force(scope, foot, cone(foot.rows, coefficient, sole, inner=inner, normal=normal))]
+        A = cone(foot.rows, coefficient, sole, inner=inner, normal=normal, forward=forward)
+        return [_of_force(scope, foot, A)]
 
     return BuiltIn(
         weight=weight, impact=impact, upper=0.0, nodes=nodes, name=name, hard=hard, make=make,
@@ -104,26 +106,40 @@ def _of_force(scope: Scope, foot: Foot, rows: Array) -> Part:
 
 
 def cone(
-    rows: str, friction: float, sole: tuple[float, float] | None = None, *, inner: bool = True, normal: Any = (0, 0, 1)
-) -> Array:
+    rows: str, friction: float, sole: tuple[float, float] | None = None, *, inner: bool = True,
+    normal: Any = (0, 0, 1), forward: Any = None,
+) -> Array:  # fmt: skip
     """A cone of friction as inequalities A λ ≤ 0 of a foot's force, or its wrench, moment first, in the world's axes.
 
     Args:
         rows: "position" for a point, with 5 inequalities; "all" for a whole foot, with 17 if it has a sole.
         friction: Coefficient μ.
-        sole: Half length X and half width Y of the foot [m], along the world's x and y on level ground: the centre of
-            pressure stays inside, and the moment about the normal is one that friction can take [C15].
+        sole: Half length X and half width Y of the foot [m], about the origin of its frame: the centre of pressure
+            stays inside, and the moment about the normal is one that friction can take [C15].
         inner: Whether the pyramid is inside of the round cone, with μ/√2, or around it.
         normal: The surface's normal in the world.
+        forward: The direction of the foot's length in the world while it stands, whatever its frame's axes are; its
+            part along the surface counts. Along the world's x on level ground by default.
 
     Returns:
         A, (m, 3 or 6).
+
+    Raises:
+        InputError: `forward` is along the normal.
 
     [C15] S. Caron, Q.-C. Pham, Y. Nakamura, "Stability of surface contacts for humanoid robots", ICRA 2015, eq. 8–12.
     """
     mu = arguments.number("friction", friction, above=0.0)
     mu = mu / np.sqrt(2.0) if inner else mu
-    R = alignment(np.asarray(normal, dtype=np.float64) / np.linalg.norm(normal))
+    up = np.asarray(normal, dtype=np.float64) / np.linalg.norm(normal)
+    R = alignment(up)
+    if forward is not None:
+        ahead = arguments.doubles("cone", "forward", forward, (3,))
+        along = ahead - (ahead @ up) * up
+        if not np.linalg.norm(along) > 1e-6 * np.linalg.norm(ahead):
+            raise InputError(f"cone: forward={forward!r} is along the normal; give the direction of the foot's length")
+        along = along / np.linalg.norm(along)
+        R = np.column_stack([along, np.cross(up, along), up])
     of_force = np.array([[1, 0, -mu], [-1, 0, -mu], [0, 1, -mu], [0, -1, -mu], [0, 0, -1.0]])
     if rows == "position":
         turned: Array = of_force @ R.T

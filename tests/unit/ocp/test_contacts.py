@@ -353,6 +353,45 @@ def test_cones_hold_what_friction_can() -> None:
     assert (turned @ [1.0, 0.0, 0.0] < 0.0).all()
 
 
+def test_soles_of_turned_feet() -> None:
+    """Forces at the corners of a sole turned on a slope are inside, and the centre of pressure ends at its edges."""
+    rng, X, Y = np.random.default_rng(1), 0.1, 0.03
+    normal, forward = np.array([0.2, -0.1, 1.0]), np.array([0.4, 0.9, 0.5])
+    up = normal / np.linalg.norm(normal)
+    x = forward - (forward @ up) * up
+    x /= np.linalg.norm(x)
+    R = np.column_stack([x, np.cross(up, x), up])
+    S = ocp.cone("all", 0.5, (X, Y), normal=normal, forward=forward)
+    forces = rng.uniform(-0.5 / np.sqrt(2), 0.5 / np.sqrt(2), size=(200, 4, 3))
+    forces[..., 2] = 1.0
+    forces *= rng.uniform(0.0, 2.0, size=(200, 4, 1))
+    corners = np.array([[a, b, 0.0] for a in (X, -X) for b in (Y, -Y)])
+    wrench = np.concatenate([np.cross(corners, forces).sum(axis=1) @ R.T, forces.sum(axis=1) @ R.T], axis=1)
+    assert (wrench @ S.T <= 1e-12).all()
+    for share, inside in ((0.999, True), (1.001, False)):
+        for place in ((share * X, 0.0), (-share * X, 0.0), (0.0, share * Y), (0.0, -share * Y)):
+            at = R @ [*place, 0.0]
+            assert bool((S @ [*np.cross(at, up), *up] <= 0.0).all()) == inside
+    level = ocp.cone("all", 0.5, (X, Y))
+    assert_close(ocp.cone("all", 0.5, (X, Y), forward=(2.0, 0.0, 1.0)), level, bound(6))
+    across = ocp.cone("all", 0.5, (Y, X), forward=(0.0, 1.0, 0.0))
+    w = rng.normal(size=(500, 6)) * (0.03, 0.06, 0.03, 0.2, 0.2, 1.0) + np.array([0, 0, 0, 0, 0, 1.5])
+    np.testing.assert_array_equal((w @ level.T <= 0.0).all(axis=1), (w @ across.T <= 0.0).all(axis=1))
+    with pytest.raises(InputError, match="along the normal"):
+        ocp.cone("all", 0.5, (X, Y), forward=(0.0, 0.0, 2.0))
+
+
+def test_contacts_know_how_feet_are_turned() -> None:
+    feet = {"held": {"left_foot": True, "right_foot": True}, "rows": "all", "friction": 0.5, "sole": (0.1, 0.03)}
+    contacts = ocp.Contacts(**feet, forward={"left_foot": (0.0, 1.0, 0.0)})
+    rows = ocp.Problem(walker(), 0.02, 3, [ocp.control()], contacts=contacts).horizon.costs.rows
+    left, right = (row.part.matrix for row in rows if row.name.startswith("friction"))
+    np.testing.assert_array_equal(left[:, :6], ocp.cone("all", 0.5, (0.1, 0.03), forward=(0.0, 1.0, 0.0)))
+    np.testing.assert_array_equal(right[:, 6:], ocp.cone("all", 0.5, (0.1, 0.03)))
+    with pytest.raises(UnknownNameError, match="toe"):
+        ocp.Problem(walker(), 0.02, 3, [], contacts=ocp.Contacts(**feet, forward={"toe": (1.0, 0.0, 0.0)}))
+
+
 @pytest.mark.parametrize(
     ("contacts", "message"),
     [
