@@ -11,6 +11,7 @@ import pytest
 import kinetree as kt
 from kinetree import control
 from kinetree import geometry as geo
+from kinetree.control.avoid import AccelerationRows
 from kinetree.errors import InfeasibleError
 from tests.laws import test_clearance as clearance
 from tests.laws.test_avoidance import HANDS, arms, crossing
@@ -171,6 +172,38 @@ def test_rows_are_kept_exactly() -> None:
         room = np.einsum("bkv,bv->bk", J, a) - low
         assert (room > -1e-5).all()
         assert (np.abs(room) < 1e-5).any()
+
+
+def test_bounds_are_the_law() -> None:
+    """Against differences of the distances, for pairs that are far, near, too close, and too fast."""
+    robot, pairs = arms()
+    q = np.concatenate([too_close()[0], crossing(3)[0]])
+    v, step, kappa = np.random.default_rng(1).normal(0.0, 4.0, q.shape), 1e-5, 7.0
+    _, low, index = AccelerationRows(robot, control.Avoid(pairs, 0.02, within=0.3, rate=kappa))(q, v)
+    d = [robot.distances(robot.integrate(q, v, by), pairs).distance for by in (-step, 0.0, step)]
+    before, now, after = (np.take_along_axis(each, index, -1) for each in d)
+    x, rate, bend = now - 0.02, (after - before) / (2 * step), (after - 2 * now + before) / step**2
+    stiff = np.clip(-rate / np.maximum(x, 1e-3), kappa, 5.0 * kappa)
+    spring = np.where(x > 0.0, stiff**2 * x, np.maximum(x, -1e-3) * kappa**2)
+    part = low > -1e29
+    np.testing.assert_array_equal(part, now < 0.3)
+    wrong = np.abs(low + 2.0 * stiff * rate + spring + bend)[part] > 1e-2
+    assert wrong.mean() < 0.1  # other features on both sides
+    for case in (x < -1e-3, (x > 0.0) & (stiff > kappa), (x > 0.0) & (stiff == kappa)):
+        assert 2 * wrong[case[part]].sum() < (case & part).sum()
+
+
+def test_held_pairs_are_those_at_their_bounds() -> None:
+    q, targets = too_close()
+    count, v = 20, np.random.default_rng(6).normal(0.0, 2.0, (20, 10))
+    held = controller("levels", avoid=control.Avoid(arms()[1], 0.08, within=0.5))
+    found = held(np.tile(q[0], (count, 1)), v, {hand: np.tile(x[0], (count, 1)) for hand, x in targets.items()})
+    J, low, _ = held._avoid(np.tile(q[0], (count, 1)), v)
+    room = np.einsum("bkv,bv->bk", J, found.acceleration) - low
+    active = found.state.active != 0
+    assert (room > -1e-4).all()
+    assert (np.abs(room[active]) < 1e-4).all()
+    assert (active[:, 1:].any(axis=-1) & ~active[:, 0]).any()  # not the nearest pair
 
 
 def test_contradictions_are_named() -> None:
