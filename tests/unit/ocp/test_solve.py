@@ -90,17 +90,22 @@ def test_reaches_are_stationary_and_need_few_iterations() -> None:
 def _reach_cost(problem: ocp.Problem, q: Array, v: Array, u: Array, target: Array) -> Array:
     robot = problem.robot
     weight = np.full(q.shape[1], 0.02)
-    away = np.stack([_twist(target, X) for X in robot.pose(q.reshape(-1, robot.nq), "hand")]).reshape(*q.shape[:2], 6)
+    away = _twists(target, robot.pose(q, "hand"))
     state = np.concatenate([q - robot.neutral(), v], axis=-1)
     run, last = np.r_[weight[:-1], 1e3], np.r_[1e-2 * weight[:-1], 0.1]
     return 0.5 * ((away**2).sum(-1) @ run + (state**2).sum(-1) @ last + 1e-4 * 0.02 * (u**2).sum(axis=(1, 2)))
 
 
-def _twist(start: Array, end: Array) -> Array:
-    from scipy.linalg import logm
+def _twists(start: Array, end: Array) -> Array:
+    """Logarithms of the displacements from a pose to others, by Rodrigues' formula."""
+    from scipy.spatial.transform import Rotation
 
-    log = np.real(logm(np.linalg.solve(start, end)))
-    return np.array([log[2, 1], log[0, 2], log[1, 0], *log[:3, 3]])
+    by = np.linalg.inv(start) @ end
+    turn = Rotation.from_matrix(by[..., :3, :3].reshape(-1, 3, 3)).as_rotvec().reshape(*by.shape[:-2], 3)
+    angle = np.linalg.norm(turn, axis=-1, keepdims=True)
+    half, along = angle / 2, np.cross(turn, by[..., :3, 3])
+    move = by[..., :3, 3] - along / 2 + (1 - half / np.tan(half)) / angle**2 * np.cross(turn, along)
+    return np.concatenate([turn, move], axis=-1)
 
 
 @pytest.mark.parametrize("rollout", ["linear", "nonlinear", "auto"])
