@@ -8,288 +8,14 @@ take more time or memory than its size warrants.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
-from typing import NamedTuple
+from collections.abc import Mapping
 
-from kinetree.errors import LoadError
 from kinetree.interop.mujoco_models import Unmodelled
 from kinetree.io.document import Element
+from kinetree.io.mjcf_bodies import CONTACTS, ELSEWHERE, Bodies, kept, picked, unknown
 from kinetree.io.mjcf_file import MOST_BYTES, MOST_TO_DRAW, Directory, Meshes, MjcfFile, MjcfText, Origin, attributes_of
 from kinetree.io.options import Diagnostics
 from kinetree.io.source import Source, clipped
-
-# for shapes, whether they have mass and collide; for joints, their number of coordinates
-_ATTRIBUTES = {
-    "geom": ("type", "mesh", "mass", "density", "group", "contype", "conaffinity"),
-    "joint": ("type",),
-}
-_MAIN = "main"
-
-
-class Defaults:
-    """Attributes that shapes and joints inherit from default classes, in <default> elements at the top level."""
-
-    def __init__(self, sections: Iterable[Element]) -> None:
-        self._classes: dict[str, dict[str, dict[str, str]]] = {_MAIN: {tag: {} for tag in _ATTRIBUTES}}
-        pending = [(section, section.get("class", _MAIN), _MAIN) for section in reversed(list(sections))]
-        while pending:
-            section, name, parent = pending.pop()
-            inherited = {tag: dict(attributes) for tag, attributes in self._classes[parent].items()}
-            own = self._classes.setdefault(name, inherited)
-            for element in section:
-                if element.tag in own:
-                    own[element.tag].update(_of_interest(element))
-            pending += [(child, child.get("class", ""), name) for child in section.iterchildren("default")]
-
-    def of(self, element: Element, inherited: str | None) -> dict[str, str]:
-        """The relevant attributes of a shape or joint; its own override those of its class, or of the inherited one."""
-        name = element.get("class") or inherited or _MAIN
-        return {**self._classes.get(name, {}).get(element.tag, {}), **_of_interest(element)}
-
-
-def _of_interest(element: Element) -> dict[str, str]:
-    return _picked(element, _ATTRIBUTES[element.tag])
-
-
-def _picked(element: Element, names: Iterable[str]) -> dict[str, str]:
-    """Those of the named attributes that an element has."""
-    return {name: element.get(name) for name in names if element.get(name) is not None}
-
-
-#: More elements than this, copies included, would take too long to compile.
-MOST_ELEMENTS = 4_000
-
-#: Workaround for files that MuJoCo can read but Kinetree refuses.
-ELSEWHERE = "compile it with MuJoCo yourself and pass the result to kinetree.from_mujoco()"
-
-_DEEPEST = 256
-# MuJoCo's compiler factorises the mass matrix, at a cost quadratic in depth for each degree of freedom.
-_MOST_WORK = 200_000_000
-_COUNT = re.compile(r"\s*\+?(\d{1,9})\s*")
-
-_LEAVES = frozenset(("inertial", "joint", "freejoint", "site"))
-_BRANCHES = frozenset(("body", "frame", "replicate"))
-_MAKERS = frozenset(("composite", "flexcomp"))
-_INVISIBLE = frozenset(("camera", "light"))
-
-# Attributes irrelevant to the dynamics that refer to omitted elements or allocate memory.
-_DROPPED_FROM_BODIES: Mapping[str, frozenset[str]] = {
-    "body": frozenset(("user", "sleep", "fuse", "simple")),
-    "joint": frozenset(("user",)),
-    "site": frozenset(("user", "material")),
-    "geom": frozenset(("user", "material", "hfield", "fluidshape", "fluidcoef", "contype", "conaffinity")),
-    "mesh": frozenset(("maxhullvert",)),
-}
-_NOTHING = frozenset[str]()
-_SOLID = frozenset(("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box"))
-_CONTACTS = {"pair": ("geom1", "geom2"), "exclude": ("body1", "body2")}
-_GHOST = {"contype": "0", "conaffinity": "0"}  # MuJoCo then needs no convex hull
-
-
-class _Within(NamedTuple):
-    """The context inside an element."""
-
-    childclass: str | None = None  # default class, if one is set
-    copies: int = 1  # number of copies that will be made
-    weighs: bool = False  # whether shapes define a body's inertia
-    dofs: int = 0  # degrees of freedom between it and the world
-
-
-class Bodies:
-    """Writes bodies, with all shapes or only those that define inertia or collide, and counts what is left out.
-
-    `models` are those that can be attached, by name.
-    """
-
-    def __init__(self, file: MjcfFile, text: MjcfText, models: Mapping[str, Bodies], looks: bool) -> None:
-        self.file, self.text = file, text
-        self.elements, self.plugins = 0, 0
-        self._work = 0
-        self.meshes: dict[str, None] = {}
-        self.hulls = 0  # meshes and height fields that collide
-        self.solids: set[str | None] = set()  # names of the others
-        self._paired = {pair.get(end) for pair in file.root.findall("contact/pair") for end in _CONTACTS["pair"]}
-        self._models, self._looks = models, looks
-        self._require_few_defaults()
-        self._defaults = Defaults(file.sections("default"))
-        self._shapes, self._active, self._passive = 0, False, False
-        self._from_shapes, self._groups = "auto", (0.0, 5.0)
-        for compiler in file.sections("compiler"):
-            self._from_shapes = compiler.get("inertiafromgeom", self._from_shapes)
-            self._groups = _range(compiler.get("inertiagrouprange"), self._groups)
-
-    def _require_few_defaults(self) -> None:
-        """Refuse what could not be written later, before anything is made of it."""
-        sections = self.file.sections("default")
-        read = (element for section in sections for element in section.iter("default", "geom", "joint", "site", "mesh"))
-        excess = next(islice(read, MOST_ELEMENTS, None), None)
-        if excess is not None:
-            raise self.file.origin(excess).error(
-                f"has more than {MOST_ELEMENTS} default classes and settings; {ELSEWHERE}"
-            )
-
-    @property
-    def collide(self) -> bool:
-        return self._shapes > 1 and self._active and self._passive
-
-    def put(self, tag: str, attributes: Mapping[str, str], origin: Origin, copies: int = 1) -> None:
-        """Write an empty element."""
-        self.open(tag, attributes, origin, copies)
-        self.text.close(tag)
-
-    def open(self, tag: str, attributes: Mapping[str, str], origin: Origin, copies: int = 1) -> None:
-        """Start an element, of which a number of copies will be made."""
-        self.elements += copies
-        if self.elements > MOST_ELEMENTS:
-            raise origin.error(
-                f"<{tag}> brings the number of elements, copies included, to {self.elements}, more than "
-                f"{MOST_ELEMENTS}; {ELSEWHERE}"
-            )
-        self.text.open(tag, attributes, origin)
-
-    def write(self, worldbody: Element) -> None:
-        """Write everything in the world body."""
-        start = _Within(worldbody.get("childclass"))
-        self.open("worldbody", {}, self.file.origin(worldbody))
-        pending: list[tuple[str, Iterator[Element], _Within]] = [("worldbody", iter(worldbody), start)]
-        while pending:
-            tag, children, within = pending[-1]
-            child = next(children, None)
-            if child is None:
-                self.text.close(tag)
-                pending.pop()
-            elif child.tag in _BRANCHES:
-                if len(pending) > _DEEPEST:
-                    raise self.file.origin(child).error(f"is nested more than {_DEEPEST} deep; {ELSEWHERE}")
-                pending.append((child.tag, iter(child), self._branch(child, within)))
-            else:
-                self._leaf(child, within, tag)
-
-    def _branch(self, element: Element, within: _Within) -> _Within:
-        """Start a body, or an element that groups or copies others."""
-        origin = self.file.origin(element)
-        childclass = element.get("childclass", within.childclass)
-        inside = within._replace(childclass=childclass)
-        if element.tag == "body":
-            tags = [child.tag for child in element[:]]
-            weighs = self._from_shapes == "true" or (self._from_shapes != "false" and "inertial" not in tags)
-            joints = [child for child, tag in zip(element[:], tags) if tag in ("joint", "freejoint")]
-            dofs = sum([self._freedom(joint, childclass) for joint in joints])
-            inside = inside._replace(weighs=weighs, dofs=within.dofs + dofs)
-            self._work += within.copies * max(1, dofs) * inside.dofs**2
-            if self._work > _MOST_WORK:
-                raise origin.error(f"has too many degrees of freedom in series for MuJoCo to compile soon; {ELSEWHERE}")
-        elif element.tag == "replicate":
-            inside = inside._replace(copies=within.copies * _count(element, origin))
-        self.open(element.tag, kept(element, origin), origin, inside.copies)
-        return inside
-
-    def _freedom(self, joint: Element, childclass: str | None) -> int:
-        kind = "free" if joint.tag == "freejoint" else self._defaults.of(joint, childclass).get("type", "hinge")
-        return {"hinge": 1, "slide": 1, "ball": 3}.get(kind, 6)
-
-    def _leaf(self, element: Element, within: _Within, parent: str) -> None:
-        tag, origin = element.tag, self.file.origin(element)
-        if tag not in _INVISIBLE:
-            for inside in element:
-                if inside.tag != "plugin" and tag not in _MAKERS:
-                    raise _unknown(inside, self.file, tag)
-        if tag in _LEAVES:
-            if tag == "site" and element.get("mesh") is not None:
-                self.meshes[element.get("mesh")] = None
-            self.put(tag, kept(element, origin), origin, within.copies)
-        elif tag == "geom":
-            self._shape(element, within, origin)
-        elif tag == "attach":
-            other = self._models.get(element.get("model", ""))
-            if other is not None:
-                self._work += within.copies * other.elements * (within.dofs + other.elements) ** 2
-                self.elements += within.copies * other.elements
-                self._shapes += within.copies * other._shapes
-                self._active, self._passive = self._active or other._active, self._passive or other._passive
-            self.put(tag, kept(element, origin), origin, within.copies)
-        elif tag == "plugin":
-            self.plugins += element.get("instance") is None
-        elif tag in _MAKERS:
-            raise origin.error(f"<{tag}> makes bodies of what bends, which Kinetree does not read; {ELSEWHERE}")
-        elif tag not in _INVISIBLE:
-            raise _unknown(element, self.file, parent)
-
-    def _shape(self, geom: Element, within: _Within, origin: Origin) -> None:
-        """Write a shape if it contributes to its body's inertia."""
-        known = self._defaults.of(geom, within.childclass)
-        self._shapes += within.copies
-        self._active |= known.get("contype") != "0"
-        self._passive |= known.get("conaffinity") != "0"
-        self.plugins += sum(plugin.get("instance") is None for plugin in geom.iterchildren("plugin"))
-        weighs = within.weighs and not self._weightless(known)
-        kind, masks = known.get("type", "sphere"), {key: known.get(key, "1") for key in _GHOST}
-        collides = not self._looks and (masks != _GHOST or geom.get("name") in self._paired)
-        if collides and (kind not in _SOLID or "mesh" in known):
-            collides, self.hulls = False, self.hulls + within.copies
-        if not weighs and not self._looks and not collides:
-            return
-        own = {**kept(geom, origin), **(masks if collides else _GHOST)}
-        if self._looks and geom.get("material") is not None:
-            own["material"] = geom.get("material")
-        if kind == "hfield" or (kind == "sdf" and "mesh" not in known):
-            if not weighs:
-                what = "height field" if kind == "hfield" else "SDF"
-                self.file.diagnostics.add("geoms that cannot be drawn", what, origin.line)
-                return
-            raise origin.error(
-                f"a shape of type {kind} gives its body inertia, which Kinetree does not read; give the body "
-                "<inertial>, or the shape mass=0"
-            )
-        if kind == "sdf":
-            own["type"] = "mesh"  # which has the same inertia, and needs no plugin
-        if "mesh" in known:
-            self.meshes[known["mesh"]] = None
-        if collides:
-            self.solids.add(geom.get("name"))
-        self.put("geom", own, origin, within.copies)
-
-    def _weightless(self, known: Mapping[str, str]) -> bool:
-        first, last = self._groups
-        group = _number(known.get("group", "0"))
-        if group is not None and not first <= group <= last:
-            return True
-        return _number(known.get("mass", known.get("density", ""))) == 0.0
-
-
-def _unknown(element: Element, file: MjcfFile, parent: str) -> LoadError:
-    """The error for an element that is not allowed where it is, since it may be misspelt."""
-    problem = f"unrecognized element {clipped(f'<{element.tag}>')} in <{parent}>; correct the spelling"
-    return file.origin(element).error(problem)
-
-
-def kept(element: Element, origin: Origin) -> dict[str, str]:
-    """The attributes of an element, without those that are dropped."""
-    given, dropped = attributes_of(element, origin), _DROPPED_FROM_BODIES.get(element.tag, _NOTHING)
-    return given if dropped.isdisjoint(given) else {key: given[key] for key in given if key not in dropped}
-
-
-def _count(replicate: Element, origin: Origin) -> int:
-    found = _COUNT.fullmatch(replicate.get("count", ""))
-    if found is None:
-        given = clipped(replicate.get("count", ""))
-        raise origin.error(f"count={given} of <replicate> is not a number of copies; write one, such as 3")
-    return int(found[1])
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None  # MuJoCo says what is wrong
-
-
-def _range(text: str | None, default: tuple[float, float]) -> tuple[float, float]:
-    numbers = [number for number in map(_number, (text or "").split()[:2]) if number is not None]
-    return (numbers[0], numbers[1]) if len(numbers) == 2 else default
-
 
 _MOST_MODELS = 8  # one in the other
 
@@ -460,7 +186,7 @@ class Reduction:
         if self._looks:
             for section in file.sections("asset"):
                 for material in section.iterchildren("material"):
-                    bodies.put("material", _picked(material, ("name", "class", "rgba")), file.origin(material))
+                    bodies.put("material", picked(material, ("name", "class", "rgba")), file.origin(material))
         text.close("asset")
         text.close("mujoco")
         return text.take()
@@ -468,7 +194,7 @@ class Reduction:
     def _require_known(self, element: Element, known: frozenset[str]) -> None:
         """Raise if an element is not allowed where it is."""
         if element.tag not in known:
-            raise _unknown(element, self._file, element.getparent().tag)
+            raise unknown(element, self._file, element.getparent().tag)
 
     def _write_settings(self, section: Element) -> None:
         """Write the compiler settings and options that affect bodies and gravity."""
@@ -510,12 +236,12 @@ class Reduction:
                 continue
             self._require_known(element, _OTHER_DEFAULTS | _ACTUATORS)
             if element.tag == "material" and self._looks and element.get("rgba") is not None:
-                self.bodies.put("material", _picked(element, ("rgba",)), self._file.origin(element))
+                self.bodies.put("material", picked(element, ("rgba",)), self._file.origin(element))
         for drive, names in _DRIVES.items():
             settings: dict[str, str] = {}
             for element in section:
                 if element.tag in _ACTUATORS and _drive(element) == drive:
-                    settings |= _picked(element, names)
+                    settings |= picked(element, names)
             if settings:
                 self.bodies.put(drive, settings, origin)
 
@@ -532,7 +258,7 @@ class Reduction:
         for section in self._file.sections("actuator"):
             for element in section:
                 names = ("class", "joint", "jointinparent", *_DRIVES[_drive(element)])
-                own = _picked(element, names)
+                own = picked(element, names)
                 if "joint" in own or "jointinparent" in own:
                     self.bodies.put(_drive(element), own, self._file.origin(element))
         self.text.close("actuator")
@@ -557,8 +283,8 @@ class Reduction:
         """Write bodies that are kept from colliding, and pairs of geoms that are written."""
         self.text.open("contact", {}, self._root)
         for element in (element for section in self._file.sections("contact") for element in section):
-            self._require_known(element, frozenset(_CONTACTS))
-            names = _picked(element, _CONTACTS[element.tag])
+            self._require_known(element, frozenset(CONTACTS))
+            names = picked(element, CONTACTS[element.tag])
             if element.tag == "exclude" or self.bodies.solids.issuperset(names.values()):
                 self.text.put(element.tag, names, self._file.origin(element))
             else:
@@ -572,7 +298,7 @@ class Reduction:
         if keys:
             self.text.open("keyframe", {}, self._root)
             for key in keys:
-                self.bodies.put("key", _picked(key, ("name", "qpos")), self._file.origin(key))
+                self.bodies.put("key", picked(key, ("name", "qpos")), self._file.origin(key))
             self.text.close("keyframe")
 
     def _counted(self) -> Unmodelled:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
 from kinetree.model.assembly.stages import displaced
+from kinetree.model.attachment import attachment, below
 from kinetree.model.base import ModelBase
 from kinetree.model.body import Body, Frame
 from kinetree.model.coordinates import numbers
@@ -23,7 +24,6 @@ from kinetree.model.loops.loop import Loop
 from kinetree.model.parameters import KINDS_OF_PARAMETERS, Names, Parameters
 from kinetree.model.physical import fault, from_parameters, possible_inertia
 from kinetree.model.population import Population
-from kinetree.model.shapes import SolidShape
 from kinetree.model.specs import WORLD_NAME, checked_placement
 from kinetree.spatial.inertia import spread
 from kinetree.spatial.reproducible import apply, product
@@ -256,52 +256,7 @@ class Editing(ModelBase):
             raise InputError(f"prefix is put in front of names, so it must be a string; got {prefix!r}")
         body, at = _carrier(self, frame)
         at = product(at, checked_placement(placement, "attach()"))
-
-        def parent(name: str) -> str:
-            return body if name == WORLD_NAME else prefix + name
-
-        def place(name: str, own: Array) -> Array:
-            return product(at, own) if name == WORLD_NAME else own
-
-        new_bodies = [
-            replace(one, name=prefix + one.name, parent=parent(one.parent), joint=prefix + one.joint)
-            for one in other.bodies
-        ]
-        new_joints = [
-            replace(
-                one,
-                name=prefix + one.name,
-                parent=parent(one.parent),
-                child=prefix + one.child,
-                placement=place(one.parent, one.placement),
-            )
-            for one in other._every_joint
-        ]
-        new_frames = [
-            replace(one, name=prefix + one.name, body=parent(one.body), placement=place(one.body, one.placement))
-            for one in other.extra_frames
-        ]
-        names = [one.name for one in new_bodies] + [one.name for one in new_frames]
-        _refuse_clashes(self, other, names, [one.name for one in new_joints])
-        # after everything that the body already carries, to keep the order depth first
-        carried = _below(self, body)
-        end = 1 + max((i for i, one in enumerate(self.bodies) if one.name in carried), default=-1)
-        old = self._every_joint
-        return self._edited(
-            bodies=[*self.bodies[:end], *new_bodies, *self.bodies[end:]],
-            joints=[*old[:end], *new_joints, *old[end:]],
-            frames=[*self.extra_frames, *new_frames],
-            constraints=[
-                *self.joint_constraints,
-                *(_renamed(constraint, prefix, parent, place) for constraint in other.joint_constraints),
-            ],
-            independent=[*self.independent, *((prefix + name, component) for name, component in other.independent)],
-            near=[*self.near, *((prefix + name, values) for name, values in other.near)],
-            equalities=[*self.equalities, *(_renamed(one, prefix, parent, place) for one in other.equalities)],
-            keyframes=_both(self.named_positions, other.named_positions, prefix),
-            shapes=_attached_shapes(self, other, prefix, parent, at),
-            pair_rules=self.pair_rules.joined(other.pair_rules, prefix, parent),
-        )
+        return self._edited(**attachment(self, other, body, at, prefix))
 
     def with_payload(self, frame: str, mass: float, com: Any = (0.0, 0.0, 0.0), inertia: Any = None) -> Self:
         """This robot with a rigid load fixed to one of its frames. Names and coordinates are unchanged.
@@ -339,7 +294,7 @@ class Editing(ModelBase):
         Raises:
             UnknownNameError: If there is no such body.
         """
-        kept = _below(self, self.body(body).name)
+        kept = below(self, self.body(body).name)
         bodies = [one for one in self.bodies if one.name in kept]
         joints = [joint for joint in self._every_joint if joint.child in kept]
         # the body itself is the first of its subtree
@@ -437,14 +392,6 @@ def _require_joints(robot: ModelBase, names: Mapping[str, Any]) -> None:
             raise UnknownNameError("moving joint", name, known)
 
 
-def _both(own: Any, others: Any, prefix: str) -> tuple[Any, ...]:
-    """Keyframes of two models, the second's joints and keyframes with a prefix; those of the same name are one."""
-    found = {name: dict(positions) for name, positions in own}
-    for name, positions in others:
-        found.setdefault(prefix + name, {}).update((prefix + joint, q) for joint, q in positions)
-    return tuple((name, tuple(positions.items())) for name, positions in found.items())
-
-
 def _replaced(joint: Joint, what: str, value: Any) -> Joint:
     if what == "stiffness":
         rest = joint.type.neutral() if joint.spring is None else joint.spring.reference
@@ -534,36 +481,6 @@ def _inside(constraint: Constraint, joints: set[str], bodies: set[str], root: st
     return any(found)
 
 
-def _renamed(
-    constraint: Constraint, prefix: str, parent: Callable[[str], str], place: Callable[[str, Array], Array]
-) -> Constraint:
-    """A constraint of a model that is attached to another."""
-    if not isinstance(constraint, Loop):
-        return replace(constraint, joints=tuple(prefix + name for name in constraint.joints))
-    first, second = constraint.bodies
-    return replace(
-        constraint,
-        name=prefix + constraint.name,
-        bodies=(parent(first), parent(second)),
-        first=place(first, constraint.first),
-        second=place(second, constraint.second),
-    )
-
-
-def _attached_shapes(
-    robot: ModelBase, other: ModelBase, prefix: str, parent: Callable[[str], str], at: Array
-) -> tuple[SolidShape, ...]:
-    """The shapes of a model and of another that is attached to it; those on its world at the pose of that."""
-    found, taken = list(robot.shapes), {shape.name for shape in robot.shapes}
-    for shape in other.shapes:
-        name = prefix + shape.name
-        if name in taken:
-            raise ModelError(f"{robot.name!r} and {other.name!r} both have a shape {name!r}; give attach() a prefix")
-        carrier = parent(str(shape.body))
-        found.append(shape.moved(at, carrier, name) if shape.body == WORLD_NAME else shape.renamed(name, carrier))
-    return tuple(found)
-
-
 def _carrier(robot: ModelBase, frame: str) -> tuple[str, Array]:
     """The body that a frame is fixed to, or the world, and the frame's pose in it."""
     for one in robot.extra_frames:
@@ -572,15 +489,6 @@ def _carrier(robot: ModelBase, frame: str) -> tuple[str, Array]:
     if frame == WORLD_NAME or any(body.name == frame for body in robot.bodies):
         return frame, np.eye(4)
     raise UnknownNameError("frame", frame, robot.frames)
-
-
-def _below(robot: ModelBase, body: str) -> set[str]:
-    """Names of a body and its descendants."""
-    found = {body}
-    for one in robot.bodies:  # parents come first
-        if one.parent in found:
-            found.add(one.name)
-    return found
 
 
 def _merged(body: Body, load: Body) -> Body:
@@ -593,19 +501,3 @@ def _merged(body: Body, load: Body) -> Body:
     com = (body.mass * body.com + load.mass * load.com) / mass
     inertia = sum((one.inertia + one.mass * spread(one.com - com) for one in (body, load)), np.zeros((3, 3)))
     return replace(body, mass=mass, com=com, inertia=inertia)
-
-
-def _refuse_clashes(robot: ModelBase, other: ModelBase, names: list[str], joints: list[str]) -> None:
-    taken = {name for name in names if name in robot.frames}
-    taken_joints = {joint.name for joint in robot._every_joint} & set(joints)
-    if not taken and not taken_joints:
-        return
-    listed = "; ".join(
-        f"{what} {', '.join(map(repr, sorted(clash)))}"
-        for what, clash in (("bodies or frames", taken), ("joints", taken_joints))
-        if clash
-    )
-    raise ModelError(
-        f"{robot.name!r} and {other.name!r} have names in common: {listed}. Give the attached model's names a prefix, "
-        f"such as attach(…, prefix={other.name + '_'!r})"
-    )
