@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from kinetree.errors import LoadError
-from kinetree.viewer import mesh_formats, meshes
-from kinetree.viewer.mesh_formats import Mesh
-from kinetree.viewer.meshes import Roots
+from kinetree.model import mesh_formats, meshes
+from kinetree.model.mesh_formats import Mesh
+from kinetree.model.meshes import Roots
 from tests.tolerance import assert_near, refused
 
 TRIANGLE = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 2.0, 0.0]])

@@ -10,9 +10,10 @@ import pytest
 
 import kinetree as kt
 from kinetree.errors import InputError, LoadError, ModelWarning
+from kinetree.model import mesh_formats, meshes
 from kinetree.model.joints import KINDS
-from kinetree.viewer import files, mesh_formats, meshes
-from kinetree.viewer.mesh_formats import Visual
+from kinetree.model.mesh_formats import Visual
+from kinetree.viewer import files
 from kinetree.viewer.view import configuration_of, coordinates, values_of
 from tests.oracle import oracle
 from tests.tolerance import assert_close, assert_near, bound, refused

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kinetree.errors import InputError, LoadError
+from kinetree.model.meshes import READ_ONLY
 
 #: Largest file that is read [bytes]. A robot with a thousand bodies takes about one megabyte.
 LARGEST = 32 * 2**20
-
-#: How untrusted files are opened: without waiting for a pipe, unchanged by Windows.
-READ_ONLY = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT"))
 
 # more elements than this would fill memory with small objects, whatever the size of the file
 _MOST_TAGS = 500_000

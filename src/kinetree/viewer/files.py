@@ -20,16 +20,16 @@ from kinetree.io.mjcf_reduce import Reduction
 from kinetree.io.options import Diagnostics
 from kinetree.io.origins import origin
 from kinetree.io.source import Source, usd_file
+from kinetree.model import mesh_formats, meshes
 from kinetree.model.body import Body
+from kinetree.model.mesh_formats import Color, Mesh, Visual
+from kinetree.model.meshes import Roots
 from kinetree.model.model import Model
 from kinetree.model.shapes import Box, Capsule, Cylinder, Ellipsoid, SolidShape, Sphere
 from kinetree.model.specs import matrix_of_pose
 from kinetree.spatial.rotation import matrix_of
 from kinetree.spatial.transform import pose
 from kinetree.spatial.value import Array
-from kinetree.viewer import mesh_formats, meshes
-from kinetree.viewer.mesh_formats import Color, Mesh, Visual
-from kinetree.viewer.meshes import Roots
 
 # Groups that MuJoCo's viewer shows by default; the others hold collision geometry.
 _SHOWN = (0, 1, 2)

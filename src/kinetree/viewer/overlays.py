@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import InputError
+from kinetree.model import mesh_formats
 from kinetree.model.distances import Distances, NearestDistances
+from kinetree.model.mesh_formats import Color
 from kinetree.simulation.step_results import FoundContacts
 from kinetree.spatial.rotation import quaternion_of
 from kinetree.spatial.value import Array
 from kinetree.tasks.task_types import Task
-from kinetree.viewer import mesh_formats
-from kinetree.viewer.mesh_formats import Color
 from kinetree.viewer.scene import Scene
 
 _GREEN: Color = (0.31, 0.70, 0.35, 0.4)

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from kinetree.model import mesh_formats
+from kinetree.model.mesh_formats import Color, Mesh, Visual
 from kinetree.model.model import Model
 from kinetree.spatial.rotation import alignment, quaternion_of
 from kinetree.spatial.value import Array
-from kinetree.viewer import files, mesh_formats
-from kinetree.viewer.mesh_formats import Color, Mesh, Visual
+from kinetree.viewer import files
 
 _GOLD: Color = (0.94, 0.78, 0.31, 0.45)
 _RED: Color = (0.86, 0.27, 0.22, 0.4)

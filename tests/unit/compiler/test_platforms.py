@@ -18,7 +18,7 @@ from kinetree.compiler.llvm import machine_code as processor_cache
 from kinetree.compiler.llvm import machine_code as target
 from kinetree.compiler.programs import variants_of
 from kinetree.errors import CacheWarning
-from kinetree.io import source
+from kinetree.model import meshes
 from kinetree.runtime import compile_queue, driver, kernels
 
 SYSTEMS = {
@@ -161,17 +161,17 @@ def test_a_file_that_is_being_read_is_kept(tmp_path: Path, monkeypatch: pytest.M
 
 def test_files_are_opened_without_flags_of_posix(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows lacks O_NONBLOCK and O_CLOEXEC, and would translate line ends."""
-    text = Path(source.__file__).read_text("utf-8")
+    text = Path(meshes.__file__).read_text("utf-8")
     names = ("O_NONBLOCK", "O_CLOEXEC")
     for name in names:
         monkeypatch.delattr(os, name)
     monkeypatch.setattr(os, "O_BINARY", 1 << 30, raising=False)
-    scope: dict[str, object] = {"__name__": "simulated", "__file__": source.__file__}
+    scope: dict[str, object] = {"__name__": "simulated", "__file__": meshes.__file__}
     (line,) = re.findall(r"^READ_ONLY = .*$", text, re.MULTILINE)
     exec(f"import os\n{line}", scope)
     assert scope["READ_ONLY"] == os.O_RDONLY | os.O_BINARY
-    for folder in ("io", "viewer"):
-        files = list((Path(source.__file__).parents[1] / folder).rglob("*.py"))
+    for folder in ("io", "model", "viewer"):
+        files = list((Path(meshes.__file__).parents[1] / folder).rglob("*.py"))
         assert files
         for file in files:
             assert not re.findall(r"os\.(O_NONBLOCK|O_CLOEXEC)", file.read_text("utf-8")), file

@@ -15,9 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from kinetree.errors import LoadError
-from kinetree.io.source import READ_ONLY, clipped
-from kinetree.viewer import mesh_formats
-from kinetree.viewer.mesh_formats import Mesh
+from kinetree.model import mesh_formats
+from kinetree.model.mesh_formats import Mesh
+
+#: How untrusted files are opened: without waiting for a pipe, unchanged by Windows.
+READ_ONLY = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT"))
 
 #: Larger mesh files are rejected [bytes].
 LARGEST = 64 * 2**20
@@ -105,7 +107,7 @@ def load(name: str, roots: Roots) -> list[Mesh]:
         path = roots.find(name)
         reader = _READERS.get(path.suffix.lower())
         if reader is None:
-            raise LoadError(f"{clipped(path.suffix)} is not read; convert it to {', '.join(_READERS)}", shown)
+            raise LoadError(f"{path.suffix[:60]!r} is not read; convert it to {', '.join(_READERS)}", shown)
         parts = reader(_content(path), lambda other: _beside(path, other, roots))
     except LoadError as error:
         raise LoadError(error.problem, shown) from None
