@@ -15,7 +15,7 @@ impulses. So with its derivatives a_q, a_τ and the change of M v, which is inve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -25,20 +25,26 @@ import numpy as np
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.kernels.impacts import impact_derivatives
 from kinetree.kernels.node_costs import moved_on
+from kinetree.kernels.node_models import difference
 from kinetree.kernels.solve import count_doubt
 from kinetree.model.constraints import Constraints
+from kinetree.model.held_derivatives import DerivativeText
 from kinetree.model.held_rows import AnyConstraint
 from kinetree.model.model import Model
-from kinetree.ocp.dynamics import Rates, Reached
+from kinetree.ocp.dynamics import Rates, Reached, copy_columns, free_rates
 from kinetree.ocp.force_terms import friction
 from kinetree.ocp.terms import CostTerm, Foot
 from kinetree.runtime import arguments
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import compiled
 from kinetree.runtime.operands import Operand
-from kinetree.runtime.texts import Recording, recorded
+from kinetree.runtime.sequence import KernelSequence, MemorySpan
+from kinetree.runtime.texts import Recording, consecutive, recorded
 from kinetree.spatial.value import Array
 from kinetree.tasks.task_types import ROWS, Task
+
+#: Matrices of `DerivativeText` of "linearize".
+_MATRICES = 7
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +137,11 @@ class Phases:
             self._phase(np.flatnonzero(self._which == i), kind[:-1], bool(kind[-1]), others)
             for i, kind in enumerate(distinct)
         ]
+        self.kinds: Sequence[Any] = [phase.nodes for phase in self._phases]
         self._advance = compiled(moved_on, n=robot.nv)
         self._steps = cache(self._recorded)
-        #: Inputs that are the same in each call, for numbers of problems and samples.
-        self._times, self._constants = lru_cache(64)(self._repeated), lru_cache(64)(self._wanted)
+        #: Inputs that are the same in each call, for numbers of problems.
+        self._times = lru_cache(64)(self._repeated)
 
     def _phase(self, nodes: Array, held: Array, impact: bool, others: list[AnyConstraint]) -> _Phase:
         feet = [foot for foot, on in zip(self.feet, held, strict=True) if on]
@@ -193,50 +200,59 @@ class Phases:
             a, force, spread = phase.held.solve(run, q, v, a, near, None, gains)
         return run(self._advance, v, a, pace), force, None if near else spread
 
-    def linear(self, q: Array, v: Array, tau: Array) -> Rates:
+    def regular(self, kind: int) -> bool:
         """See `Dynamics`."""
-        lead, nv, nu, nf, drive = q.shape[:2], self.robot.nv, len(self.actuated), self.forces, _sliced(self.actuated)
-        of_a = [np.empty((*lead, nv, size)) for size in (nv, nv, nu)]
-        of_force = [np.zeros((*lead, nf, size)) for size in (nv, nv, nu)]
-        a, columns = np.empty_like(v), (slice(None), slice(None), drive)
-        for number, phase in enumerate(self._phases):
-            shape, *given = self._of(phase, q, v, tau)
-            found = self._derivatives(number, *given)
-            for whole, part, some in zip(of_a, found, columns, strict=False):
-                whole[:, phase.nodes] = part.reshape(*shape, nv, nv)[..., some]
-            for whole, part, some in zip(of_force, found[3:6] if phase.rows else (), columns, strict=False):
-                _put(whole, phase, part.reshape(*shape, *part.shape[-2:])[..., some])
-            a[:, phase.nodes] = found[6].reshape(*shape, nv)
-        return Rates._make([*of_a, *of_force, v + self.pace[:, None] * a])
+        held = self._phases[kind].held
+        return held is None or held.regular
 
-    def _derivatives(self, number: int, q: Array, v: Array, tau: Array) -> Sequence[Any]:
-        """Derivatives of a and λ by q, v and τ, and a itself; v⁺ − v of impacts."""
-        nv, phase = self.robot.nv, self._phases[number]
+    def record_rates(
+        self, run: KernelSequence, kind: int, near: bool, q: Any, v: Any, tau: Any, into: Rates
+    ) -> tuple[Callable[[], Any], Any]:
+        """See `Dynamics`."""
+        phase, nv = self._phases[kind], self.robot.nv
         held = phase.held
         if held is None:
-            return [*self.robot.linearize(q, v, tau=tau), None, None, None, self.robot.forward_dynamics(q, v, tau)]
-        if not phase.impact:
-            # b, and gains if there are any, for each sample: calls with equal leading axes run no Python
-            given = self._constants(number, len(q))
-            *found, a, _, _ = held._resolved(held._derivative, ("linearize", (), len(given) > 1), q, v, tau, *given)
-            return [*found[:3], *found[4:7], a]
-        robot, still = held.robot, np.zeros_like(v)
-        moved, _, mass = robot.linearize(q, still, a=v)
-        x = held.linearize(q, still, robot.inverse_dynamics(q, still, v))
-        both = compiled(impact_derivatives, n=nv, c=held.rows)  # (2)
-        by_q, by_v, force_q, force_v = both(x.dq, x.dtau, x.forces_dq, x.forces_dtau, moved, mass)
-        none = np.zeros_like(by_q), np.zeros_like(force_q)
-        return [by_q, by_v, none[0], force_q, force_v, none[1], x.acceleration - v]
+            return free_rates(run, self.robot, self.actuated, q, v, tau, into), 0.0
+        all_rows = phase.rows == held.rows == self.forces
+        if phase.impact:
+            robot, still = held.robot, np.zeros(nv)
+            moved, _, mass = run.call(robot.inverse_dynamics_derivatives, q, still, v)
+            push = run.call(robot.inverse_dynamics, q, still, v)
+            text = Recording(run, [None] * _MATRICES)
+            x = DerivativeText(held, "linearize", (), stabilized=False)(text, near, q, still, push, None)
+            by_q, _, by_tau, _, force_q, _, force_tau, _, after, _, _, spread = x
+            both = compiled(impact_derivatives, n=nv, c=held.rows)  # (2)
+            places = [into.a_q, into.a_v, *([into.force_q, into.force_v] if all_rows else [None, None])]
+            *_, force_q, force_v = run.call(both, by_q, by_tau, force_q, force_tau, moved, mass, into=places)
+            run.clear(into.a_u)
+            for part, place in ((force_q, into.force_q), (force_v, into.force_v), (None, into.force_u)):
+                self._put_rows(run, phase, part, place)
+            return lambda: run.call(compiled(difference, n=nv), after, v), spread
+        gains = () if self._gains is None else (np.tile(self._gains, (held.rows, 1)),)
+        forces = (into.force_q, into.force_v) if all_rows else (None, None)
+        text = Recording(run, [into.a_q, into.a_v, None, None, *forces, None])
+        x = DerivativeText(held, "linearize", (), bool(gains))(text, near, q, v, tau, None, *gains)
+        _, _, by_tau, _, force_q, force_v, force_tau, _, a, _, _, spread = x
+        copy_columns(run, by_tau, nv, self.actuated, into.a_u)
+        force_u = run.space(held.rows * len(self.actuated))
+        copy_columns(run, force_tau, nv, self.actuated, force_u)
+        for part, place in ((force_q, into.force_q), (force_v, into.force_v), (force_u, into.force_u)):
+            self._put_rows(run, phase, part, place)
+        return lambda: a, spread
+
+    def _put_rows(self, run: KernelSequence, phase: _Phase, part: Any, to: MemorySpan) -> None:
+        """What the feet of a phase have among all feet; nothing of others."""
+        if part == to:
+            return
+        if to.size:
+            run.clear(to)
+        width, rows = to.size // max(self.forces, 1), np.arange(self.forces)[phase.columns]
+        for at, start, size in consecutive(rows) if part is not None else ():
+            run.copy(part.part(at * width, size * width), to.part(start * width, size * width))
 
     def _repeated(self, number: int, problems: int) -> list[Array]:
         """Time steps and paces of a phase."""
         return [np.tile(x[self._phases[number].nodes], problems) for x in (self.dt, self.pace)]
-
-    def _wanted(self, number: int, samples: int) -> list[Array]:
-        """Zero accelerations of rows, and gains, of a phase."""
-        held: Any = self._phases[number].held
-        some = [np.zeros((samples, held.rows))]
-        return some if self._gains is None else [*some, np.tile(self._gains, (samples, held.rows, 1))]
 
     def hold(self, q: Array) -> Array:
         """See `Dynamics`; forces at feet are the smallest that leave the least to be held."""
@@ -252,15 +268,15 @@ class Phases:
         return found
 
     @property
-    def runs(self) -> list[tuple[int, int]]:
+    def runs(self) -> list[tuple[int, int, int]]:
         """See `Dynamics`."""
         starts = [0, *(np.flatnonzero(np.diff(self._which)) + 1).tolist()]
-        return [(start, stop - start) for start, stop in zip(starts, [*starts[1:], len(self.dt)], strict=True)]
+        stops = [*starts[1:], len(self.dt)]
+        return [(start, stop - start, int(self._which[start])) for start, stop in zip(starts, stops, strict=True)]
 
-    def record(self, run: Any, node: int, q: Any, v: Any, tau: Any, dt: Any) -> Any:
+    def record(self, run: Any, kind: int, q: Any, v: Any, tau: Any, dt: Any) -> Any:
         """See `Dynamics`."""
-        phase = self._phases[self._which[node]]
-        near = phase.held is not None and not phase.held.regular
+        phase, near = self._phases[kind], not self.regular(kind)
         pace = np.ones(()) if phase.impact else dt
         after, *_ = self._text(Recording(run), phase, near, q, v, tau, pace)
         return run.call(self.robot.integrate, q, after, dt), after

@@ -239,7 +239,7 @@ class Costs:
         found = [x.q, x.v, u]
         if self.forced:
             found.append(self.padded(x.force))
-            found += [self.padded(y) for y in (linear.force_q, linear.force_v, linear.force_u)] if rows else []
+            found += [linear.force_q, linear.force_v, linear.force_u] if rows else []
         for row, target, weight, shift in zip(self.rows, *given, strict=True):
             if row.part.of == "force":
                 found.append(target)
@@ -264,7 +264,7 @@ class Costs:
     def of_forces(part: Part, linear: Any) -> list[Array]:
         """Derivatives of rows of forces at all steps, (N, T, …)."""
         m, n = part.matrix.shape
-        by = linear.force_q, linear.force_v, linear.force_u
+        by = [np.ascontiguousarray(x[:, :-1]) for x in (linear.force_q, linear.force_v, linear.force_u)]
         return [compiled(matrix_product, m=m, n=n, p=x.shape[-1])(part.matrix, x) for x in by]
 
     def _derivatives(self, part: Part) -> list[int]:

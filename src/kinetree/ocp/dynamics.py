@@ -5,13 +5,15 @@ Each step is that of semi-implicit Euler, v′ = v + pace a(q, v, u), q′ = q �
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from kinetree.model.model import Model
 from kinetree.ocp.terms import Foot
+from kinetree.runtime.sequence import KernelSequence, MemorySpan
+from kinetree.runtime.texts import consecutive
 from kinetree.spatial.value import Array
 
 
@@ -24,29 +26,34 @@ class Reached(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Derivatives of accelerations, (N, T, nv, …), and of forces, (N, T, nf, …), by q, v and u; and v′, if at hand."""
+    """Where a sequence puts derivatives of a node's accelerations, (nv, …), and forces, (nf, …), by q, v and u."""
 
-    a_q: Array
-    a_v: Array
-    a_u: Array
-    force_q: Array
-    force_v: Array
-    force_u: Array
-    v: Array | None
+    a_q: MemorySpan
+    a_v: MemorySpan
+    a_u: MemorySpan
+    force_q: MemorySpan
+    force_v: MemorySpan
+    force_u: MemorySpan
 
 
 class Dynamics(Protocol):
     """How the nodes of a horizon move on. Arrays have leading axes of problems and of nodes.
 
     Attributes:
+        robot: The robot.
+        actuated: Numbers of the velocities whose joints have motors.
         dt: What velocities are multiplied by, (T,).
         pace: What accelerations are multiplied by, (T,).
         forces: Number of components of all forces at contacts, nf.
         curved: Whether second derivatives are those of the robot's free dynamics.
         feet: Feet at contacts.
         impacts: Which steps are impacts, (T,).
+        kinds: The nodes of steps that are alike: numbers, or a slice.
     """
 
+    robot: Model
+    actuated: Array
+    kinds: Sequence[Any]
     feet: Sequence[Foot]
     impacts: Array
     dt: Array
@@ -57,18 +64,26 @@ class Dynamics(Protocol):
     def step(self, q: Array, v: Array, tau: Array) -> Reached:
         """Where all steps lead."""
 
-    def linear(self, q: Array, v: Array, tau: Array) -> Rates:
-        """Derivatives of all steps."""
-
     def hold(self, q: Array) -> Array:
         """Inputs that hold configurations, (N, nq), against gravity as well as they can, (N, T, nu)."""
 
     @property
-    def runs(self) -> list[tuple[int, int]]:
-        """First node and number of nodes of each run of nodes that are alike."""
+    def runs(self) -> list[tuple[int, int, int]]:
+        """First node, number of nodes and kind of each run of nodes that are alike."""
 
-    def record(self, run: Any, node: int, q: Any, v: Any, tau: Any, dt: Any) -> Any:
-        """The step of a node like this one, in a sequence: q′ and v′."""
+    def record(self, run: Any, kind: int, q: Any, v: Any, tau: Any, dt: Any) -> Any:
+        """A step of a kind in a sequence: q′ and v′."""
+
+    def regular(self, kind: int) -> bool:
+        """Whether constraints of a kind of step, as far as is known, do not depend on each other."""
+
+    def record_rates(
+        self, run: KernelSequence, kind: int, near: bool, q: Any, v: Any, tau: Any, into: Rates
+    ) -> tuple[Callable[[], Any], Any]:
+        """Derivatives of a step of a kind in a sequence; returns what records a, and `spread` of constraints.
+
+        Where they are `near` to depend on each other, derivatives are by eigenvalues.
+        """
 
 
 class FreeDynamics:
@@ -87,6 +102,7 @@ class FreeDynamics:
         self.impacts = np.zeros(len(dt), dtype=bool)
         self.robot, self.dt, self.pace, self.actuated = robot, dt, dt, actuated
         self._full = bool(np.array_equal(actuated, np.arange(robot.nv)))
+        self.kinds: Sequence[Any] = [slice(0, len(dt))]
         #: Time steps of all nodes, for as many problems as in the last call.
         self._times = np.zeros((0, 0))
 
@@ -97,25 +113,31 @@ class FreeDynamics:
             self._times = times = np.broadcast_to(self.dt, q.shape[:2]).copy()
         return Reached(*self.robot.step(q, v, tau, times), np.zeros((*q.shape[:2], 0)))
 
-    def linear(self, q: Array, v: Array, tau: Array) -> Rates:
-        """See `Dynamics`."""
-        a_q, a_v, a_u = self.robot.linearize(q, v, tau=tau)
-        a_u = a_u if self._full else np.ascontiguousarray(a_u[..., self.actuated])
-        return Rates(a_q, a_v, a_u, a_q[..., :0, :], a_v[..., :0, :], a_u[..., :0, :], None)
-
     def hold(self, q: Array) -> Array:
         """See `Dynamics`."""
         return np.repeat(self.robot.gravity_forces(q)[:, None, self.actuated], len(self.dt), axis=1)
 
     @property
-    def runs(self) -> list[tuple[int, int]]:
+    def runs(self) -> list[tuple[int, int, int]]:
         """See `Dynamics`."""
-        return [(0, len(self.dt))]
+        return [(0, len(self.dt), 0)]
 
-    def record(self, run: Any, node: int, q: Any, v: Any, tau: Any, dt: Any) -> Any:
+    def record(self, run: Any, kind: int, q: Any, v: Any, tau: Any, dt: Any) -> Any:
         """See `Dynamics`."""
-        del node
+        del kind
         return run.call(self.robot.step, q, v, tau, dt)
+
+    def regular(self, kind: int) -> bool:
+        """See `Dynamics`."""
+        del kind
+        return True
+
+    def record_rates(
+        self, run: KernelSequence, kind: int, near: bool, q: Any, v: Any, tau: Any, into: Rates
+    ) -> tuple[Callable[[], Any], Any]:
+        """See `Dynamics`."""
+        del kind, near
+        return free_rates(run, self.robot, self.actuated, q, v, tau, into), 0.0
 
 
 class DenseDynamics(FreeDynamics):
@@ -145,7 +167,29 @@ class DenseDynamics(FreeDynamics):
         A, B = self.robot.discretize(q, v, tau, np.broadcast_to(self.dt, q.shape[:2]).copy(), self.method)
         return A, B if self._full else np.ascontiguousarray(B[..., self.actuated])
 
-    def record(self, run: Any, node: int, q: Any, v: Any, tau: Any, dt: Any) -> Any:
+    def record(self, run: Any, kind: int, q: Any, v: Any, tau: Any, dt: Any) -> Any:
         """See `Dynamics`."""
-        del node
+        del kind
         return run.call(self._step.bound_by(self.method), q, v, tau, dt)
+
+
+def free_rates(
+    run: KernelSequence, robot: Model, actuated: Array, q: Any, v: Any, tau: Any, into: Rates
+) -> Callable[[], Any]:
+    """Derivatives of a step without contacts in a sequence; returns what records accelerations."""
+    full = bool(np.array_equal(actuated, np.arange(robot.nv)))
+    places = [into.a_q, into.a_v, into.a_u if full else None]
+    *_, by_tau = run.call(robot.forward_dynamics_derivatives, q, v, tau, into=places)
+    if not full:
+        copy_columns(run, by_tau, robot.nv, actuated, into.a_u)
+    for place in into[3:]:
+        if place.size:
+            run.clear(place)
+    return lambda: run.call(robot.forward_dynamics, q, v, tau)
+
+
+def copy_columns(run: KernelSequence, matrix: MemorySpan, width: int, columns: Array, to: MemorySpan) -> None:
+    """Some columns of a matrix whose rows have a width."""
+    for row in range(matrix.size // width):
+        for at, start, size in consecutive(columns):
+            run.copy(matrix.part(row * width + start, size), to.part(row * len(columns) + at, size))

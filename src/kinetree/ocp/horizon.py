@@ -20,6 +20,7 @@ from kinetree.model.model import Model
 from kinetree.ocp.costs import Costs, Given, NodeModel, Row
 from kinetree.ocp.dynamics import DenseDynamics, Dynamics, FreeDynamics
 from kinetree.ocp.fused import direction, node_curvature
+from kinetree.ocp.linearization import Linear, Linearization
 from kinetree.ocp.terms import CostTerm, curved_blocks
 from kinetree.runtime.fastcall_results import SMALLEST_BATCH
 from kinetree.runtime.function import compiled
@@ -46,19 +47,6 @@ class Gap(NamedTuple):
 
     q: Array
     v: Array
-
-
-class Linear(NamedTuple):
-    """Derivatives of accelerations and contact forces, (N, T, nv or nf, …), and of ⊕ in blocks, (N, T, nb, nb)."""
-
-    a_q: Array
-    a_v: Array
-    a_u: Array
-    turn: Array
-    drift: Array
-    force_q: Array
-    force_v: Array
-    force_u: Array
 
 
 class Gains(NamedTuple):
@@ -145,6 +133,7 @@ class Horizon:
         self._riccati, self._forward = compiled(euler_riccati, **sweep), compiled(euler_forward, **sweep)
         dense = {"T": self.T, "nx": 2 * self.nv, "nu": self.nu}
         self._dense_backward, self._dense_forward = compiled(dense_backward, **dense), compiled(dense_forward, **dense)
+        self._linear = Linearization(self.dynamics, self._blocks)
         self._summary = compiled(summary, S=self.T + 1, T=self.T, nv=self.nv)
         self._fused: dict[bool, Any] = {}
         self._rollout: Any = None
@@ -169,10 +158,9 @@ class Horizon:
 
     def linear(self, x: Path, gap: Gap | None = None) -> Linear:
         """Derivatives of all steps, as tangents at the next nodes, which steps miss by a gap."""
-        q, v = (np.ascontiguousarray(each[:, :-1]) for each in (x.q, x.v))
-        tau = self.tau(x.u)
         if isinstance(self.dynamics, DenseDynamics):
-            A, B = self.dynamics.discretized(q, v, tau)
+            q, v = (np.ascontiguousarray(each[:, :-1]) for each in (x.q, x.v))
+            A, B = self.dynamics.discretized(q, v, self.tau(x.u))
             if not self.plain and gap is not None:
                 E = self.robot.dintegrate(np.ascontiguousarray(x.q[:, 1:]), -gap.q)[0]
                 for each in (A, B):
@@ -180,30 +168,7 @@ class Horizon:
                     each[..., : self.nv, :] = times(E, np.ascontiguousarray(each[..., : self.nv, :]))
             none = np.zeros((*q.shape[:2], 0))
             return Linear(A, A, B, none, none, none, none, none)
-        found = self.dynamics.linear(q, v, tau)
-        shape = (*q.shape[:2], self.nb, self.nb)
-        if self.plain:
-            return Linear(*found[:3], np.zeros(shape), np.zeros(shape), *found[3:6])
-        rate = self.dynamics.step(q, v, tau).v if found.v is None else found.v
-        dt = self.dynamics.dt
-        both = self.robot.dintegrate(q, rate, np.broadcast_to(dt, q.shape[:2]).copy())
-        turn, drift = (self._of_blocks(each) for each in both)
-        # of steps without time, drift is multiplied by zero
-        drift = drift / np.where(dt > 0.0, dt, 1.0)[:, None, None]
-        if gap is not None:
-            # δ(q′ ⊖ q̄′) = E δq′ with E = −D₀⁻¹D₁ of `ddifference`, which turns by the gap as ⊕ does
-            E = self._of_blocks(self.robot.dintegrate(np.ascontiguousarray(x.q[:, 1:]), -gap.q)[0])
-            times = compiled(matrix_product, m=self.nb, n=self.nb, p=self.nb)
-            turn, drift = times(E, turn), times(E, drift)
-        return Linear(*found[:3], turn, drift, *found[3:6])
-
-    def _of_blocks(self, matrices: Array) -> Array:
-        """Rows and columns of joints whose coordinates are not numbers."""
-        if len(self._blocks) == 1:
-            own = slice(self._blocks[0][0], sum(self._blocks[0]))
-            return np.ascontiguousarray(matrices[..., own, own])
-        places = np.concatenate([np.arange(start, start + size) for start, size in self._blocks])
-        return np.ascontiguousarray(matrices[..., places[:, None], places])
+        return self._linear(x.q, x.v, x.u, np.zeros((*x.u.shape[:2], self.nv)) if gap is None else gap.q)
 
     def curvature(
         self, x: Path, linear: Linear, costate_q: Array, costate_v: Array, share: Array, model: NodeModel
@@ -329,7 +294,7 @@ class Horizon:
         q_now, v_now = run.variable(q.part(0, nq)), run.variable(v.part(0, nv))
         tau = run.variable(run.constant(np.zeros(nv)))
         control, rest = compiled(feedback, nv=nv, nu=nu), compiled(kept_gap, nv=nv)
-        for first, count in self.dynamics.runs:
+        for first, count, kind in self.dynamics.runs:
 
             def at(x: Any, t: Any, size: int, first: int = first, count: int = count) -> Any:
                 return x.part(first * size, count * size).at(t, size)
@@ -343,7 +308,7 @@ class Horizon:
                 run.copy(now, at(run.outputs[2], t, nu))
                 for i, joint in enumerate(self.actuated.tolist()):
                     run.copy(now.part(i, 1), tau.part(joint, 1))
-                after, rate = self.dynamics.record(run, first, q_now, v_now, tau, at(dt, t, 1))
+                after, rate = self.dynamics.record(run, kind, q_now, v_now, tau, at(dt, t, 1))
                 back, rate = run.call(rest, at(gap_q, t, nv), at(gap_v, t, nv), rate, share)
                 run.copy(run.call(robot.integrate, after, back, 1.0), q_now)
                 run.copy(rate, v_now)

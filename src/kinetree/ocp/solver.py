@@ -30,7 +30,8 @@ import numpy as np
 
 from kinetree.kernels.node_models import blended
 from kinetree.ocp.costs import Bounds, Given, NodeModel
-from kinetree.ocp.horizon import Gains, Gap, Horizon, Linear, Path, Step, Trial
+from kinetree.ocp.horizon import Gains, Gap, Horizon, Path, Step, Trial
+from kinetree.ocp.linearization import Linear
 from kinetree.runtime.function import compiled
 from kinetree.spatial.value import Array
 

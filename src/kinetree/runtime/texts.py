@@ -89,8 +89,10 @@ def executed(inputs: Sequence[Operand], text: Text, engine: str = "reference") -
 class Recording:
     """Records what a text runs; values are places in memory."""
 
-    def __init__(self, sequence: NativeSequence) -> None:
+    def __init__(self, sequence: NativeSequence, results: Sequence[MemorySpan | None] | None = None) -> None:
         self._sequence = sequence
+        #: Places of the text's results, if it is a part of the sequence: those that `concluding` has.
+        self._results = sequence.outputs if results is None else results
 
     def __call__(self, function: Any, *inputs: Any) -> Any:
         inputs = tuple(self._sequence.defaults[x.name] if isinstance(x, Varied) else x for x in inputs)
@@ -117,7 +119,7 @@ class Recording:
         given = {"prepared": function.call} if isinstance(function, Prepared) else {}
         function = function.function if given else function
         count = len(function.bound().binding.outputs)
-        return self._sequence.call(function, *inputs, into=self._sequence.outputs[number : number + count], **given)
+        return self._sequence.call(function, *inputs, into=self._results[number : number + count], **given)
 
     def of_rows(self, function: Any, x: MemorySpan, rows: MemorySpan, shape: tuple[int, int]) -> MemorySpan:
         """See the module's docstring."""
@@ -161,14 +163,14 @@ class Recording:
         if len(numbers) and (np.diff(numbers) == 1).all():
             return source.part(int(numbers[0]), len(numbers))
         place = self._sequence.space(len(numbers))
-        for at, start, size in _runs(numbers):
+        for at, start, size in consecutive(numbers):
             self._sequence.copy(source.part(start, size), place.part(at, size))
         return place
 
     def placed(self, x: MemorySpan, numbers: Any, shape: tuple[int, ...]) -> MemorySpan:
         """See the module's docstring."""
         place = self._sequence.variable(self._sequence.constant(np.zeros(math.prod(shape))))
-        for at, start, size in _runs(np.ravel(numbers)):
+        for at, start, size in consecutive(np.ravel(numbers)):
             self._sequence.copy(x.part(at, size), place.part(start, size))
         return place
 
@@ -272,8 +274,10 @@ def _size(x: Any) -> int:
     return x.size if isinstance(x, MemorySpan) else int(np.size(x))
 
 
-def _runs(numbers: Array) -> list[tuple[int, int, int]]:
+def consecutive(numbers: Array) -> list[tuple[int, int, int]]:
     """Consecutive numbers: where they are, the first one, and how many."""
-    starts = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist()] if len(numbers) else []
+    if not len(numbers):
+        return []
+    starts = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist()]
     stops = [*starts[1:], len(numbers)]
     return [(start, int(numbers[start]), stop - start) for start, stop in zip(starts, stops, strict=True)]
