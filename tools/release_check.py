@@ -72,6 +72,7 @@ assert kt.load("arm.usda").nv == 1
     "pinocchio": "import pinocchio; import kinetree as kt; kt.from_pinocchio(pinocchio.buildSampleModelManipulator())",
     "jax": "import kinetree.jax",
     "torch": "import kinetree.torch",
+    "hulls": "import coal, scipy.spatial; import kinetree as kt; kt.geometry.Hull",
     "identification": "import clarabel, scipy.sparse; import kinetree as kt; kt.identification.FRICTION",
     "dask": "import dask.array as da, zarr, kinetree as kt; kt.zoo.double_pendulum().bracket(da.ones(2))",
 }

@@ -82,7 +82,8 @@ def test_a_failing_command_is_shown_with_its_output() -> None:
 
 
 def test_every_extra_of_users_is_tried() -> None:
-    provided = set(importlib.metadata.metadata("kinetree").get_all("Provides-Extra") or ())
+    section = (ROOT / "pyproject.toml").read_text("utf-8").split("[project.optional-dependencies]")[1].split("\n[")[0]
+    provided = set(re.findall(r"^(\w+) = \[", section, re.MULTILINE))
     development = {"bench", "bridges", "docs", "release", "test"}
     assert set(release_check.EXTRAS) == provided - development
 

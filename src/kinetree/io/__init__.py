@@ -27,14 +27,16 @@ def load(
     directory: str | os.PathLike[str] | None = None,
     xacro: Mapping[str, Any] | None = None,
     snap_angles: bool = False,
+    package_roots: Sequence[str | os.PathLike[str]] = (),
 ) -> Model:
     """Load a robot from a URDF, SDF, MJCF or USD file; the format is detected from the content, for USD from the name.
 
     A `ModelWarning` with file and line reports what can be loaded but deserves attention: mimic joints, moving links
     without mass, unphysical inertias, and elements that are not read.
 
-    A URDF or SDF file opens no other file. An MJCF file opens the files that it includes or attaches and the meshes
-    that define a body's inertia, all below one directory; a USD file the layers that it is composed of.
+    A URDF or SDF file opens no other file until a shape needs its mesh. An MJCF file opens the files that it includes
+    or attaches and the meshes that define a body's inertia, all below one directory; a USD file the layers that it is
+    composed of.
 
     Args:
         source: A path, or the content of a file: a string that starts with "<" is content.
@@ -62,6 +64,8 @@ def load(
         snap_angles: Whether angles of URDF and SDF files that are quarter turns up to the rounding of their last
             written digit, and to 1e-6 rad, become quarter turns, such as 1.57079632679. This makes the dynamics of some
             robots cheaper and moves bodies by that much; how many angles and how far is logged (INFO).
+        package_roots: Directories that contain the robot's packages, where meshes of its shapes may lie, besides that
+            of the file. They are read when a shape needs them.
 
     Returns:
         The model.
@@ -71,8 +75,9 @@ def load(
         InputError: If an argument is invalid.
     """
     options = Options.checked(
-        floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro, snap_angles, near
-    )
+        floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro, snap_angles, near,
+        package_roots,
+    )  # fmt: skip
     stage = usd_file(source)
     if stage is not None:
         from kinetree.io.usd import load_usd

@@ -51,7 +51,8 @@ def build(
         for hinge, parent in zip(hinges, parents, strict=True)
         if hinge.child in names
     ]
-    parts, solid = made(bodies, hinges), made_shapes(shapes, {link: names.get(link, WORLD_NAME) for link in order})
+    places = {link: names.get(link, WORLD_NAME) for link in order}
+    parts, solid = made(bodies, hinges), made_shapes(shapes, places, options.mesh_directories(diagnostics.file))
     constraints: list[Constraint] = [*couplings, *loops]
     try:
         if options.loops == "multipliers":

@@ -113,12 +113,15 @@ def _positive(document: Document, shape: Element, sizes: tuple[float, ...]) -> t
     return sizes
 
 
-def made_shapes(specs: Iterable[ShapeSpec], bodies: Mapping[str, str]) -> list[SolidShape]:
+def made_shapes(
+    specs: Iterable[ShapeSpec], bodies: Mapping[str, str], directories: tuple[str, ...]
+) -> list[SolidShape]:
     """The shapes of a model, of checked numbers.
 
     Args:
         specs: The shapes of all links.
         bodies: The body of each link that is part of the model; links that are not have no shapes.
+        directories: Where meshes may lie, as `Hull` takes them.
     """
     specs = [spec for spec in specs if spec.link in bodies]
     used: set[str] = set()
@@ -133,11 +136,13 @@ def made_shapes(specs: Iterable[ShapeSpec], bodies: Mapping[str, str]) -> list[S
             number += 1
             name = f"{spec.name}_{number}"
         used.add(name)
-        found.append(_made(spec, name, bodies[spec.link], placement, vector))
+        found.append(_made(spec, name, bodies[spec.link], placement, vector, directories))
     return found
 
 
-def _made(spec: ShapeSpec, name: str, body: str, placement: Array, vector: Array) -> SolidShape:
+def _made(
+    spec: ShapeSpec, name: str, body: str, placement: Array, vector: Array, directories: tuple[str, ...]
+) -> SolidShape:
     shared = {"name": name, "body": body, "friction": None, "source": "file", "masks": None}
     if spec.kind == "sphere":
         return Sphere(center=placement[:3, 3], radius=spec.numbers[0], **shared)  # type: ignore[arg-type]
@@ -154,4 +159,4 @@ def _made(spec: ShapeSpec, name: str, body: str, placement: Array, vector: Array
         return Box.trusted(size=vector, rounding=0.0, **posed)
     if spec.kind == "ellipsoid":
         return Ellipsoid.trusted(semi_axes=vector, **posed)
-    return Hull.trusted(file=spec.file, scale=vector, **posed)
+    return Hull.trusted(file=spec.file, scale=vector, directories=directories, **posed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -79,11 +80,14 @@ class Options(NamedTuple):
     xacro: Mapping[str, Any] | None
     snap_angles: bool
     near: dict[str, Any]
+    package_roots: tuple[str, ...]
 
     @classmethod
     def checked(cls, *given: Any) -> Options:
         """Validate the arguments; without locks and order, these are empty."""
-        floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro, snap_angles, near = given
+        floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro, snap_angles, near, roots = (
+            given
+        )
         for name, flag in (("floating_base", floating_base), ("snap_angles", snap_angles)):
             if not isinstance(flag, (bool, np.bool_)):
                 raise InputError(f"{name}={flag!r} is neither True nor False")
@@ -100,7 +104,16 @@ class Options(NamedTuple):
             raise InputError(f"near={near!r} is not a dictionary of coordinates by joint name")
         order, down = _names(joint_order), _vector(gravity)
         locked, snap, close = dict(lock or {}), bool(snap_angles), dict(near or {})
-        return cls(bool(floating_base), root, mimic, loops, locked, order, down, directory, xacro, snap, close)
+        return cls(
+            bool(floating_base), root, mimic, loops, locked, order, down, directory, xacro, snap, close, _roots(roots)
+        )
+
+    def mesh_directories(self, file: str) -> tuple[str, ...]:
+        """Where meshes of a robot's shapes may lie: beside its file, or in the directory given for it, and packages."""
+        beside = "" if self.directory is None else os.fsdecode(self.directory)
+        if not beside and not file.startswith("<"):
+            beside = os.path.dirname(file)
+        return (os.path.abspath(beside) if beside or not file.startswith("<") else "", *self.package_roots)
 
 
 def _names(joint_order: Any) -> tuple[str, ...]:
@@ -116,6 +129,19 @@ def _names(joint_order: Any) -> tuple[str, ...]:
     if twice:
         raise InputError(f"joint_order names {', '.join(twice)} more than once")
     return names
+
+
+def _roots(package_roots: Any) -> tuple[str, ...]:
+    if isinstance(package_roots, (str, bytes, os.PathLike)):
+        raise InputError(f"package_roots={os.fsdecode(package_roots)!r} is one directory; pass a list of them")
+    try:
+        found = tuple(os.path.abspath(os.fsdecode(root)) for root in package_roots)
+    except TypeError:
+        raise InputError(f"package_roots={package_roots!r} is not a list of directories") from None
+    for root in found:
+        if not os.path.isdir(root):
+            raise InputError(f"package_roots: {root!r} is not a directory; pass those that hold the robot's packages")
+    return found
 
 
 def _vector(gravity: Any) -> tuple[float, ...] | None:

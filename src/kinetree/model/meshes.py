@@ -27,8 +27,8 @@ LARGEST = 64 * 2**20
 #: Meshes with more triangles are rejected: browsers choke on them.
 MOST_FACES = 1_000_000
 
-# Larger coordinates are implausible for a robot, and exceed the range of graphics cards [m].
-_FARTHEST = 1e6
+#: Larger coordinates are implausible for a robot, and exceed the range of graphics cards [m].
+FARTHEST = 1e6
 
 _READERS: dict[str, Callable[[bytes, Callable[[str], bytes | None]], list[Mesh]]] = {
     ".stl": mesh_formats.read_stl,
@@ -77,7 +77,7 @@ class Roots:
     def _hint(self, name: str) -> str:
         """A guess at the package's location, from the path of the robot's file."""
         package = name.partition("/")[0]
-        for directory in self.beside.parents if self.beside is not None else ():
+        for directory in (self.beside, *self.beside.parents) if self.beside is not None else ():
             if directory.name == package:
                 return f"; try {directory.parent} as package root"
         return ""
@@ -114,7 +114,7 @@ def load(name: str, roots: Roots) -> list[Mesh]:
     if sum(len(part.faces) for part in parts) > MOST_FACES:
         raise LoadError(f"has more than {MOST_FACES} triangles; simplify it", shown)
     for part in parts:
-        if not np.all(np.abs(part.vertices) <= _FARTHEST):  # NaN fails too
+        if not np.all(np.abs(part.vertices) <= FARTHEST):  # NaN fails too
             raise LoadError("has vertices that are not finite, or kilometres away; export it again in metres", shown)
     return parts
 

@@ -7,14 +7,17 @@ of a `Scene` belongs to the world.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from kinetree.errors import ModelError, UnsupportedError
+from kinetree.errors import LoadError, ModelError, UnsupportedError
 from kinetree.model.body import Record, frozen
+from kinetree.model.hulls import convex_hull, hull_of_file
+from kinetree.model.mesh_formats import Mesh
 from kinetree.model.specs import WORLD_NAME, checked_placement
 from kinetree.spatial.reproducible import product
 from kinetree.spatial.transform import pose
@@ -111,6 +114,16 @@ def _three(what: str, name: str, values: Any) -> Array:
     if array.shape != (3,) or not np.isfinite(array).all():
         raise ModelError(f"{what}: {name}={values!r} is not three finite numbers")
     return frozen(array, (3,))
+
+
+def _points(what: str, values: Any) -> Array:
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        array = np.zeros(0)
+    if array.ndim != 2 or array.shape[-1] != 3 or not len(array) or not np.isfinite(array).all():
+        raise ModelError(f"{what}: points are (n, 3) finite numbers, got an array of shape {array.shape}")
+    return frozen(array, array.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,28 +332,61 @@ class Ellipsoid(_Posed):
 
 @dataclass(frozen=True, eq=False)
 class Hull(_Posed):
-    """The convex hull of a mesh file, which is noted and not opened.
+    """The convex hull of a mesh file, or of points. The file is opened when it is needed.
 
     Attributes:
-        file: As the robot's file names it.
-        scale: Along the axes of the mesh, (3,).
+        file: As the robot's file names it, or a path; empty if there are points.
+        scale: Along the axes of the mesh, (3,); negative numbers mirror it.
         placement: Pose of the mesh in the frame that carries it: a 4×4 array, a pair (R, p) [m], or None.
+        points: The points, (n, 3) [m], which are scaled, too; None if there is a file.
+        directories: Where the file may lie: the directory of the robot's file, or "", and then those that contain
+            packages. None allows any path.
     """
 
     kind: ClassVar[str] = "hull"
     name: str
-    file: str
+    file: str = ""
     scale: Any = (1.0, 1.0, 1.0)
     placement: Any = None
     body: str | None = None
     friction: float | None = None
     source: str = "given"
     masks: tuple[int, int] | None = None
+    points: Any = None
+    directories: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         self._check()
-        self.__dict__.update(scale=_three(f"hull {self.name!r}", "scale", self.scale))
+        what = f"hull {self.name!r}"
+        if not isinstance(self.file, (str, os.PathLike)) or bool(os.fspath(self.file)) == (self.points is not None):
+            raise ModelError(f"{what} takes either a file or points")
+        self.__dict__.update(file=os.fspath(self.file), scale=_three(what, "scale", self.scale))
+        if self.points is not None:
+            self.__dict__.update(points=_points(what, self.points))
         self._place()
+
+    @property
+    def mesh(self) -> Mesh:
+        """Its surface in the axes of its pose: vertices, (n, 3) [m], and triangles. Opens the file.
+
+        Raises:
+            LoadError: If the file cannot be read, or has no volume.
+            ModelError: If the points have no volume.
+            UnsupportedError: If SciPy is not installed.
+        """
+        try:
+            if self.points is not None:
+                return convex_hull(self.points * self.scale)
+            return hull_of_file(self.file, self.directories, self.scale)
+        except LoadError as error:
+            raise LoadError(f"{error.problem} (the mesh of shape {self.name!r})", error.file) from None
+        except ModelError as error:
+            raise ModelError(f"hull {self.name!r}: {error}") from None
+
+    @property
+    def vertices(self) -> Array:
+        """Its vertices in the axes of its pose, (n, 3) [m]. Opens the file, as `mesh`."""
+        return self.mesh.vertices
 
 
 @dataclass(frozen=True, eq=False)
