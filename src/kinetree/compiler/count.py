@@ -120,31 +120,41 @@ def _inner(block: CodeBlock) -> list[TreeLoop]:
     return [item for item in block.items if isinstance(item, TreeLoop)]
 
 
-def _runs(
-    setup: Setup, loop: TreeLoop, known: Mapping[Role, tuple[Entity, int]] = MappingProxyType({})
-) -> Counter[CodeBlock]:
-    """How often the bodies of a loop and of its inner loops run, given what the roles of outer loops are."""
+def _runs(setup: Setup, loop: TreeLoop) -> Counter[CodeBlock]:
+    """How often the bodies of a loop and of its inner loops run."""
+    runs: Counter[CodeBlock] = Counter()
+    _add_runs(setup, loop, MappingProxyType({}), runs)
+    return runs
 
-    def number(index: LoopPosition) -> int:
+
+def _add_runs(setup: Setup, loop: TreeLoop, known: Mapping[Role, tuple[Entity, int]], runs: Counter[CodeBlock]) -> None:
+    """Add how often the bodies of a loop and of its inner loops run, given what the roles of outer loops are."""
+
+    def number(index: LoopPosition | None) -> int | None:
+        if index is None:
+            return None
         position, offset = index
         start = position if isinstance(position, int) else number_of(setup, *known[position.role], position.what)
         return start + int(offset)
 
     data, over = loop.loop, WORLD if loop.over is None else known[loop.over][1]
-    visited = data.visits(setup, over, *(None if bound is None else number(bound) for bound in (loop.start, loop.stop)))
-    if isinstance(data, Table):
-        cases = [(data.variant(setup, row), row) for row in visited]
-        entities = [role.entity for role in data.roles]
-    elif isinstance(data, IndexLoop):
-        cases, entities = [((), (index,)) for index in visited], [data.index]
-    times = Counter(variant for variant, _ in cases)
-    runs = Counter({body: times[variant] for variant, body in loop.bodies.items()})
     inner = {variant: loops for variant, body in loop.bodies.items() if (loops := _inner(body))}
+    if isinstance(data, IndexLoop):
+        bounds = number(loop.start), number(loop.stop)
+        for body in loop.bodies.values():
+            runs[body] += data.length(setup, over, *bounds)
+        cases = [((), (index,)) for index in data.visits(setup, over, *bounds)] if inner else []
+        entities: list[Entity] = [data.index]
+    elif isinstance(data, Table):
+        cases = [(data.variant(setup, row), row) for row in data.visits(setup, over)]
+        entities = [role.entity for role in data.roles]
+        times = Counter(variant for variant, _ in cases)
+        for variant, body in loop.bodies.items():
+            runs[body] += times[variant]
     for variant, numbers in cases if inner else ():
-        found = dict(zip(loop.roles[variant], zip(entities, numbers, strict=True), strict=True))
+        found = {**known, **dict(zip(loop.roles[variant], zip(entities, numbers, strict=True), strict=True))}
         for each in inner.get(variant, ()):
-            runs.update(_runs(setup, each, {**known, **found}))
-    return runs
+            _add_runs(setup, each, found, runs)
 
 
 def _own(block: CodeBlock) -> Count:

@@ -405,6 +405,10 @@ class IndexLoop(LoopShape[_T]):
         base, offset = first.start(self.index.dimension)
         return base, offset + self.skip
 
+    def length(self, setup: Setup, over: int, start: int | None = None, stop: int | None = None) -> int:
+        """The number of indices that `visits` gives."""
+        return len(self.visits(setup, over, start, stop))
+
 
 class Range(IndexLoop[_T]):
     """A loop over contiguous indices, which engines may compute in parallel lanes.
@@ -492,3 +496,14 @@ class Chain(IndexLoop[_T]):
             found.append(index)
             index = links[index]
         return found
+
+    def length(self, setup: Setup, over: int, start: int | None = None, _: int | None = None) -> int:
+        index = self.start(setup, over) if start is None else start
+        return setup.derived(self._lengths)[index] if index >= 0 else 0
+
+    def _lengths(self, setup: Setup) -> list[int]:
+        """How many indices follow from each, which comes after those that it is linked to."""
+        lengths: list[int] = []
+        for link in self.links(setup):
+            lengths.append(1 + lengths[link] if link >= 0 else 1)
+        return lengths
