@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 from kinetree.compiler.ir import CodeBlock, LoopPosition, Op, Program, Role, TreeLoop, blocks
 from kinetree.compiler.programs import simplified
@@ -139,6 +140,7 @@ def _add_runs(setup: Setup, loop: TreeLoop, known: Mapping[Role, tuple[Entity, i
 
     data, over = loop.loop, WORLD if loop.over is None else known[loop.over][1]
     inner = {variant: loops for variant, body in loop.bodies.items() if (loops := _inner(body))}
+    cases: list[tuple[tuple[Any, ...], tuple[int, ...]]]
     if isinstance(data, IndexLoop):
         bounds = number(loop.start), number(loop.stop)
         for body in loop.bodies.values():
