@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ from kinetree.ocp.terms import CostTerm, Part, Scope, texted
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import compiled
 from kinetree.runtime.operands import Operand
-from kinetree.runtime.texts import recorded
+from kinetree.runtime.texts import Text, recorded
 from kinetree.spatial.value import Array
 
 #: What steps have, and the last node has not.
@@ -234,12 +234,12 @@ class Costs:
     # As texts
 
     def inputs(self, x: Any, given: Given, rows: bool, linear: Any = None) -> list[Array]:
-        """The arguments of compiled functions."""
+        """The arguments of compiled functions; without `linear`, the derivatives of forces are left out."""
         u = self.padded(x.u)
         found = [x.q, x.v, u]
         if self.forced:
             found.append(self.padded(x.force))
-            found += [linear.force_q, linear.force_v, linear.force_u] if rows else []
+            found += [] if linear is None else [linear.force_q, linear.force_v, linear.force_u]
         for row, target, weight, shift in zip(self.rows, *given, strict=True):
             if row.part.of == "force":
                 found.append(target)
@@ -298,8 +298,11 @@ class Costs:
             "bend": [Operand("bend", (nv, nv))],
             "model": [Operand(name, shape) for name, shape in zip(NodeModel._fields, self.shapes, strict=True)],
         }[kind]
-        text = {"costs": self._cost_text, "terms": self._term_text, "bend": self.bend_text, "model": self.model_text}
-        return recorded(f"{kind} of nodes", self.operands(kind == "model"), outputs, text[kind])
+        model = partial(self.model_text, concluding=True)
+        texts: dict[str, Text] = {
+            "costs": self._cost_text, "terms": self._term_text, "bend": self.bend_text, "model": model,
+        }  # fmt: skip
+        return recorded(f"{kind} of nodes", self.operands(kind == "model"), outputs, texts[kind])
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -368,8 +371,8 @@ class Costs:
         operands = self.operands(True)
         return [x for x, operand in zip(given, operands, strict=True) if operand.name not in ("by", "force_by")]
 
-    def model_text(self, run: Any, q: Any, v: Any, u: Any, *inputs: Any, into: Any = None) -> Any:
-        """The model of a node: values in the order of `NodeModel`; made where another function takes them, if given."""
+    def model_text(self, run: Any, q: Any, v: Any, u: Any, *inputs: Any, concluding: bool = False) -> Any:
+        """The model of a node: values in the order of `NodeModel`; perhaps the results of the text."""
         read, values = self._read(run, q, v, u, inputs, True), []
         sizes = {"q": self.nv, "v": self.nv, "u": self.nu}
         for of in ("q", "v", "u", "rows", "all"):
@@ -394,7 +397,7 @@ class Costs:
             values += [np.zeros((0, 0)), np.zeros(0), *(np.zeros((0, n)) for n in (self.nv, self.nv, self.nu))]
         sizes = {"a": count["q"], "b": count["v"], "c": count["u"], "m": size["rows"], "n": size["all"], "f": f}
         made = compiled(node_model, nv=self.nv, nu=self.nu, **sizes)
-        return run(made, *values) if into is None else run.feeding(*into, made, *values)
+        return run.concluding(0, made, *values) if concluding else run(made, *values)
 
     def _whole(self, run: Any, read: _Read, size: int) -> _Read:
         """Entries of some tangents among all."""

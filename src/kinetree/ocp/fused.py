@@ -2,11 +2,13 @@
 
 A single problem has its nodes in lanes: derivatives and costs of all of them, then the sweeps. Of many problems, such
 arrays would not fit the caches. Here each lane goes through its nodes from the last on, and what a node needs is
-computed just before the sweep uses it. The functions are the same, and so are the bits.
+computed just before the sweep uses it, by one function for each kind of step. The texts are the same, and so are the
+bits.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,34 +17,38 @@ from kinetree.kernels.euler_riccati import euler_forward, euler_riccati
 from kinetree.kernels.node_costs import pushed, with_curvature
 from kinetree.kernels.node_models import blended
 from kinetree.kernels.products import total
+from kinetree.kernels.solve import count_doubt
 from kinetree.model.model import Model
 from kinetree.ocp.costs import Costs, NodeModel
+from kinetree.ocp.linearization import Linear, Linearization, record_forces
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import compiled
 from kinetree.runtime.operands import Operand
-from kinetree.runtime.sequence import Call, Index, KernelSequence, MemorySpan
-from kinetree.runtime.texts import Prepared, Recording
+from kinetree.runtime.sequence import Call, KernelSequence, MemorySpan
+from kinetree.runtime.texts import Recording
 
-#: The model of a node, as the backward sweep calls it.
+#: Derivatives and the model of a node, as the backward sweep calls them.
+_LINEAR = ("a_q", "a_v", "a_u", "turn", "drift")
 _MODEL = ("Hqq", "Hqv", "Hvv", "Huq", "Huv", "Huu", "lq", "lv", "lu")
-_LINEAR = ("a_q", "a_v", "a_u")
 _ENDS = ("end_qq", "end_qv", "end_vv", "end_q", "end_v", "end_pivot", "end_decrease")
 _NEXT = ("next_qq", "next_qv", "next_vv", "next_q", "next_v")
+#: Inputs of nodes besides those of costs, and of curvature.
+_STATE, _SECOND = ("q", "v", "u", "gap_q", "gap_v"), ("costate_q", "costate_v", "share")
 
 
-def direction(robot: Model, dt: Any, actuated: Any, costs: Costs, exact: bool) -> Compiled:
+def direction(linearization: Linearization, costs: Costs, sweep: dict[str, Any], exact: bool) -> Compiled:
     """From states, inputs, gaps, damping, costates and share if `exact`, and what costs take, to gains and a step.
 
-    Results are Kq, Kv, k, pivot, decrease; dq, dv of the nodes reached, du, costates, slope and curve.
+    Results are Kq, Kv, k, pivot, decrease; dq, dv of the nodes reached, du, costates, slope and curve; and how many
+    nodes have constraints that may depend on each other, so that the problem has to be computed in another way.
 
     Args:
-        robot: A robot whose coordinates are numbers, without contacts.
-        dt: Time steps, (T,).
-        actuated: Numbers of the velocities that have motors.
+        linearization: Derivatives of steps.
         costs: Costs of all nodes.
-        exact: Whether models have curvature.
+        sweep: Sizes and lists of the sweeps.
+        exact: Whether models have curvature; of robots whose coordinates are numbers, without contacts.
     """
-    return _Recorded(robot, np.asarray(dt), np.asarray(actuated), costs, exact).finish()
+    return _Recorded(linearization, costs, sweep, exact).finish()
 
 
 def node_curvature(run: KernelSequence, robot: Model, *given: Any) -> list[MemorySpan]:
@@ -63,134 +69,152 @@ def node_curvature(run: KernelSequence, robot: Model, *given: Any) -> list[Memor
 
 
 class _Recorded:
-    def __init__(self, robot: Model, dt: Any, actuated: Any, costs: Costs, exact: bool) -> None:
-        self.robot, self.costs, self.exact, self.actuated = robot, costs, exact, actuated
-        self.T, self.nv, self.nu = len(dt), robot.nv, len(actuated)
+    def __init__(self, linearization: Linearization, costs: Costs, sweep: dict[str, Any], exact: bool) -> None:
+        self.linearization, self.costs, self.sweep, self.exact = linearization, costs, sweep, exact
+        self.dynamics, self.robot = linearization.dynamics, linearization.robot
+        self.T, self.nv, self.nu = len(self.dynamics.dt), self.robot.nv, len(self.dynamics.actuated)
         T, S, nv, nu = self.T, self.T + 1, self.nv, self.nu
-        names: dict[str, tuple[int, ...]] = {"q": (S, robot.nq), "v": (S, nv), "u": (S, nu)}
+        self.of_costs = [operand for operand in costs.operands(True)[3:] if operand.name != "force_by"]
+        names: dict[str, tuple[int, ...]] = {"q": (S, self.robot.nq), "v": (S, nv), "u": (S, nu)}
         names |= {"gap_q": (T, nv), "gap_v": (T, nv), "damping": ()}
         names |= {"costate_q": (T, nv), "costate_v": (T, nv), "share": ()} if exact else {}
-        of_costs = costs.operands(True)[3:]
         wide = (T, nu, nv)
         results: dict[str, tuple[int, ...]] = {"Kq": wide, "Kv": wide, "k": (T, nu), "pivot": (), "decrease": ()}
         results |= {"dq": (T, nv), "dv": (T, nv), "du": (T, nu), "wq": (T, nv), "wv": (T, nv), "slope": (), "curve": ()}
+        results |= {"doubts": ()}
         inputs = [Operand(*each) for each in names.items()]
         self.run = run = KernelSequence(
-            "direction", [*inputs, *(Operand(o.name, (S, *o.shape)) for o in of_costs)],
+            "direction", [*inputs, *(Operand(o.name, (S, *o.shape)) for o in self.of_costs)],
             [Operand(*each) for each in results.items()],
         )  # fmt: skip
         self.given = dict(zip(names, run.inputs, strict=False))
-        self.of_costs = [(place, o.size) for place, o in zip(run.inputs[len(names) :], of_costs, strict=True)]
+        self.of_nodes = run.inputs[len(names) :]
         self.results = dict(zip(results, run.outputs, strict=True))
-        self.dt = run.constant(dt)
-        self._step = self._kernel(euler_riccati, 1)
-        self.back = run.prepare(self._step)
-        self.ahead = run.prepare(self._kernel(euler_forward, T))
-        self.tau = run.variable(run.constant(np.zeros(nv)))
+        self.dt, self.pace = run.constant(self.dynamics.dt), run.constant(self.dynamics.pace)
+        self.doubts = run.variable(run.constant(np.zeros(1)))
+        self.back, self.ahead = (run.prepare(self._kernel(*each)) for each in ((euler_riccati, 1), (euler_forward, T)))
+        self._made = cache(self._function)
 
     def _kernel(self, kernel: Any, steps: int) -> Any:
-        return compiled(kernel, T=steps, nv=self.nv, nu=self.nu, nb=0, threes=(), sixes=())
+        return compiled(kernel, **{**self.sweep, "T": steps})
 
     def finish(self) -> Compiled:
-        run, T, given = self.run, self.T, self.given
-        self._put(self.back, "damping", given["damping"])
-        self._put(self.ahead, "damping", given["damping"])
+        run, given = self.run, self.given
+        for call in (self.back, self.ahead):
+            self._put(call, "damping", given["damping"])
         for name in ("gap_q", "gap_v"):
             self._put(self.ahead, name, given[name])
-        for name in ("dt", "pace"):
-            self._put(self.ahead, name, self.dt)
+        self._put(self.ahead, "dt", self.dt)
+        self._put(self.ahead, "pace", self.pace)
         self._put(self.back, "end_pivot", run.constant(np.array(np.inf)))
         self._put(self.back, "end_decrease", run.constant(np.zeros(1)))
-        last = self._model(None, None)
-        for name, place in zip(_ENDS[:5], (last.qq, last.qv, last.vv, last.q, last.v), strict=True):
+        last = self._last()
+        ends: list[Any] = [last.qq, last.qv, last.vv, last.q, last.v]
+        for name, place in zip(_ENDS, ends, strict=False):
             self._put(self.back, name, place)
-        for name, place in (("end_q", last.q), ("end_v", last.v)):
+        for name, place in zip(("end_q", "end_v"), ends[3:], strict=True):
             self._put(self.ahead, name, place)
-        with run.loop(T) as i:
-            self._node(i)
-        for name, place in (
-            ("pivot", self._at(self.back, "end_pivot")),
-            ("decrease", self._at(self.back, "end_decrease")),
-        ):
-            run.copy(place, self.results[name])
+        for first, count, kind in reversed(self.dynamics.runs):
+            with run.loop(count) as i:
+
+                def at(place: MemorySpan, nodes: int = self.T, end: int = first + count - 1, i: Any = i) -> MemorySpan:
+                    """A node's part of an array of nodes, from the last one of the run on."""
+                    size = place.size // nodes
+                    return place.part(end * size, size).at(i, size, -size)
+
+                self._node(kind, at)
+        for name in ("pivot", "decrease"):
+            run.copy(self._at(self.back, f"end_{name}"), self.results[name])
+        run.copy(self.doubts, self.results["doubts"])
         into = [self.results[name] for name in ("dq", "dv", "du", "wq", "wv", "slope", "curve")]
         self.ahead.run(*[None] * len(self.ahead.inputs), into=into)
         return run.finish()
 
-    def _node(self, i: Index) -> None:
+    def _node(self, kind: int, at: Any) -> None:
         """A step of the backward sweep."""
-        run, nv, nu, T = self.run, self.nv, self.nu, self.T
-        q, v, u = (self._back_from(self.given[name], i, T + 1, 1) for name in ("q", "v", "u"))
-        dt = self._back_from(self.dt, i, T)
-        tau = self._forces(u)
-        full = nu == nv and bool((self.actuated == np.arange(nv)).all())
-        places = [self._at(self.back, name) for name in _LINEAR[: 2 + full]]
-        linear = run.call(self.robot.forward_dynamics_derivatives, q, v, tau, into=[*places, None][:3])
-        if not full:
-            columns = np.arange(nv)[:, None] * nv + self.actuated
-            linear = [*linear[:2], Recording(run).taken(linear[2], columns)]
-            self._put(self.back, "a_u", linear[2])
-        model = self._model(i, (q, v, tau, dt, linear))
-        for name, place in zip(_MODEL, model, strict=True):
-            if place != self._at(self.back, name):
-                self._put(self.back, name, place)
-        for name in ("gap_q", "gap_v"):
-            self._put(self.back, name, self._back_from(self.given[name], i, T))
-        for name in ("dt", "pace"):
-            self._put(self.back, name, dt)
-        kept = [self._back_from(self._at(self.ahead, name), i, T) for name in ("Kq", "Kv", "k_u", *_NEXT)]
-        found = self.back.run(*[None] * len(self.back.inputs), into=[*kept, *[None] * len(_ENDS)])
-        gains, ends = found[:3], found[8:]
-        for name, place in zip(("Kq", "Kv", "k"), gains, strict=True):
-            run.copy(place, self._back_from(self.results[name], i, T))
-        slopes = zip(("lq", "lv", "lu"), model[6:], strict=True)
-        for name, place in (*zip(_LINEAR, linear, strict=True), *slopes):
-            run.copy(place, self._back_from(self._at(self.ahead, name), i, T))
-        for name, place in zip(_ENDS, ends, strict=True):
-            self._put(self.back, name, place)
+        run, S, back, ahead = self.run, self.T + 1, self.back, self.ahead
+        state = [at(self.given[name], S if name in ("q", "v", "u") else self.T) for name in _STATE]
+        times = at(self.dt), at(self.pace)
+        second = [at(self.given[name]) for name in _SECOND[:2]] + [self.given["share"]] if self.exact else []
+        needed = [*state[:4], *times, self.doubts, *second, *(at(place, S) for place in self.of_nodes)]
+        into = [*(self._at(back, name) for name in (*_LINEAR, *_MODEL)), self.doubts]
+        run.call(self._made(kind), *needed, into=into)
+        for name, place in zip(("gap_q", "gap_v", "dt", "pace"), (*state[3:], *times), strict=True):
+            self._put(back, name, place)
+        kept = [at(self._at(ahead, name)) for name in ("Kq", "Kv", "k_u", *_NEXT)]
+        found = back.run(*[None] * len(back.inputs), into=[*kept, *[None] * len(_ENDS)])
+        for name, place in zip(("Kq", "Kv", "k"), found[:3], strict=True):
+            run.copy(place, at(self.results[name]))
+        for name in (*_LINEAR, "lq", "lv", "lu"):
+            if self._at(back, name).size:
+                run.copy(self._at(back, name), at(self._at(ahead, name)))
+        for name, place in zip(_ENDS, found[8:], strict=True):
+            self._put(back, name, place)
 
-    def _model(self, i: Index | None, step: Any) -> Any:
-        """The model of a node; of the last one without an index."""
-        run, text, S, exact = self.run, Recording(self.run), self.T + 1, self.exact
-        places = [*((self.given[name], self.given[name].size // S) for name in ("q", "v", "u")), *self.of_costs]
-        if i is None:
-            given = [place.part((S - 1) * size, size) for place, size in places]
-        else:
-            given = [self._back_from(place, i, S, 1) for place, _ in places]
-        if not exact:
-            into = None if i is None else (Prepared(self._step, self.back), _MODEL)
-            return NodeModel(*self.costs.model_text(text, *given, into=into))
+    def _function(self, kind: int) -> Compiled:
+        """Derivatives and the model of a node, as one function for each kind of step."""
+        nv = self.nv
+        names: dict[str, tuple[int, ...]] = {"q": (self.robot.nq,), "v": (nv,), "u": (self.nu,), "gap_q": (nv,)}
+        names |= dict.fromkeys(("dt", "pace", "doubts"), ())
+        names |= {"costate_q": (nv,), "costate_v": (nv,), "share": ()} if self.exact else {}
+        shapes = [*self.linearization.shapes[:5], *self.costs.shapes, ()]
+        outputs = [Operand(*each) for each in zip((*_LINEAR, *_MODEL, "doubts"), shapes, strict=True)]
+        run = KernelSequence("node", [*(Operand(*each) for each in names.items()), *self.of_costs], outputs)
+        q, v, u, gap_q, dt, pace, doubts, *others = run.inputs
+        tau, near = record_forces(run, self.dynamics, u), not self.dynamics.regular(kind)
+        forces = [run.space(shape[0] * shape[1]) for shape in self.linearization.shapes[5:]]
+        linear = Linear(*run.outputs[:5], *forces)
+        spread = self.linearization.record(run, kind, near, (q, v, tau, gap_q, dt, pace), linear)
+        run.call(compiled(count_doubt), spread, doubts, into=run.outputs[-1:])
+        places = run.outputs[5:-1]
+        if not self.exact:
+            text = Recording(run, places)
+            self.costs.model_text(text, q, v, u, *self._with_forces(others, forces), concluding=True)
+            return run.finish()
+        wq, wv, share, *others = others
+        plain, full = self._bent(run, (q, v, u, *self._with_forces(others, forces)))
+        second = node_curvature(run, self.robot, q, v, tau, wq, wv, dt)
+        curved = compiled(with_curvature, nv=nv, nu=self.nu)
+        bent = run.call(curved, *linear[:3], *second, 1.0, full.qq, full.qv, full.vv, full.uq)
+        full = full._replace(qq=bent[0], qv=bent[1], vv=bent[2], uq=bent[3])
+        self._blended(run, plain, full, share, places)
+        return run.finish()
+
+    def _with_forces(self, others: Any, forces: Any) -> list[Any]:
+        """Inputs of models, with the derivatives of forces in their places."""
+        return [others[0], *forces, *others[1:]] if self.costs.forced else list(others)
+
+    def _bent(self, run: KernelSequence, given: Any) -> tuple[NodeModel, NodeModel]:
+        """A node's model, and the same with the curvature of residuals."""
+        text = Recording(run)
         plain = NodeModel(*self.costs.model_text(text, *given))
-        full = plain
         bend = self.costs.bend_text(text, *self.costs.without_rows(given))
-        if bend:
-            full = full._replace(qq=text(compiled(total, n=plain.qq.size), plain.qq, bend[0]))
-        if step is not None and i is not None:
-            q, v, tau, dt, linear = step
-            costates = [self._back_from(self.given[name], i, self.T) for name in ("costate_q", "costate_v")]
-            second = node_curvature(run, self.robot, q, v, tau, *costates, dt)
-            bent = run.call(
-                compiled(with_curvature, nv=self.nv, nu=self.nu), *linear, *second, 1.0, full.qq, full.qv, full.vv,
-                full.uq,
-            )  # fmt: skip
-            full = full._replace(qq=bent[0], qv=bent[1], vv=bent[2], uq=bent[3])
-        share = self.given["share"]
-        return NodeModel(
-            *(
-                one if one is other else run.call(compiled(blended, n=one.size), one, other, share)
-                for one, other in zip(plain, full, strict=True)
-            )
-        )
+        if not bend:
+            return plain, plain
+        return plain, plain._replace(qq=run.call(compiled(total, n=plain.qq.size), plain.qq, bend[0]))
 
-    def _forces(self, u: MemorySpan) -> MemorySpan:
-        for number, joint in enumerate(self.actuated.tolist()):
-            self.run.copy(u.part(number, 1), self.tau.part(joint, 1))
-        return self.tau
+    def _blended(self, run: KernelSequence, plain: Any, full: Any, share: Any, into: Any) -> NodeModel:
+        """A model with a share of curvature."""
+        found = []
+        for one, other, place in zip(plain, full, into, strict=True):
+            if one is not other:
+                found.append(run.call(compiled(blended, n=one.size), one, other, share, into=[place]))
+            elif place is None:
+                found.append(one)
+            else:
+                run.copy(one, place)
+        return NodeModel(*found) if into[0] is None else full
 
-    def _back_from(self, place: MemorySpan, i: Index, nodes: int, skipped: int = 0) -> MemorySpan:
-        """A node's part of an array of nodes, from the last on; the first of these are skipped."""
-        size = place.size // nodes
-        return place.part((nodes - 1 - skipped) * size, size).at(i, size, -size)
+    def _last(self) -> NodeModel:
+        """The model of the last node, which has no forces."""
+        run, S = self.run, self.T + 1
+        places = [*(self.given[name] for name in ("q", "v", "u")), *self.of_nodes]
+        q, v, u, *others = (place.part((S - 1) * (place.size // S), place.size // S) for place in places)
+        forces = [np.zeros(shape) for shape in self.linearization.shapes[5:]]
+        given = (q, v, u, *self._with_forces(others, forces))
+        if not self.exact:
+            return NodeModel(*self.costs.model_text(Recording(run), *given))
+        return self._blended(run, *self._bent(run, given), self.given["share"], [None] * len(_MODEL))
 
     def _at(self, call: Call, name: str) -> MemorySpan:
         place = call.place(name)

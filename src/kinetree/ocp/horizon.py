@@ -129,7 +129,8 @@ class Horizon:
         for (start, size), place in zip(self._blocks, starts, strict=False):
             lists["threes" if size == 3 else "sixes"].append((start, place))
         sizes = {"nv": self.nv, "nu": self.nu}
-        sweep = {"T": self.T, "nb": self.nb, **sizes, **lists}
+        sweep: dict[str, Any] = {"T": self.T, "nb": self.nb, **sizes, **lists}
+        self._sweep = sweep
         self._riccati, self._forward = compiled(euler_riccati, **sweep), compiled(euler_forward, **sweep)
         dense = {"T": self.T, "nx": 2 * self.nv, "nu": self.nu}
         self._dense_backward, self._dense_forward = compiled(dense_backward, **dense), compiled(dense_forward, **dense)
@@ -254,20 +255,20 @@ class Horizon:
 
     def fuses(self, problems: int, exact: bool) -> bool:
         """Whether `direction` is there, and is faster than the sweeps of all nodes one after another."""
-        free = self.plain and type(self.dynamics) is FreeDynamics
-        return free and problems >= SMALLEST_BATCH and (self.costs.bends_by_texts or not exact)
+        known = not exact or self.costs.bends_by_texts
+        return known and problems >= SMALLEST_BATCH and not isinstance(self.dynamics, DenseDynamics)
 
     def direction(
         self, x: Path, gap: Gap, given: Given, damping: Array, costate: Sequence[Array], share: Array | None
-    ) -> tuple[Gains, Step]:
-        """Gains and step of many problems, with a share of curvature or none."""
+    ) -> tuple[Gains, Step, Array]:
+        """Gains and step of many problems, with a share of curvature or none; and which of them are in doubt."""
         exact = share is not None
         if exact not in self._fused:
-            self._fused[exact] = direction(self.robot, self.dt, self.actuated, self.costs, exact)
+            self._fused[exact] = direction(self._linear, self.costs, self._sweep, exact)
         q, v, u, *others = self.costs.inputs(x, given, True)
         second = [] if share is None else [*costate, share]
         found = self._fused[exact](q, v, u, *gap, damping, *second, *others)
-        return Gains(*found[:5]), self._stepped(*found[5:])
+        return Gains(*found[:5]), self._stepped(*found[5:-1]), found[-1] > 0.0
 
     def moved(self, x: Path, step: Step, share: Array) -> Path:
         """States along the linear prediction."""

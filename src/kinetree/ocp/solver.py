@@ -225,12 +225,13 @@ class Solver:
         # twice the share of curvature that was convex before
         share, damping = np.where(exact, np.minimum(np.maximum(2.0 * self.share, _LITTLE), 1.0), 0.0), self.damping
         if h.fuses(len(exact), bool(exact.any())):
-            gains, step = h.direction(
+            gains, step, doubtful = h.direction(
                 at.path, at.gap, self.given, damping, self.costate, share if exact.any() else None
             )
             bad = self._bad(gains)
-            if len(bad):
-                share, damping = _weaker(share, damping, bad)
+            if len(bad) or doubtful.any():
+                share, damping = _weaker(share, damping, bad[~doubtful[bad]])
+                bad = np.union1d(bad, np.flatnonzero(doubtful))
                 again = self._separate(share[bad], damping[bad], bad)
                 for whole, part in zip((*gains, *step, share, damping), again, strict=True):
                     whole[bad] = part

@@ -14,7 +14,8 @@ from scipy.optimize import linprog
 import kinetree as kt
 from kinetree import ocp
 from kinetree.errors import InputError, UnknownNameError
-from kinetree.ocp.horizon import Path
+from kinetree.ocp.contacts import Phases
+from kinetree.ocp.horizon import Horizon, Path
 from tests.tolerance import assert_close, bound
 from tests.unit.ocp.cases import gradient, walker
 
@@ -242,13 +243,51 @@ def test_jumps_are_stationary(rollout: str) -> None:
 
 def test_many_jumps_have_the_bits_of_one() -> None:
     problem, q = hop()
-    starts = problem.robot.integrate(q, 0.02 * np.random.default_rng(0).normal(size=(3, problem.robot.nv)))
+    starts = problem.robot.integrate(q, 0.02 * np.random.default_rng(0).normal(size=(4, problem.robot.nv)))
     starts[1] = np.nan
     plans = problem.solve(starts, iterations=4)
-    assert plans.reason.tolist() == ["iterations", "not finite", "iterations"]
+    assert plans.reason.tolist() == ["iterations", "not finite", "iterations", "iterations"]
     alone = problem.solve(starts[2], iterations=4)
     for one, many in ((alone.u, plans.u), (alone.q, plans.q), (alone.forces["left_foot"], plans.forces["left_foot"])):
         np.testing.assert_array_equal(one, many[2])
+
+
+def test_doubtful_problems_are_computed_on_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeps of many problems say where feet may depend on each other; these problems are computed again."""
+    problem, q = hop()
+    starts = problem.robot.integrate(q, 0.02 * np.random.default_rng(7).normal(size=(4, problem.robot.nv)))
+    wanted, direction = problem.solve(starts, iterations=3), Horizon.direction
+
+    def doubting(*given: Any) -> Any:
+        gains, step, doubtful = direction(*given)
+        assert not doubtful.any()
+        gains.Kq[1], gains.pivot[1], step.q[1], doubtful[1] = np.nan, -1.0, np.nan, True
+        return gains, step, doubtful
+
+    monkeypatch.setattr(Horizon, "direction", doubting)
+    found = problem.solve(starts, iterations=3)
+    for name in ("q", "u", "gains", "cost"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+
+
+def test_doubts_of_nodes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Derivatives of nodes that are in doubt are those by eigenvalues; sweeps of many problems tell of them."""
+    problem, x = drawn(walker, {"damping": 20.0}, [ocp.state(weight=1.0)])
+    h, seen, record = problem.horizon, list[bool](), Phases.record_rates
+    given, (path, gap) = h.costs.given(h.costs.targets({}, (2,)), ()), h.reached(x)
+    wanted = h.linear(path, gap)
+    assert not h.direction(path, gap, given, np.ones(2), [], None)[2].any()
+
+    def doubting(self: Any, run: Any, kind: int, near: bool, *given: Any) -> Any:
+        seen.append(near)
+        return record(self, run, kind, near, *given)[0], 0.0 if near else 2.0
+
+    monkeypatch.setattr(Phases, "record_rates", doubting)
+    h = drawn(walker, {"damping": 20.0}, [ocp.state(weight=1.0)])[0].horizon
+    assert h.direction(path, gap, given, np.ones(2), [], None)[2].all()
+    for one, other in zip(h.linear(path, gap), wanted, strict=True):
+        assert_close(one, other, 1e-8)
+    assert any(seen)
 
 
 def test_roll_outs_follow_phases() -> None:
