@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.errors import InputError, UnknownNameError
+from kinetree.errors import InputError, UnknownNameError, UnsupportedError
 from kinetree.kernels.pair_distances import NUMBERS
 from kinetree.model.pair_rules import NO_RULES, Names, PairRules
-from kinetree.model.shapes import CLOSED, SolidShape
+from kinetree.model.shapes import CLOSED, MEASURED, SolidShape
 from kinetree.model.specs import WORLD_NAME
 from kinetree.spatial.value import Array
 
@@ -40,7 +40,9 @@ _CLASS = {
     ("capsule", "plane"): "planes",
     ("box", "plane"): "planes",
 }
-_CLASSES = tuple(dict.fromkeys(_CLASS.values()))
+#: The class of all others, which have no closed form, and come last.
+CONVEX = "convex"
+_CLASSES = (*dict.fromkeys(_CLASS.values()), CONVEX)
 
 
 class Runs(NamedTuple):
@@ -55,17 +57,18 @@ class CollisionPairs(Sequence[Names]):
     """Pairs of shapes, by name, in the order of results; created by `robot.collision_pairs`.
 
     Attributes:
-        shapes: All shapes, in the order in which pairs name them: spheres, capsules, boxes, planes.
+        shapes: All shapes, in the order in which pairs name them: spheres, capsules, boxes, cylinders, ellipsoids,
+            hulls, planes.
         excluded: The reason of each pair that is left out, by the names of its shapes.
     """
 
     def __init__(self, shapes: Iterable[SolidShape], chosen: Iterable[Names], excluded: Mapping[Names, str]) -> None:
-        self.shapes = tuple(sorted(shapes, key=lambda shape: CLOSED.index(shape.kind)))
+        self.shapes = tuple(sorted(shapes, key=lambda shape: MEASURED.index(shape.kind)))
         place = {shape.name: i for i, shape in enumerate(self.shapes)}
         found: dict[str, list[tuple[int, int]]] = {one: [] for one in _CLASSES}
         for names in chosen:
             i, j = sorted(place[name] for name in names)
-            found[_CLASS[self.shapes[i].kind, self.shapes[j].kind]].append((i, j))
+            found[_CLASS.get((self.shapes[i].kind, self.shapes[j].kind), CONVEX)].append((i, j))
         self._by_class = {one: sorted(pairs) for one, pairs in found.items() if pairs}
         #: Numbers of the two shapes of each pair, (p, 2).
         self.numbers: Array = np.array([p for pairs in self._by_class.values() for p in pairs], dtype=int).reshape(
@@ -134,8 +137,24 @@ class CollisionPairs(Sequence[Names]):
         return found
 
     @cached_property
+    def closed(self) -> CollisionPairs:
+        """Those with closed forms, which come first."""
+        if CONVEX not in self._by_class:
+            return self
+        count = len(self) - len(self._by_class[CONVEX])
+        shapes = [shape for shape in self.shapes if shape.kind in CLOSED]
+        return CollisionPairs(shapes, self.names[:count], {})
+
+    @cached_property
     def runs(self) -> Runs:
         """Internal. A shape and consecutive others, whose pairs are consecutive too."""
+        if CONVEX in self._by_class:
+            i, j = self._by_class[CONVEX][0]
+            a, b = self.shapes[i], self.shapes[j]
+            raise UnsupportedError(
+                f"distances of {a.kind} {a.name!r} and {b.kind} {b.name!r} are not compiled, as this needs; put "
+                "capsules around such shapes: robot.with_shapes(geometry.simplified(robot.shapes)), or geometry.fit"
+            )
         lists: dict[str, tuple[tuple[int, int, int, int], ...]] = {}
         count, longest = 0, 1
         for one, pairs in self._by_class.items():

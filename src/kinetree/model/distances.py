@@ -12,17 +12,19 @@ from numpy.typing import ArrayLike
 
 from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS_DOT_V, VELOCITIES, joint_screws, poses
 from kinetree.compiler.formats import format_of
-from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
+from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError, UnsupportedError
 from kinetree.kernels.distance_rates import distance_rates
 from kinetree.kernels.pair_distances import distance_rows, pair_distances
 from kinetree.language.mechanism import Site
 from kinetree.model import collision_pairs as reasons
 from kinetree.model.collision_pairs import CollisionPairs, excluded_by_structure
+from kinetree.model.convex_distances import ConvexDistances
 from kinetree.model.dynamics import Dynamics
-from kinetree.model.shapes import Scene, SolidShape, named
+from kinetree.model.shapes import MEASURED, Scene, SolidShape, named
 from kinetree.model.specs import WORLD_NAME
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import Function, compiled
+from kinetree.runtime.kernels import bind
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence
 from kinetree.runtime.texts import executed, recorded
@@ -182,7 +184,11 @@ class Collisions(Dynamics):
         surroundings = () if scene is None else scene.shapes
         every = (*self.shapes, *surroundings)
         for shape in every:
-            _ = shape.half  # or raise
+            if shape.kind not in MEASURED:
+                raise UnsupportedError(
+                    f"shape {shape.name!r} of {shape.body!r} is a {shape.kind}; distances are those of "
+                    f"{', '.join(MEASURED)}: leave it out"
+                )
         own = {shape.name for shape in self.shapes}
         for shape in surroundings:
             if shape.name in own:
@@ -199,7 +205,7 @@ class Collisions(Dynamics):
         colliding: dict[tuple[str, str], str] = {}
         at_neutral = self._clearances(self.neutral(), found) < 0.0
         q = self.random_configuration(np.random.default_rng(0), (samples,))
-        always: Any = (self._clearances(q, found) < 0.0).all(axis=0) if samples > 0 else at_neutral & False
+        always: Any = self._never_apart(q, found) if samples > 0 else at_neutral & False
         for pair, touching, never_apart in zip(found.names, at_neutral, always, strict=True):
             if never_apart or touching:
                 colliding[pair] = reasons.ALWAYS if never_apart else reasons.AT_NEUTRAL
@@ -255,6 +261,36 @@ class Collisions(Dynamics):
         found: Array = self._distance_function(pairs, False)(q)
         return found
 
+    def _never_apart(self, q: Array, pairs: CollisionPairs) -> Array:
+        """Which pairs overlap at all configurations, (p,) Booleans."""
+        found = (self._clearances(q, pairs.closed) < 0.0).all(axis=0)
+        if len(pairs.closed) == len(pairs):
+            return np.asarray(found)
+        measure, placed = self._convex_distances(pairs)
+        parts = np.split(q, np.minimum([1, 16], len(q)))
+        return np.concatenate([found, measure.never_apart(placed(part) for part in parts)])
+
+    def _convex_distances(self, pairs: CollisionPairs) -> tuple[ConvexDistances, Any]:
+        """What measures pairs without a closed form, and what gives it the poses of all shapes at q, (m, n, 4, 4)."""
+        sites = tuple(map(self._shape_site, pairs.shapes))
+        placed = bind(poses, self.mechanism, sites, "distances")
+        measure = ConvexDistances(pairs.shapes, pairs.numbers[len(pairs.closed) :])
+        return measure, lambda q: np.asarray(placed(q), dtype=np.float64).reshape(-1, len(sites), 4, 4)
+
+    def _with_convex(self, pairs: CollisionPairs, detailed: bool, engine: str) -> Any:
+        closed = self._distance_function(pairs.closed, detailed, engine)
+        measure, placed = self._convex_distances(pairs)
+
+        def distances(q: ArrayLike) -> Any:
+            first, T = closed(q), placed(q)
+            d, n, points = measure(T)
+            later = [d, n.swapaxes(-1, -2), points.transpose(0, 2, 3, 1)]
+            if not detailed:
+                return np.concatenate([first, _shaped(d, first)], axis=-1)
+            return tuple(np.concatenate([one, _shaped(x, one)], axis=-1) for one, x in zip(first, later, strict=True))
+
+        return distances
+
     @cached_property
     def _distance_functions(self) -> dict[Any, Any]:
         return {}
@@ -275,6 +311,8 @@ class Collisions(Dynamics):
     def _make_distance_function(self, pairs: CollisionPairs, detailed: bool, engine: str) -> Any:
         count = len(pairs)
         shapes, of = ([(count,), (3, count), (2, 3, count)] if detailed else [(count,)]), len(pairs.shapes)
+        if len(pairs.closed) < count:
+            return self._with_convex(pairs, detailed, engine)
         if not count:
             return lambda q: _empty(q, shapes, self.dtype)
         sites = tuple(map(self._shape_site, pairs.shapes))
@@ -376,6 +414,11 @@ class Collisions(Dynamics):
             found = self._distance_functions.setdefault((pairs, "moved"), moves)
         moved: Array = found
         return moved
+
+
+def _shaped(values: Array, like: Array) -> Array:
+    """Results of a flat batch as those of pairs with closed forms."""
+    return values.reshape(*like.shape[:-1], values.shape[-1]).astype(like.dtype, copy=False)
 
 
 def taken(values: Array, index: Array) -> Array:

@@ -53,12 +53,31 @@ def convex_hull(points: Array) -> Mesh:
         raise ModelError(f"it has no convex hull: {str(error).strip().splitlines()[0][:200]}") from None
     faces = np.searchsorted(np.sort(hull.vertices), hull.simplices)
     vertices = np.array(points[np.sort(hull.vertices)])
+    faces = _evenly(vertices, faces, hull.equations[:, :3])
     a, b, c = (vertices[faces[:, i]] for i in range(3))
-    inwards = np.einsum("ij,ij->i", np.cross(b - a, c - a), hull.equations[:, :3]) < 0.0
+    inwards = np.einsum("ij,ij->i", np.cross(b - a, c - a), a - vertices.mean(axis=0)) < 0.0
     faces[inwards] = faces[inwards][:, ::-1]
     for array in (vertices, faces):
         array.setflags(write=False)
     return Mesh(vertices, faces)
+
+
+def _evenly(vertices: Array, faces: Array, normals: Array) -> Array:
+    """Triangles of which those in a plane form a zigzag: Qhull's are fans, whose first vertices have many edges."""
+    _, plane, count = np.unique(normals, axis=0, return_inverse=True, return_counts=True)
+    plane = plane.reshape(-1)
+    found = [faces[count[plane] == 1]]
+    for one in np.flatnonzero(count > 1):
+        own = np.unique(faces[plane == one])
+        normal = normals[plane == one][0]
+        away = vertices[own] - vertices[own].mean(axis=0)
+        x = np.cross(normal, away[0])
+        ring = own[np.argsort(np.arctan2(away @ np.cross(normal, x), away @ x))]
+        # first, last, second, second to last, …
+        order = np.empty_like(ring)
+        order[0::2], order[1::2] = ring[: (len(ring) + 1) // 2], ring[: (len(ring) - 1) // 2 : -1]
+        found.append(np.stack([order[:-2], order[1:-1], order[2:]], axis=-1))
+    return np.concatenate(found)
 
 
 def hull_of_file(name: str, directories: tuple[str, ...] | None, scale: Array) -> Mesh:

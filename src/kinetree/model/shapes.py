@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Kinds whose distances have closed forms, in the order in which they come in pairs.
 CLOSED = ("sphere", "capsule", "box", "plane")
+#: Kinds that have distances.
+MEASURED = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "hull", "plane")
 
 
 class SolidShape(Record):

@@ -13,7 +13,7 @@ import pytest
 
 import kinetree as kt
 from kinetree import geometry as geo
-from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError, UnsupportedError
+from kinetree.errors import InputError, LoadError, ModelError, ModelWarning, UnknownNameError, UnsupportedError
 from kinetree.model import collision_pairs as reasons
 from tests.tolerance import assert_near, bound, refused
 
@@ -221,7 +221,7 @@ def test_srdf_files_disable_pairs(tmp_path: Path) -> None:
 def test_shapes_without_a_closed_form_are_named_with_a_cure() -> None:
     robot = arm().with_shapes([geo.Cylinder("link0", 0.1, 0.3), geo.Ellipsoid("link2", (0.1, 0.3, 0.2))])
     with pytest.raises(UnsupportedError, match=r"'link0' of 'link0' is a cylinder.*geometry.simplified"):
-        robot.collision_pairs()
+        _ = robot.shapes[0].half
     simple = robot.with_shapes(geo.simplified(robot.shapes))
     capsule, other = simple.shapes
     assert isinstance(capsule, geo.Capsule)
@@ -234,8 +234,10 @@ def test_shapes_without_a_closed_form_are_named_with_a_cure() -> None:
     p *= np.array([0.1, 0.3, 0.2]) / np.linalg.norm(p, axis=1, keepdims=True)
     along = np.clip(p[:, 1], -0.1, 0.1)
     assert (np.hypot(np.hypot(p[:, 0], p[:, 2]), p[:, 1] - along) <= 0.2 + TOL).all()
-    with pytest.raises(UnsupportedError, match="is a hull"):
-        arm().with_shapes([geo.Hull("link0", "hand.stl")]).collision_pairs()
+    with pytest.raises(UnsupportedError, match="is a height field"):
+        arm().with_shapes([geo.HeightField(np.zeros((2, 2)), (1, 1), name="link0")]).collision_pairs()
+    with pytest.raises(LoadError, match="not found"):
+        arm().with_shapes([*arm().shapes, geo.Hull("link0", "hand.stl")]).collision_pairs()
     refused("there are 3 pairs", arm().distances(np.zeros(4), arm().collision_pairs()).nearest, 4, error=InputError)
 
 
