@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,14 @@ import pytest
 
 import kinetree as kt
 from kinetree import control
-from kinetree.algorithms.methods import ALGORITHMS, inverse_inertia, takes_any_node
+from kinetree.algorithms.methods import ALGORITHMS, inverse_inertia, mobility, takes_any_node
+from kinetree.algorithms.tasks import task_space
 from kinetree.compiler.count import count
+from kinetree.language.algorithm import algorithm
 from kinetree.language.common_frame import in_common_frame
+from kinetree.language.tree import Indexed, Tree
 from kinetree.runtime.reference import run
+from kinetree.spatial.inertia import Compliance
 from tests.definition import khatib
 from tests.laws.cases import LWA
 from tests.mechanisms import NEAR, built, four_bar, gripper, whip
@@ -26,6 +31,7 @@ from tests.tolerance import assert_close, bound, condition, peak
 from tests.trees import mixed, random_mechanism
 from tests.unit.model.test_closed_loops import suspended
 from tests.unit.model.test_couplings import hand
+from tests.unit.model.test_general_nodes import on_a_track
 
 KINDS = ("revolute", "prismatic", "universal", "spherical", "cylindrical", "revolute", "planar", "helical", "fixed")
 
@@ -348,6 +354,49 @@ def test_nodes_with_more_than_six_degrees_of_freedom(method: str) -> None:
         found, response = of_engine.inverse_inertia(q), of_engine.core.recursions.response(q)
         assert_close(found, J @ np.linalg.solve(M, J.T), tolerance, peak(found))
         assert_close(response, np.linalg.solve(M, J.T), tolerance, peak(response))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_for_nodes_of_users(method: str) -> None:
+    """A cart on a track, which a floating base carries, with bodies on the cart."""
+    of = on_a_track()
+    made = of.tasks([*of.frames[:1], of.frames[-1]], method=method).engine("reference")
+    q = of.random_configuration(1)
+    J, M = made.jacobian(q), of.mass_matrix(q)
+    found = made.inverse_inertia(q)
+    assert_close(found, J @ np.linalg.solve(M, J.T), bound(of.nv, condition(M)), peak(found))
+
+
+@algorithm(q=("q",), first=("frames",), outputs=("first",))
+def mobilities(tree: Tree, q: Indexed, first: Indexed) -> None:
+    """V of all nodes, the diagonal of Ω: what `chang_khatib` and `rjk` compute before any row."""
+    tree.world.V = Compliance.zero()
+    task_space.place(tree, q)
+    for k, parent in tree.gather():
+        task_space.hinge(k, parent)
+    for k, parent in tree.scatter():
+        k.V = mobility.beyond(parent.V, k)
+    for frame, carrier in tree.frames():
+        first[frame] = carrier.V.data[0]
+
+
+#: Operations for a frame with three rows: `pv_osim`, `efpa`, `chang_khatib`, and mobilities alone.
+OPERATIONS = {
+    "hand": (3213, 4014, 13394, 6657),
+    "suspended": (2973, 3741, 12642, 6561),
+    "whip": (3131, 3797, 6575, 5321),
+}
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_mobilities_alone_take_more_operations_than_sums(name: str) -> None:
+    """Why `rjk` is for rigid bodies only: both it and `chang_khatib` begin with the diagonal of Ω."""
+    of = robot(name)
+    sites = [site for site in tasks(name).core.recursions.sites if site.part == "frame"]
+    texts = [*(inverse_inertia(method, "local") for method in ("pv_osim", "efpa", "chang_khatib")), mobilities]
+    assert tuple(count(text, of.mechanism, sites).total for text in texts) == OPERATIONS[name]
+    page = (Path(__file__).parents[2] / "docs" / "operational_space_methods.md").read_text(encoding="utf-8")
+    assert " | ".join(f"{number:,}" for number in OPERATIONS[name]) in page
 
 
 @pytest.mark.parametrize("method", [method for method in ALGORITHMS if method not in METHODS])

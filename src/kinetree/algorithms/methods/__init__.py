@@ -33,7 +33,7 @@ ALGORITHMS: dict[str, Callable[[str, TaskKinds], Callable[..., None]]] = {
 
 
 #: Those that express the mobility of a node, or unit forces on it, in six numbers: rigid bodies only.
-_OF_BODIES = ("chang_khatib", "rjk", "pv_osim_r", "efpa_segments")
+_OF_BODIES = ("rjk", "pv_osim_r", "efpa_segments")
 
 
 def takes_any_node(method: str) -> bool:

@@ -11,6 +11,8 @@
 The angular part comes first. `P` is I^A, `subspace` is S, D = SᵀI^AS and S̄ = D⁻¹SᵀI^A = Gᵀ, so that
 L = X (1 − S S̄)ᵀ = Xᵀ (1 − G Sᵀ) with our X is not formed.
 
+On nodes that are not rigid bodies, V, f and a have the node's dimension instead of six.
+
 V(i, j) maps the propagated force f*(j) of one link to the propagated acceleration a*(i) of another, Eq. 21. It is not
 stored as a 6×6 matrix but applied to each row of task j: `f[k, row]` is f*, Eq. 25, and `a[k, row]` is a*. So the three
 cases of Eq. 29, where h is the nearest common ancestor of the two links, become
@@ -43,7 +45,7 @@ def chang_khatib(reference: str, parts: TaskKinds = PLAIN) -> Callable[..., None
     """Λ⁻¹ in a given reference."""
 
     def chang_khatib(tree: Tree, q: Indexed, inverse_inertia: Indexed) -> None:
-        f, a = tree.array("node", "sorted_rows"), tree.array("node", "sorted_rows")
+        f, a = tree.array("node", "sorted_rows", like="none"), tree.array("node", "sorted_rows")
         block = tree.array("sorted_rows", "sorted_rows")
         task_space.clear(tree, block)
         tree.world.V = Compliance.zero()  # V(root, root) = 0
@@ -77,7 +79,7 @@ def chang_khatib(reference: str, parts: TaskKinds = PLAIN) -> Callable[..., None
         for frame, carrier in tree.frames():
             for one in tree.rows_of(frame):
                 for other in tree.sorted_rows(one):
-                    block[one, other] = f[carrier, one].data @ a[carrier, other].data  # Eq. 22
+                    block[one, other] = a[carrier, other].dot(f[carrier, one])  # Eq. 22
 
         task_space.finish(tree, reference, block, inverse_inertia, parts)
 
