@@ -40,6 +40,8 @@ from kinetree.zoo import ASIMO_VARIANTS, asimo35, asimo35_tasks
 from tests.tolerance import Array, assert_close, bound, condition
 from tests.trees import Mechanism, random_mechanism
 
+METHODS_PAGE = (Path(__file__).parents[2] / "docs" / "operational_space_methods.md").read_text(encoding="utf-8")
+
 
 @pytest.fixture(autouse=True, scope="module")
 def counted_once() -> Iterator[None]:
@@ -236,6 +238,7 @@ def test_responses_take_as_few_operations_with_the_inverse_inertia_as_alone() ->
     assert counts == {"hands_feet": 38068, "forefingers_thumbs_feet": 53458, "two_arms_two_legs": 96516}
     alone = {variant: counted(variant, in_common_frame(response("local"))) for variant in counts}
     assert alone == {"hands_feet": 38699, "forefingers_thumbs_feet": 52775, "two_arms_two_legs": 110231}
+    assert all(f"| {counts[variant]:,} | {alone[variant]:,} |" in METHODS_PAGE for variant in counts)
 
 
 def test_sharing_the_arms_of_thumbs_and_forefingers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,6 +264,7 @@ def test_sharing_the_arms_of_thumbs_and_forefingers(monkeypatch: pytest.MonkeyPa
         "efpa_segments, hands": 33755,
         "pv_osim_r, hands": 33323,
     }
+    assert all(f"| {number:,} |" in METHODS_PAGE for number in counts.values())
 
 
 MECHANISMS = ("hands_feet", "forefingers_thumbs_feet", "one_foot")
