@@ -2,6 +2,7 @@
 
 from kinetree.model.collision_pairs import CollisionPairs
 from kinetree.model.distances import Clearance, Distances, NearestDistances
+from kinetree.model.fit import Fit, fit
 from kinetree.model.shapes import (
     Box,
     Capsule,
@@ -23,11 +24,13 @@ __all__ = [
     "Cylinder",
     "Distances",
     "Ellipsoid",
+    "Fit",
     "HeightField",
     "Hull",
     "NearestDistances",
     "Plane",
     "SolidShape",
     "Sphere",
+    "fit",
     "simplified",
 ]

@@ -81,7 +81,7 @@ class ConvexDistances:
 
     def support(self, i: int, T: Array, direction: Array) -> Array:
         """The farthest point of a shape at some poses, (m, 4, 4), along directions, (m, 3); the middle of several."""
-        return _support(self.shapes[i], self._vertices[i], T, direction)
+        return support(self.shapes[i], self._vertices[i], T, direction)
 
     def certificate(self, i: int, j: int, T: Array, d: Array, normal: Array) -> Array:
         """|d − s(n)|, (m,) [m], infinite where n is no unit vector."""
@@ -190,7 +190,7 @@ class ConvexDistances:
         return together
 
 
-def _around(count: int) -> Array:
+def around(count: int) -> Array:
     """Unit vectors, evenly in all directions, along a spiral, (n, 3)."""
     z = 1.0 - (2.0 * np.arange(count) + 1.0) / count
     turn = np.pi * (1.0 + np.sqrt(5.0)) * np.arange(count)
@@ -198,7 +198,7 @@ def _around(count: int) -> Array:
     return np.stack([across * np.cos(turn), across * np.sin(turn), z], axis=-1)
 
 
-_AROUND = _around(128)
+_AROUND = around(128)
 
 
 def _request(tolerance: float) -> Any:
@@ -234,7 +234,8 @@ def _vertices(shape: SolidShape) -> Array | None:
     return shape.vertices if isinstance(shape, Hull) else None
 
 
-def _support(shape: SolidShape, vertices: Array | None, T: Array, direction: Array) -> Array:
+def support(shape: SolidShape, vertices: Array | None, T: Array, direction: Array) -> Array:
+    """The farthest point of a shape at poses, (m, 4, 4), along directions, (m, 3); of a hull with these vertices."""
     R, c = T[:, :3, :3], T[:, :3, 3]
     u = np.einsum("mji,mj->mi", R, direction)
     size = np.sqrt((u * u).sum(-1, keepdims=True))

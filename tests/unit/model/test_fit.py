@@ -1,0 +1,72 @@
+"""Capsules and spheres around other shapes contain them, and say by how much they are larger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kinetree import geometry as geo
+from tests.tolerance import assert_near, refused
+
+
+def clearance(shape: Any, points: Any) -> Any:
+    """How far points are inside a sphere or capsule."""
+    ends = (shape.center,) * 2 if shape.kind == "sphere" else (shape.start, shape.end)
+    along = ends[1] - ends[0]
+    share = np.clip((points - ends[0]) @ along / max(along @ along, 1e-300), 0.0, 1.0)
+    return shape.radius - np.linalg.norm(points - ends[0] - share[:, None] * along, axis=1)
+
+
+@pytest.mark.parametrize("kind", ["capsules", "spheres"])
+def test_fits_contain_all_vertices(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    for k in range(6):
+        points = rng.standard_normal((60, 3)) * rng.uniform(0.02, 0.5, 3)
+        at = (np.linalg.qr(rng.standard_normal((3, 3)))[0], rng.standard_normal(3))
+        at = (at[0] * np.linalg.det(at[0]), at[1])
+        hull = geo.Hull("hand", points=points, placement=at, friction=0.3, masks=(1, 2), body="arm")
+        fit = geo.fit([hull], kind)
+        (one,) = fit
+        assert (one.name, one.body, one.friction, one.masks, one.source) == ("hand", "arm", 0.3, (1, 2), "fitted")
+        placed = hull.vertices @ hull.placement[:3, :3].T + hull.placement[:3, 3]
+        inside = clearance(one, placed)
+        assert inside.min() >= 0.0
+        assert inside.min() < 1e-9, k  # and touch one
+        assert 0.0 < fit.excess["hand"] < 2.0 * one.around
+
+
+def test_what_is_a_capsule_is_found() -> None:
+    n = np.random.default_rng(1).standard_normal((3000, 3))
+    n /= np.linalg.norm(n, axis=1, keepdims=True)
+    points = 0.1 * n + np.where(n[:, 2:] > 0.0, (0, 0, 0.3), (0, 0, -0.3))
+    fit = geo.fit([geo.Hull("a", points=points)])
+    (capsule,) = fit
+    assert_near(capsule.around, 0.1, 3e-3)
+    assert_near(capsule.half[2], 0.3, 5e-3)
+    assert fit.excess["a"] < 0.01
+    (sphere,) = geo.fit([geo.Hull("a", points=0.1 * n)], "spheres")
+    assert_near(sphere.around, 0.1, 5e-4)
+
+
+def test_the_excess_is_right() -> None:
+    plane = geo.Plane("floor")
+    cylinder, ellipsoid = geo.Cylinder("a", 0.1, 0.4), geo.Ellipsoid("b", (0.1, 0.2, 0.3))
+    fit = geo.fit([cylinder, plane, ellipsoid])
+    assert [shape.kind for shape in fit] == ["capsule", "plane", "capsule"]
+    assert fit.shapes[1] is plane
+    assert len(fit) == 3
+    assert set(fit.excess) == {"a", "b"}
+    assert_near(fit.excess["a"], 0.1, 1e-9)  # the cap
+    s = np.linspace(0.0, 1.0, 100_001)  # n·z, of normals without y
+    assert_near(fit.excess["b"], np.max(0.2 + 0.1 * s - np.sqrt(0.01 * (1.0 - s * s) + 0.09 * s * s)), 1e-9)
+    around = geo.fit([cylinder, ellipsoid], "spheres")
+    assert_near(around.excess["a"], np.hypot(0.1, 0.2) - 0.1, 1e-9)
+    assert_near(around.excess["b"], 0.2, 1e-9)
+    cube = geo.Hull("c", points=[[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+    assert_near(geo.fit([cube], "spheres").excess["c"], np.sqrt(3.0) - 1.0, 1e-3)
+
+
+def test_other_kinds_are_refused() -> None:
+    refused("choose one of 'capsules', 'spheres'", geo.fit, [], "boxes")
