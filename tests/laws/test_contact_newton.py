@@ -197,10 +197,10 @@ def test_what_is_drawn_otherwise_has_the_same_forces(name: str) -> None:
     count = g.shape[1] // 3
     mu = np.broadcast_to(mu, (100, count))
     p, u, report = solved(G, g, mu, law)
-    sure = report[:, 1] <= 1e-9
-    assert sure.sum() > 90
 
-    def same(forces: Array, velocities: Array, many: int = 0) -> None:
+    def same(forces: Array, velocities: Array, other: Array, many: int = 0) -> None:
+        sure = np.maximum(report[:, 1], other[:, 1]) <= 1e-9
+        assert sure.sum() > 90
         close = np.abs(forces - p).max(axis=(1, 2)) <= 1e-6 * np.abs(p).max(axis=(1, 2)) + 1e-12
         near = np.abs(velocities - u).max(axis=(1, 2)) <= 1e-8 * np.abs(g).max(axis=1)
         assert (~close & sure).sum() <= many
@@ -208,23 +208,23 @@ def test_what_is_drawn_otherwise_has_the_same_forces(name: str) -> None:
 
     order = np.random.default_rng(2).permutation(count)
     at = (3 * order[:, None] + np.arange(3)).ravel()
-    moved, moving, _ = solved(G[:, at][:, :, at], g[:, at], mu[:, order], law)
-    same(moved[:, np.argsort(order)], moving[:, np.argsort(order)], 1)  # rods may have several solutions
+    moved, moving, other = solved(G[:, at][:, :, at], g[:, at], mu[:, order], law)
+    same(moved[:, np.argsort(order)], moving[:, np.argsort(order)], other, 1)  # rods may have several solutions
 
     for turn in (np.diag([-1.0, 1.0, 1.0]), np.array([[0.6, -0.8, 0.0], [0.8, 0.6, 0.0], [0.0, 0.0, 1.0]])):
         R = np.kron(np.eye(count), turn)
-        moved, moving, _ = solved(R @ G @ R.T, g @ R.T, mu, law)
-        same(moved @ turn, moving @ turn, 1)
+        moved, moving, other = solved(R @ G @ R.T, g @ R.T, mu, law)
+        same(moved @ turn, moving @ turn, other, 1)
 
-    moved, moving, _ = solved(1e3 * G, 20.0 * g, mu, law)
-    same(50.0 * moved, moving / 20.0)
+    moved, moving, other = solved(1e3 * G, 20.0 * g, mu, law)
+    same(50.0 * moved, moving / 20.0, other)
 
     wide = np.zeros((100, G.shape[1] + 3, G.shape[1] + 3))
     wide[:, :-3, :-3], wide[:, -3:, -3:] = G, G[:, :3, :3]
     far = np.concatenate([g, np.tile([0.1, 0.2, 300.0], (100, 1))], axis=1)
-    moved, moving, _ = solved(wide, far, np.concatenate([mu, mu[:, :1]], axis=1), law)
+    moved, moving, other = solved(wide, far, np.concatenate([mu, mu[:, :1]], axis=1), law)
     assert not moved[:, -1].any()
-    same(moved[:, :-1], moving[:, :-1])
+    same(moved[:, :-1], moving[:, :-1], other)
 
 
 def test_points_of_a_plate_share_as_least_squares_say() -> None:

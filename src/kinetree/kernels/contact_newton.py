@@ -23,7 +23,10 @@ the limit of friction that pull against each other.
 
 with κ = μ τ_n/|τ_t|, and moves along it by the best of eight lengths. If none lowers |λ − P(λ − ρ u)|, two sweeps of
 exact contacts take the place of the step, and ε is raised for a while. What is not solved after all rounds is tried
-once more, from two sweeps; or, after a centring, from the impulses before it, which are nearly solved.
+three times more: from two sweeps, from twenty with a steeper ρ_n, and from fifty, with ρ of joints steeper, too: stops
+of joints that press contacts against the ground make rounds cycle, and another ρ leaves the cycle. After a centring
+all start at its impulses, and the last one, or every one of contacts on bodies of their own, goes back to the problem
+before it, which is nearly solved.
 
 A sweep visits contacts one after another. Each takes the impulse that obeys (2) while the others stay [JAJ98]: with b
 its velocity without its own impulse and W its block of G + ε, it is open if b_n ≥ 0, sticks if −W⁻¹ b is in the cone,
@@ -34,7 +37,7 @@ and else slides,
 which leaves one equation for α. A root exists whenever b_n < 0; Newton's steps are kept within a bracket.
 
 Contacts that are each on a body of its own start from two sweeps, and need ε = 1e-10 and ρ = 1. Faces need ε = 1e-4,
-and ρ_t up to 0.01/ε: near the limit of friction, steps with ρ_t = 1 only halve the error.
+and ρ_t up to 0.01/ε: near the limit of friction, steps with ρ_t = 1 only halve the error. Rows of joints have ρ_n.
 
 The residual is the largest |λ′ − P(λ′ − u′)|, P for ρ = 1 with the cone's own projection, over the fastest approach
 without impulses. The creep is the same for the rigid law, ε = 0. Neither forgives large impulses: relative to those, a
@@ -69,7 +72,7 @@ from kinetree.spatial.scalar import select, sqrt
 #: Residuals at which (1) to (3) count as solved, and at which the centre may move.
 TOLERANCE, NEARLY = 1e-10, 1e-6
 #: Sizes of loops that are the same for all problems.
-FIXED = {"attempts": 2, "once": 1, "sweeps": 2, "roots": 20, "lengths": 7}
+FIXED = {"attempts": 4, "once": 1, "sweeps": 50, "roots": 20, "lengths": 7}
 # ε: the most that it is raised to, and by what factors it rises and falls
 _MOST, _RISE, _FALL = 0.1, 3.0, 0.1
 # a centring that does not halve the creep is the last; one that does not lower it by a tenth tells of a jam
@@ -78,6 +81,8 @@ _LEAST_PIVOT = 1e-13
 _NEVER_ZERO, _ENDLESS = 2.0**-500, 2.0**500
 # rounds of the root search for one contact at first
 _ROUNDS = 2.0
+# sweeps in place of a step; and sweeps that the attempts after the first begin with, their ρ_n, and ρ of joints
+_SWEEPS, _ATTEMPTS = 2.0, ((2.0, 30.0, 30.0), (20.0, 300.0, 30.0), (50.0, 300.0, 300.0))
 # κ of (6)
 _EXCESS = 1.1
 
@@ -87,7 +92,7 @@ class Law(NamedTuple):
 
     epsilon: float  # ε, relative to each contact's mobility
     steepest: float  # largest ρ_t, times ε
-    rho_n: float  # ρ of normal rows
+    rho_n: float  # ρ of normal rows, and of joints
     centrings: float  # at most
     sweeps: float  # 1 to begin with sweeps, else 0
 
@@ -142,7 +147,9 @@ def contact_newton(
     unity = less(total[...], np.inf, 1.0, np.nan)  # comparisons might lose NaN
 
     solved, held, raised, times = (k.scalar(0.0) for _ in range(4))
-    searches, second, rough = k.scalar(_ROUNDS), k.scalar(0.0), k.scalar(0.0)
+    searches, many, rough = k.scalar(_ROUNDS), k.scalar(_SWEEPS), k.scalar(0.0)
+    pressing, stopping = k.scalar(rho_n), k.scalar(rho_n)
+    number, second, swept, ends = (k.scalar(0.0) for _ in range(4))
     residual, creep, creep_before = (k.scalar(_ENDLESS) for _ in range(3))
     steady, most_centrings = k.scalar(1.0 - begins), k.scalar(centrings)
     for row in k.r:
@@ -154,12 +161,16 @@ def contact_newton(
             for _ in k.once.until(steady):
                 for row in k.r:
                     tried[row], moving[row] = p[row], u[row]
-                for _ in k.sweeps:
+                swept[...], ends[...] = 0.0, 0.0
+                for _ in k.sweeps.until(ends):
                     _sweep(rows, matrix, searches[...], tried, moving)
+                    swept[...] = swept[...] + 1.0
+                    ends[...] = less(swept[...], many[...] - 0.5, 0.0, 1.0)
                 for row in k.r:
                     p[row] = where(steady[...], p[row], tried[row])
                     u[row] = where(steady[...], u[row], moving[row])
                 steady[...] = 1.0
+            many[...] = _SWEEPS
 
             # check, and move the centre
             for row in k.r:
@@ -193,12 +204,11 @@ def contact_newton(
                 cap = where(
                     second[...], FACES.steepest / (larger(epsilon, FACES.epsilon) + more), steepest / (epsilon + more)
                 )
-                pressing = where(second[...], FACES.rho_n, rho_n)
-                _newton_step(rows, matrix, cap, pressing, more, p, moving, rho, step)
+                _newton_step(rows, matrix, cap, pressing[...], stopping[...], more, p, moving, rho, step)
                 for row in k.r:
                     change[row] = more * step[row]
                 _add_product(k, matrix, step, change)
-                length, nearer = _length(rows, rho, pressing, p, moving, step, change)
+                length, nearer = _length(rows, rho, pressing[...], p, moving, step, change)
                 taken = where(solved[...], 0.0, length)
                 for row in k.r:
                     p[row] = p[row] + taken * step[row]
@@ -208,21 +218,25 @@ def contact_newton(
                 raised[...] = larger(where(nearer, larger(_FALL * softer, epsilon), grown) - epsilon, 0.0)
                 steady[...] = above(length + solved[...], 0.0, 1.0, 0.0)
 
-        # whatever is not solved begins again: with sweeps, or where the last centring was, which then stays the last
-        held[...] = solved[...]
-        back = above(times[...], 0.5, 1.0, 0.0)
+        # whatever is not solved begins again, from the impulses of the last centring and with more sweeps; in the end
+        # without that centring, where the problem was nearly solved
+        held[...], number[...] = solved[...], number[...] + 1.0
+        last = above(number[...] + FIXED["attempts"] * begins, FIXED["attempts"] - 1.5, 1.0, 0.0)
+        back = last * above(times[...], 0.5, 1.0, 0.0)
         for _ in k.once.until(held):
             for row in k.r:
-                tried[row] = back * kept[row]
-                moving[row] = g[row] - epsilon * former[row]
+                tried[row] = above(times[...], 0.5, kept[row], 0.0)
+                c[row] = where(held[...], c[row], where(back, former[row], c[row]))
+                moving[row] = g[row] - epsilon * c[row]
             _add_product(k, matrix, tried, moving)
             for row in k.r:
                 p[row] = where(held[...], p[row], tried[row])
                 u[row] = where(held[...], u[row], moving[row])
-                c[row] = where(held[...], c[row], former[row])
         most_centrings[...] = where(back, 0.0, most_centrings[...])
         steady[...], raised[...] = larger(held[...], back), 0.0
         searches[...], second[...] = float(FIXED["roots"]), 1.0
+        for setting, later in zip((many, pressing, stopping), zip(*_ATTEMPTS, strict=True), strict=True):
+            setting[...] = less(number[...], 1.5, later[0], less(number[...], 2.5, *later[1:]))
 
     # what is left to the cone is rounding; G λ + g once more, without that of updates; and the share of (6)
     for x, y, n in k.contacts:
@@ -315,8 +329,9 @@ def _sweep(rows: _Rows, matrix: Indexed, searches: Any, p: Indexed, u: Indexed) 
 
 
 def _newton_step(
-    rows: _Rows, matrix: Indexed, cap: Any, rho_n: Any, more: Any, p: Indexed, u: Indexed, rho: Indexed, step: Indexed
-) -> None:
+    rows: _Rows, matrix: Indexed, cap: Any, rho_n: Any, rho_j: Any, more: Any, p: Indexed, u: Indexed, rho: Indexed,
+    step: Indexed,
+) -> None:  # fmt: skip
     """Δλ by (4), with `more` added to ε; and ρ_t of each contact, at most `cap`."""
     k, limit, *_ = rows
     equations = _Equations(*(k.array("r") for _ in range(5)))
@@ -345,8 +360,8 @@ def _newton_step(
             )
         of_normal[x] = above(tn, 0.0, less(mu * tn, size, -mu, 0.0), 0.0)
     for row in k.joints:
-        target, holds = _joint_mode(rows, row, p[row][()] - u[row][()])
-        rho[row], of_impulse[row], of_velocity[row] = 1.0, 1.0 - holds, holds
+        target, holds = _joint_mode(rows, row, rho_j, p[row][()] - rho_j * u[row][()])
+        rho[row], of_impulse[row], of_velocity[row] = rho_j, 1.0 - holds, holds
         step[row] = target - where(holds, u[row], p[row])
 
     _eliminate(k, matrix, equations, more, step)
@@ -498,7 +513,8 @@ def _merit(rows: _Rows, rho: Indexed, rho_n: Any, p: Indexed, u: Indexed) -> Any
         dx, dy, dn = px - share * x, py - share * y, pn - pressed
         total[...] = total[...] + (dx * dx + dy * dy + dn * dn)
     for row in k.joints:
-        off = p[row][()] - _of_joint(rows, row, p[row][()] - u[row][()])
+        rho_j = rho[row][()]
+        off = p[row][()] - _of_joint(rows, row, rho_j, p[row][()] - rho_j * u[row][()])
         total[...] = total[...] + off * off
     return total[...]
 
@@ -514,24 +530,24 @@ def _residual(rows: _Rows, size: Any, p: Indexed, u: Indexed) -> Any:
         off = sum((a - b) * (a - b) for a, b in zip(pushed, near, strict=True))
         worst[...] = less(off, worst[...], worst[...], off)  # NaN stays
     for row in k.joints:
-        off = p[row][()] - _of_joint(rows, row, p[row][()] - u[row][()])
+        off = p[row][()] - _of_joint(rows, row, 1.0, p[row][()] - u[row][()])
         worst[...] = less(off * off, worst[...], worst[...], off * off)
     return sqrt(worst[...][()]) / (size + _NEVER_ZERO)
 
 
-def _joint_mode(rows: _Rows, row: Any, tau: Any) -> tuple[Any, Any]:
-    """What λ, or u where `holds` is 1, is by (3), where τ = λ − u."""
+def _joint_mode(rows: _Rows, row: Any, rho: Any, tau: Any) -> tuple[Any, Any]:
+    """What λ, or u where `holds` is 1, is by (3), where τ = λ − ρ u."""
     dry, low, high = rows.limit[row][()], rows.low[row][()], rows.high[row][()]
-    up, down = above(tau, dry - low, 1.0, 0.0), less(tau, -dry - high, 1.0, 0.0)
+    up, down = above(tau, dry - rho * low, 1.0, 0.0), less(tau, -dry - rho * high, 1.0, 0.0)
     rubs = above(magnitude(tau), dry, 1.0, 0.0) - up - down
     target = where(rubs, less(tau, 0.0, -dry, dry), where(up, low, where(down, high, 0.0)))
     return target, 1.0 - rubs
 
 
-def _of_joint(rows: _Rows, row: Any, tau: Any) -> Any:
-    """λ by (3), where τ = λ − u."""
+def _of_joint(rows: _Rows, row: Any, rho: Any, tau: Any) -> Any:
+    """λ by (3), where τ = λ − ρ u."""
     dry, low, high = rows.limit[row][()], rows.low[row][()], rows.high[row][()]
-    return above(tau, dry, larger(tau + low, dry), less(tau, -dry, smaller(tau + high, -dry), tau))
+    return above(tau, dry, larger(tau + rho * low, dry), less(tau, -dry, smaller(tau + rho * high, -dry), tau))
 
 
 def _slowness(u: Any, impulse: Any) -> Any:
