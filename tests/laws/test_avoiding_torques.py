@@ -206,6 +206,42 @@ def test_held_pairs_are_those_at_their_bounds() -> None:
     assert (active[:, 1:].any(axis=-1) & ~active[:, 0]).any()  # not the nearest pair
 
 
+def test_what_gives_way_is_reported() -> None:
+    """The slack of commands, alone and in batches, is what their accelerations lack, by the bounds themselves."""
+    q, targets = too_close()
+    bounds = control.Bounds(position=15.0, velocity=15.0)
+    held = controller("levels", 40.0, bounds=bounds, avoid=control.Avoid(arms()[1], 0.08, within=0.5))
+    v = np.random.default_rng(6).normal(0.0, 2.0, (12, 10))
+    q, targets = np.tile(q[0], (12, 1)), {hand: np.tile(x[0], (12, 1)) for hand, x in targets.items()}
+    found = held(q, v, targets)
+    J, low, _ = held._avoid(q, v)
+    least, most = held._limits.accelerations(q, v)
+    a = found.acceleration
+    lacking = np.concatenate([least - a, a - most, low - np.einsum("bkv,bv->bk", J, a)], axis=-1).max(axis=-1)
+    assert_near(found.slack, np.where(lacking > 1e-6, lacking, 0.0), 1e-9 * max(1.0, float(lacking.max())))
+    assert (found.slack == 0.0).any()
+    assert (found.slack > 1.0).any()
+    for i in range(12):
+        alone = held(q[i], v[i], {hand: x[i] for hand, x in targets.items()})
+        np.testing.assert_array_equal(alone.slack, found.slack[i])
+    assert controller("levels")(q[0], np.zeros(10)).slack == 0.0
+
+
+def test_efforts_that_do_not_suffice_are_reported() -> None:
+    robot, pairs = arms()
+    weak = {joint.name: kt.Limits(lower=-2.5, upper=2.5, velocity=2.0, effort=1e-3) for joint in robot.joints}
+    q, _ = too_close()
+    v = np.zeros(10)
+    v[[0, 5]] = -3.0, 3.0  # towards each other
+    for avoid in (None, pairs):
+        held = control.OperationalSpace(
+            robot.with_limits(weak), ["left_hand"], posture=control.Posture(q[0]), avoid=avoid,
+            bounds=control.Bounds(velocity=15.0, torque=True),
+        )  # fmt: skip
+        assert held(q[0], v).slack > 1.0
+        assert held(q[0], np.zeros(10)).scale.shape == (2,)
+
+
 def test_contradictions_are_named() -> None:
     robot, pairs = arms()
     weak = {joint.name: kt.Limits(lower=-2.5, upper=2.5, velocity=2.0, effort=1e-3) for joint in robot.joints}

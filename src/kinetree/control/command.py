@@ -23,6 +23,8 @@ class Command(NamedTuple):
         margin: Lower bound on the smallest eigenvalue of the goals' levels, divided by `cut`, (…). Below 1, some
             direction is being given up.
         state: State for the next call; None without limits and without a `ForceGoal` that integrates.
+        slack: By how much accelerations exceed what the limits of joints and the distances that are kept permit, (…)
+            [rad/s² or m/s²]: zero, unless no motion was found that satisfies all of them, or efforts do not suffice.
     """
 
     tau: Array
@@ -33,6 +35,7 @@ class Command(NamedTuple):
     scale: Array
     margin: Array
     state: ControllerState | None
+    slack: Array
 
 
 class Solved(NamedTuple):

@@ -13,7 +13,7 @@ acts in the remaining null space. Away from singularities, (1) to (3) and the fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -30,6 +30,7 @@ from kinetree.control.pipeline import ControlPipeline, EnforcedLimits
 from kinetree.control.sharing import Sharing, driven_columns
 from kinetree.control.targets import FAULT, ControllerState, Targets, Wanted
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.kernels.limits import SLACK
 from kinetree.model.collision_pairs import CollisionPairs
 from kinetree.model.constraints import Constraints
 from kinetree.model.held_rows import AnyConstraint
@@ -37,6 +38,7 @@ from kinetree.model.model import Model
 from kinetree.runtime import arguments
 from kinetree.runtime.bound import standard_arithmetic
 from kinetree.runtime.function import ENGINES
+from kinetree.runtime.matrix_products import dots
 from kinetree.spatial.value import Array
 from kinetree.tasks.singular import means, weights
 from kinetree.tasks.task_types import Task
@@ -209,7 +211,7 @@ class OperationalSpace(Remade):
         wanted = self._targets.read(targets, state, dt)
         if wanted.batch or type(q) is not _NDARRAY or type(v) is not _NDARRAY or q.ndim != 1 or v.ndim != 1:
             q, v = self._together(q, v, wanted.batch, targets)
-        done, scale = self._solved(q, v, wanted, targets, self._guess(state, q.shape[:-1]))
+        done, scale, slack = self._solved(q, v, wanted, targets, self._guess(state, q.shape[:-1]))
         batch, free = q.shape[:-1], self._unheld.active
         limited, state = self._unlimited if not batch else np.zeros(done.a.shape, dtype=bool), wanted.state
         if done.active is free:
@@ -227,6 +229,7 @@ class OperationalSpace(Remade):
             scale,
             np.asarray(done.margin),
             state,
+            slack,
         )
 
     def torques(self, q: Any, v: Any, poses: Any = None, feed: Any = None, out: Array | None = None) -> Array:
@@ -242,7 +245,7 @@ class OperationalSpace(Remade):
         wanted = self._targets.arrays(poses, feed)
         if wanted.batch or type(q) is not _NDARRAY or type(v) is not _NDARRAY or q.ndim != 1 or v.ndim != 1:
             q, v = self._together(q, v, wanted.batch)
-        done, _ = self._solved(q, v, wanted, None, None, brief=True)
+        done, *_ = self._solved(q, v, wanted, None, None, brief=True)
         return done.tau if out is None else _handed_over(done.tau, out)
 
     def _together(
@@ -280,22 +283,37 @@ class OperationalSpace(Remade):
         targets: Mapping[str, Any] | None,
         active: Array | None,
         brief: bool = False,
-    ) -> tuple[Solved, Array]:
-        """The law within all limits, and the factors of goals and posture within the effort limits, (…, 2)."""
+    ) -> tuple[Solved, Array, Array]:
+        """The law within all limits, the factors of goals and posture within the effort limits, (…, 2), and slack."""
         solve, torque = self._pipeline.solve, self.bounds.torque
         near = () if self._avoid is None else self._avoid.approaching(q, v)
         done = solve(q, v, wanted, active, near, brief=brief and not torque)
         if type(done.fault) is not float or done.fault > FAULT:
             self._targets.require_poses(done.fault, wanted, targets)
+        free = done.active is None or done.active is self._pipeline.free or not done.active.any()
         if not torque:
-            return done, self._unscaled if q.ndim == 1 else np.ones((*q.shape[:-1], 2))
+            scale = self._unscaled if q.ndim == 1 else np.ones((*q.shape[:-1], 2))
+            return done, scale, np.zeros(q.shape[:-1]) if free or brief else self._slack(q, v, done.a, near)
         # less of the posture, then of the goals
         push = None if wanted.push is None else np.zeros_like(wanted.push)
         still = wanted._replace(feed=np.zeros_like(wanted.feed), push=push)
         bias = solve(q, v, still, done.active, near, case="bias", fixed=True)
         goals = solve(q, v, wanted, done.active, near, case="goals", fixed=True)
         with standard_arithmetic():
-            return within_effort(bias, goals, done, np.where(self.driven, self.robot.effort_limits, np.inf))
+            done, scale = within_effort(bias, goals, done, np.where(self.driven, self.robot.effort_limits, np.inf))
+        return done, scale, np.zeros(q.shape[:-1]) if free and (scale == 1.0).all() else self._slack(q, v, done.a, near)
+
+    def _slack(self, q: Array, v: Array, a: Array, near: Sequence[Array]) -> Array:
+        """By how much accelerations exceed the bounds of joints and distances, (…); less than `SLACK` is rounding."""
+        low, high = self._limits.accelerations(q, v)
+        own = a[..., self._limits.columns]
+        beyond = [low - own, own - high]
+        if near:
+            J, bounds = near
+            beyond.append(bounds[..., 0] + dots(J, a[..., None, :]))
+        with standard_arithmetic():
+            most = np.concatenate(beyond, axis=-1).max(axis=-1, initial=0.0)
+        return np.where(most > SLACK, most, 0.0)
 
 
 def _require_apart(goals: Iterable[Any], constraints: Constraints) -> None:
