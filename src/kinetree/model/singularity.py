@@ -146,7 +146,11 @@ class _Gathered:
         rotors = np.concatenate([np.diag(np.sqrt(self.armature)), np.zeros((n, L.shape[1]))], axis=1)
         R = np.asarray(np.linalg.qr(np.concatenate([np.concatenate([L @ self.H, L], axis=1), rotors]), mode="r"))
         self.rows = [R[n:, n:]]
-        return bool((np.diagonal(R)[:n] ** 2 > np.diagonal(self.H.T @ self.least @ self.H)).all())
+        pivots, least = np.diagonal(R)[:n], self.H.T @ self.least @ self.H
+        # a pivot is twice the energy of a motion that includes joint axes before: their errors count as well
+        motions = np.linalg.solve(R[:n, :n] / pivots[:, None], np.eye(n))
+        counts = np.maximum(np.diagonal(least), np.einsum("ik,ij,jk->k", motions, least, motions))
+        return bool((pivots**2 > counts).all())
 
 
 def _matrix(operator: Any, units: Sequence[Any], rows: int) -> Array:
