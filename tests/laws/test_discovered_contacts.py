@@ -14,7 +14,7 @@ import kinetree as kt
 from kinetree import geometry as geo
 from kinetree import simulation
 from kinetree.algorithms.kinematics.frame_kinematics import joint_screws, poses
-from kinetree.errors import ConvergenceWarning, ModelError, ModelWarning, UnknownNameError, UnsupportedError
+from kinetree.errors import ConvergenceWarning, LoadError, ModelError, ModelWarning, UnknownNameError, UnsupportedError
 from kinetree.kernels.contact_discovery import CONTACT
 from kinetree.kernels.discovered_rows import discovered_rows, discovered_rows_of_bodies
 from kinetree.runtime.kernels import bind
@@ -241,18 +241,22 @@ def test_piles_of_all_shapes_stay_on_the_floor() -> None:
 # Manifolds
 
 
+STONE = np.random.default_rng(3).normal(size=(40, 3)) * (0.1, 0.07, 0.05) + (0.3, 0.0, 0.1)
 SHAPES: dict[str, Any] = {
     "sphere": lambda body: geo.Sphere(body, (0, 0, 0), 0.1),
     "capsule": lambda body: geo.Capsule(body, (0, 0, -0.15), (0, 0, 0.15), 0.07),
     "box": lambda body: geo.Box(body, (0.2, 0.3, 0.16)),
     "rounded": lambda body: geo.Box(body, (0.2, 0.3, 0.16), rounding=0.02),
+    "hull": lambda body: geo.Hull(body, points=STONE),
     "plane": lambda body: geo.Plane(body),
 }
 
 
 PAIRS = [
-    *(("sphere", kind) for kind in SHAPES), *(("capsule", kind) for kind in SHAPES if kind != "sphere"),
+    *(("sphere", kind) for kind in SHAPES if kind != "hull"),
+    *(("capsule", kind) for kind in SHAPES if kind not in ("sphere", "hull")),
     ("box", "box"), ("box", "rounded"), ("rounded", "rounded"), ("box", "plane"), ("rounded", "plane"),
+    ("hull", "plane"),
 ]  # fmt: skip
 
 
@@ -287,7 +291,9 @@ def test_the_smallest_gap_is_the_distance(kinds: tuple[str, str]) -> None:
     assert info.contacts is not None
     gaps = np.where(info.contacts.pair >= 0, info.contacts.gap, np.inf)
     least, at = gaps.min(axis=-1), gaps.argmin(axis=-1)
-    assert (np.abs(least - d)[touching] <= (1e-3 * 0.08 if kinds[0] == "box" else 1e-12)).all()
+    # edges of boxes, and vertices of hulls that are nearly level
+    slack = {"box": 1e-3 * 0.08, "hull": 1e-6}.get(kinds[0], 1e-12)
+    assert (np.abs(least - d)[touching] <= slack).all()
     same = touching & (np.abs(least - d) < 1e-12)
     assert same.mean() > 0.5
     rows = np.arange(400)[same]
@@ -295,6 +301,38 @@ def test_the_smallest_gap_is_the_distance(kinds: tuple[str, str]) -> None:
     alone = same & ((info.contacts.pair >= 0).sum(axis=-1) == 1)
     middle = near.points[:, 0, 0] if kinds[1] == "plane" else near.points[:, 0].mean(axis=1)
     assert_near(info.contacts.point[np.arange(400), at][alone], middle[alone], 1e-6)
+
+
+def test_the_hull_of_a_box_moves_as_the_box() -> None:
+    """Wherever its points are counted from; on the floor by its corners, on a box by the box around it."""
+    away, half = np.array([0.3, -0.2, 1.0]), 0.5 * np.array(EDGES)
+    corners = half * np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
+    inside = np.random.default_rng(0).uniform(-1.0, 1.0, (20, 3)) * half
+    hull = geo.Hull("box0", points=np.concatenate([corners, inside]) + away, placement=(np.eye(3), -away), friction=MU)
+    boxes = crates((1.0,))
+    table = kt.Scene([geo.Box("table", (1.0, 1.0, 0.2), (np.eye(3), (0.0, 0.0, -0.1)), friction=MU)])
+    q, v = np.array([0.0, 0.0, 0.12, *turned((0.6, 0.8, 0), 0.4)]), np.array([0.0, 0.5, 1.0, 0.5, 0.0, 0.0])
+    for scene in (floor(), table):
+        paths = [
+            simulation.Simulator(robot, contacts="discover", scene=scene).rollout(q, v, steps=600)
+            for robot in (boxes, boxes.with_shapes([hull]))
+        ]
+        assert peak(paths[0].v[-1]) < 1e-9
+        assert_near(paths[1].q, paths[0].q, 1e-9)
+
+
+def test_a_hull_lies_on_the_corners_of_a_face() -> None:
+    """An octagonal plate: four corners of the lower face carry it, whatever its angle, and none falls through."""
+    angles = np.arange(8) * np.pi / 4
+    plate = np.array([[np.cos(a), np.sin(a), z] for a in angles for z in (-0.2, 0.2)]) * 0.1
+    robot = crates((1.0,)).with_shapes([geo.Hull("box0", points=plate)])
+    sim = simulation.Simulator(robot, contacts="discover", scene=floor())
+    q = np.array([[0.0, 0.0, 0.02, *turned((0, 0, 1), angle)] for angle in np.linspace(0.0, 3.0, 16)])
+    _, _, info = sim.step(q, np.zeros(6))
+    assert info.contacts is not None
+    assert ((info.contacts.pair == 0).sum(axis=-1) == 4).all()
+    assert_near(info.contacts.force[..., 2].sum(axis=-1), 9.81, 1e-9)
+    assert_near(np.linalg.norm(info.contacts.point[:, :4, :2], axis=-1), 0.1, 1e-9)
 
 
 def test_faces_touch_at_the_corners_of_what_they_share() -> None:
@@ -385,7 +423,7 @@ def test_only_points_on_bodies_of_their_own_take_the_stiff_law() -> None:
         T = bind(poses, robot.mechanism, found._of.sites, "poses")(np.array(q, dtype=float))
         shapes = T, found._of.sizes, np.zeros((len(T), 6))
         rest = found._of.candidates[:, :3], np.arange(float(found._most)), (1e-3, 1e-3), found._laws
-        _, count, law = found._discover(*shapes, *shapes, np.ones((1, 8)), *rest)
+        _, count, law = found._discover(*shapes, *shapes, found._of.vertices, np.ones((1, 8)), *rest)
         assert count > 1
         np.testing.assert_array_equal(law, found._laws[number])
 
@@ -428,7 +466,9 @@ def test_a_ball_over_a_height_field_has_the_gap_of_the_tangent_plane() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [geo.Box("body", (0.2, 0.3, 0.1)), geo.Cylinder("body", 0.1, 0.2)], ids=["box", "can"]
+    "shape",
+    [geo.Box("body", (0.2, 0.3, 0.1)), geo.Cylinder("body", 0.1, 0.2), geo.Hull("body", points=STONE - (0.3, 0, 0.1))],
+    ids=["box", "can", "hull"],
 )
 def test_bodies_come_to_rest_on_rough_ground(shape: Any) -> None:
     robot, sim = on_ground(shape)
@@ -506,7 +546,7 @@ def test_what_cannot_be_discovered_is_refused() -> None:
     own = kt.Scene([geo.Plane("box0")])
     refused("both have a shape 'box0'", simulation.Simulator, robot, contacts="discover", scene=own, error=ModelError)
     hull = kt.Scene([geo.Hull("rock", "rock.stl")])
-    refused("hull 'rock'", simulation.Simulator, robot, contacts="discover", scene=hull, error=UnsupportedError)
+    refused("rock.stl", simulation.Simulator, robot, contacts="discover", scene=hull, error=LoadError)
     held = {"constraints": ["box0"], "at": robot.neutral()}
     refused("constraints", simulation.Simulator, robot, contacts="discover", **held, error=UnsupportedError)
     refused("methods", simulation.Simulator, robot, contacts="discover", method="rk4")

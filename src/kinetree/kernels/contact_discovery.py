@@ -15,16 +15,17 @@ one of these, and the number of its candidate. Rows that are not used are zero.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from kinetree.kernels.branchless import larger, less, smaller, where
+from kinetree.kernels.branchless import above, larger, less, smaller, where
 from kinetree.kernels.distances import Vector, cross, dot, minus, plus
 from kinetree.kernels.field_probes import PROBED
 from kinetree.kernels.language import Kernel, Workspace, kernel
-from kinetree.kernels.manifolds import MANIFOLDS
+from kinetree.kernels.manifolds import MANIFOLDS, PosedHull
 from kinetree.kernels.pair_distances import PosedShape, field_of
 from kinetree.language.tree import Indexed
 from kinetree.spatial.scalar import magnitude, sqrt
@@ -35,12 +36,15 @@ SIZES = 7
 CONTACT = 12
 #: Kinds of pairs, as lists of the kernel.
 CLASSES = {"_".join(kinds): found for kinds, found in MANIFOLDS.items()}
+#: The one whose first shape has vertices.
+HULL = "hull_plane"
 #: Those that are worth a better test first.
 BESIDE_BOXES = ("capsule_box", "box_box", "box_box_rounded")
 
 _ARGUMENTS: dict[str, Any] = {
     "T": ("n", 4, 4), "sizes": ("n", SIZES), "twist": ("n", 6), "U": ("m", 4, 4), "others": ("m", SIZES),
-    "twists": ("m", 6), "probed": ("f", PROBED), "of": ("s", 3), "number": ("c",), "limits": (2,), "laws": (2, 5),
+    "twists": ("m", 6), "vertices": ("w", 3), "probed": ("f", PROBED), "of": ("s", 3), "number": ("c",),
+    "limits": (2,), "laws": (2, 5),
     "contacts": ("c", CONTACT), "count": (), "law": (5,),
 }  # fmt: skip
 
@@ -52,7 +56,7 @@ def contact_discovery(classes: tuple[str, ...]) -> Kernel:
     Its lists are `near` and `above` of the broad phase, for pairs of solids and with planes: a shape, the first of
     consecutive others, the first pair, and how many follow it; `fields`, candidates that are probes of height fields
     (`kinetree.kernels.field_probes`); and one for each class: two shapes, their pair, and the first of their
-    candidates.
+    candidates; of hulls also the first of their `vertices`, and how many follow it.
 
     `of` are μ and the nodes of the bodies of each candidate, from 1 on; `number` counts from zero on; `limits` are dt
     and the margin. `law` is the first of two laws if all contacts are on bodies of their own and against the world,
@@ -61,8 +65,8 @@ def contact_discovery(classes: tuple[str, ...]) -> Kernel:
 
     def text(
         k: Workspace, T: Indexed, sizes: Indexed, twist: Indexed, U: Indexed, others: Indexed, twists: Indexed,
-        probed: Indexed, of: Indexed, number: Indexed, limits: Indexed, laws: Indexed, contacts: Indexed,
-        count: Indexed, law: Indexed,
+        vertices: Indexed, probed: Indexed, of: Indexed, number: Indexed, limits: Indexed, laws: Indexed,
+        contacts: Indexed, count: Indexed, law: Indexed,
     ) -> None:  # fmt: skip
         dt, margin = limits[...]
         far, moved = _broad(k, T, sizes, twist, U, others, twists, dt, margin)
@@ -71,8 +75,10 @@ def contact_discovery(classes: tuple[str, ...]) -> Kernel:
             fields[7][s] = 1.0
         for one in classes:
             manifold, _ = CLASSES[one]
-            for (i,), (j,), (p,), slots in getattr(k, one):
+            for (i,), (j,), (p,), slots, *corners in getattr(k, one):
                 a, b = _posed(T[i], sizes[i]), _posed(U[j], others[j])
+                if one == HULL:
+                    a = PosedHull(partial(field_of, T[i], sizes[i]), partial(_farthest, k, vertices, *corners))
                 skip = k.scalar(far[p])
                 if one in BESIDE_BOXES:
                     for _ in k.once.until(skip):
@@ -95,14 +101,30 @@ def contact_discovery(classes: tuple[str, ...]) -> Kernel:
     text.__name__ = text.__qualname__ = "_".join(("contacts", *classes))  # it identifies the compiled code
     pairs = {"n": 1, "m": 1, "p": 1, "t": 1}
     lists = {one: {"n": 1, "m": 1, "p": 1, "s": CLASSES[one][1]} for one in classes}
+    if HULL in lists:
+        lists[HULL] |= {"w": 1, "e": 1}
     return kernel(
         **_ARGUMENTS, outputs=("contacts", "count", "law"), sparse=("contacts",),
-        lists={"near": pairs, "above": pairs, "fields": {"s": 1, "f": 1}, **lists}, rounds=("p", "t", "once"),
+        lists={"near": pairs, "above": pairs, "fields": {"s": 1, "f": 1}, **lists}, rounds=("p", "t", "e", "once"),
     )(text)  # fmt: skip
 
 
 def _posed(pose: Any, sizes: Any) -> PosedShape:
     return PosedShape(lambda name: field_of(pose, sizes, name))
+
+
+def _farthest(k: Workspace, vertices: Indexed, first: Any, last: Any, directions: Sequence[Vector]) -> list[Vector]:
+    """Of consecutive vertices, the first one that is farthest along each direction."""
+    (w,), (e,) = first, last
+    best = [(k.scalar(-np.inf), [k.scalar(0.0) for _ in range(3)]) for _ in directions]
+    for t in k.e.through(e):
+        vertex = tuple(vertices[w + t])
+        for (high, place), direction in zip(best, directions, strict=True):
+            height = dot(direction, vertex)
+            for entry, x in zip(place, vertex, strict=True):
+                entry[...] = above(height, high[...], x, entry[...])
+            high[...] = above(height, high[...], height, high[...])
+    return [tuple(entry[...][()] for entry in place) for _, place in best]
 
 
 def _broad(

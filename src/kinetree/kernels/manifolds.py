@@ -12,6 +12,8 @@ that the set of contacts of a face is complete, and changes only where gaps are 
     box, plane                  4             corners of the face that looks at the plane most
     cylinder, plane             5             four points of the lower rim from its lowest on, the lowest of the other
     ellipsoid, plane            1             its lowest point
+    hull, plane                 5             vertices that are lowest if the plane leans a little to each of four
+                                              sides, corners of a face; and the lowest, if it is lower
     box, box                    6             faces: corners of what is above the other box, extreme along four
                                               directions, and the deepest; edges: where they cross; the nearest
                                               point instead, if they are rounded
@@ -49,8 +51,22 @@ FAR = 1e30
 _SAME, _INSIDE = Constant(1e-6, 1e-4), Constant(1e-9, 1e-5)
 # by which part of the shortest half edge an axis of two edges must win over one of a face
 _PREFERENCE = 1e-3
+# by which angle a plane leans, for the corners of a face of a hull [rad]
+_LEAN = 0.03
 # four directions, a right angle apart: those of the corners of every square are different
 _DIRECTIONS = ((1.0, 0.9), (-0.9, 1.0), (-1.0, -0.9), (0.9, -1.0))
+
+
+class PosedHull(PosedShape):
+    """A hull in the world.
+
+    Attributes:
+        lowest: From directions in its axes, its vertices, in its axes, that are farthest along each of them.
+    """
+
+    def __init__(self, read: Callable[[str], Any], lowest: Callable[[Sequence[Vector]], list[Vector]]) -> None:
+        super().__init__(read)
+        self.lowest = lowest
 
 
 class Candidate(NamedTuple):
@@ -195,6 +211,32 @@ def _ellipsoid_plane(a: PosedShape, b: PosedShape) -> list[Candidate]:
     return [_between(dot(minus(p, b.c), n), n, p)]
 
 
+def _hull_plane(a: PosedHull, b: PosedShape) -> list[Candidate]:
+    n = b.axis(2)
+    up = a.inside(n)
+    # leaning along the two axes of the hull that are most level, so that a face keeps its corners as it turns
+    _, _, number = largest([magnitude(x) for x in up], [up, up, up])
+    down = times(-1.0, up)
+    tilted = []
+    for x, y in _DIRECTIONS:
+        one, two = _LEAN * x, _LEAN * y
+        (way,) = _numbered(number, [((0.0, one, two),), ((two, 0.0, one),), ((one, two, 0.0),)])
+        tilted.append(plus(down, 1.0, way))
+    deepest, *corners = a.lowest([down, *tilted])
+    size, least = _SAME * (a.h[0] + a.h[1] + a.h[2]), FAR
+    found: list[Candidate] = []
+    for i, p in enumerate(corners):
+        gap = dot(minus(a.placed(p), b.c), n)
+        least = select(gap, least, gap, least)
+        for other in corners[:i]:
+            away = minus(p, other)
+            gap = select(magnitude(away[0]) + magnitude(away[1]) + magnitude(away[2]), size, FAR, gap)
+        found.append(_between(gap, n, a.placed(p)))
+    # of vertices that are level, rounding would choose another one in each step
+    gap = dot(minus(a.placed(deepest), b.c), n)
+    return [*found, _between(select(gap, least - size, gap, FAR), n, a.placed(deepest))]
+
+
 def _boxes(a: PosedShape, b: PosedShape) -> list[Candidate]:
     c, ha, hb = b.inside(minus(a.c, b.c)), a.h, b.h
     x, y, z = a.axes
@@ -309,4 +351,5 @@ MANIFOLDS: dict[tuple[str, ...], tuple[Callable[[PosedShape, PosedShape], list[C
     ("box", "plane"): (_box_plane, 4),
     ("cylinder", "plane"): (_cylinder_plane, 5),
     ("ellipsoid", "plane"): (_ellipsoid_plane, 1),
+    ("hull", "plane"): (_hull_plane, 5),  # type: ignore[dict-item]
 }

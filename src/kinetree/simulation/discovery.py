@@ -85,8 +85,8 @@ class DiscoveredContacts:
         shapes = T, self._of.sizes, twist
         probed = self._probed(run, T, twist)
         found, count, law = run(
-            self._discover, *shapes, *shapes, probed, self._of.candidates[:, :3], np.arange(float(self._most)),
-            (self._dt, MARGIN), self._laws,
+            self._discover, *shapes, *shapes, self._of.vertices, probed, self._of.candidates[:, :3],
+            np.arange(float(self._most)), (self._dt, MARGIN), self._laws,
         )  # fmt: skip
         nv = self._robot.nv
         sizes = [nv, 3 * self._most, 3, *([] if self.joints is None else [nv])]
@@ -160,7 +160,7 @@ class DiscoveredContacts:
         n = len(of.sites)
         return compiled(
             contact_discovery(of.classes), n=n, m=n, f=max(1, len(of.lists["fields"])), s=len(of.candidates),
-            c=self._most, p=len(of.pairs), t=of.longest, once=1, **of.lists,
+            c=self._most, p=len(of.pairs), t=of.longest, w=len(of.vertices), e=of.most_vertices, once=1, **of.lists,
         )  # fmt: skip
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -11,22 +12,23 @@ import numpy as np
 
 from kinetree.algorithms.kinematics.frame_kinematics import poses
 from kinetree.errors import InputError, ModelError, ModelWarning, UnsupportedError
-from kinetree.kernels.contact_discovery import CLASSES
+from kinetree.kernels.contact_discovery import CLASSES, HULL
+from kinetree.kernels.manifolds import PosedHull
 from kinetree.kernels.pair_distances import PosedShape, field_of
 from kinetree.language.mechanism import Site
 from kinetree.model import collision_pairs as reasons
 from kinetree.model.collision_pairs import CollisionPairs, excluded_by_structure
 from kinetree.model.model import Model
-from kinetree.model.shapes import HeightField, Plane, Scene, SolidShape
-from kinetree.model.simplify import simplified
+from kinetree.model.shapes import HeightField, Hull, Plane, Scene, SolidShape
 from kinetree.model.specs import WORLD_NAME
 from kinetree.runtime.kernels import bind
+from kinetree.simulation.stand_ins import centred, closed, probes
 from kinetree.spatial.value import Array
 
 #: Coefficient of friction of shapes that have none.
 FRICTION = 0.7
 #: Kinds of shapes, in the order in which they come in pairs.
-_ORDER = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "plane", "height field")
+_ORDER = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "hull", "plane", "height field")
 #: The class of pairs with a height field.
 FIELD = "field"
 #: Shapes that overlap by more than this at the neutral configuration are left out [m].
@@ -34,7 +36,7 @@ _OVERLAP = 1e-6
 
 
 class TouchingPair(NamedTuple):
-    """Two shapes, and the class of the pair. Capsules around others stand in for kinds without a formula."""
+    """Two shapes, and the class of the pair. Shapes around others stand in for kinds without a formula."""
 
     a: SolidShape
     b: SolidShape
@@ -52,10 +54,11 @@ def touching_pairs(robot: Model, scene: Scene | None) -> list[TouchingPair]:
     Raises:
         InputError: Nothing can touch anything.
         ModelError: A shape of the scene has the name of one of the robot's.
-        UnsupportedError: A shape of the scene is of a kind without contacts.
+        LoadError: A mesh cannot be read.
+        UnsupportedError: A shape of the scene is of a kind without contacts, or SciPy is missing, which makes hulls.
 
     Warns:
-        ModelWarning: Meshes are left out, and pairs of a robot that overlap at its neutral configuration.
+        ModelWarning: Moving height fields are left out, and pairs of a robot that overlap at its neutral configuration.
     """
     if scene is not None and not isinstance(scene, Scene):
         raise InputError(f"scene={scene!r} is no kinetree.Scene")
@@ -69,8 +72,8 @@ def touching_pairs(robot: Model, scene: Scene | None) -> list[TouchingPair]:
     left = [shape.name for shape in robot.shapes if not may_touch(shape)]
     if left:
         text = (
-            f"contacts of meshes and moving height fields of {robot.name!r} are not discovered: "
-            f"{', '.join(map(repr, left))}; give primitives in their place, with robot.with_shapes(…)"
+            f"contacts of height fields that move with {robot.name!r} are not discovered: "
+            f"{', '.join(map(repr, left))}; give other shapes in their place, with robot.with_shapes(…)"
         )
         warnings.warn(text, ModelWarning, stacklevel=5)
     around = [] if scene is None else list(scene.shapes)
@@ -104,10 +107,12 @@ def given_pairs(pairs: CollisionPairs) -> list[TouchingPair]:
 
 def _pair(a: SolidShape, b: SolidShape) -> TouchingPair:
     a, b = sorted((a, b), key=lambda shape: _ORDER.index(shape.kind))
+    if isinstance(a, Hull) and b.kind in ("plane", "height field"):
+        a = centred(a)
     if b.kind == "height field":
         return TouchingPair(a, b, FIELD)
     if f"{a.kind}_{b.kind}" not in CLASSES:
-        a, b = sorted(simplified((a, b)), key=lambda shape: _ORDER.index(shape.kind))
+        a, b = sorted(map(closed, (a, b)), key=lambda shape: _ORDER.index(shape.kind))
     rounded = a.kind == b.kind == "box" and a.around + b.around > 0.0
     return TouchingPair(a, b, f"{a.kind}_{b.kind}" + ("_rounded" if rounded else ""))
 
@@ -138,12 +143,23 @@ def neutral_gaps(robot: Model, pairs: Sequence[TouchingPair]) -> Array:
     T = np.moveaxis(bind(poses, robot.mechanism, arranged.sites, "poses")(robot.neutral()), 0, -1)
     for kind, (manifold, _) in CLASSES.items():
         numbers = [i for i, pair in enumerate(pairs) if pair.kind == kind]
+        if kind == HULL:
+            for i in numbers:
+                end, other = arranged.ends(pairs[i])
+                read = partial(field_of, T[..., end], arranged.sizes[end])
+                hull = PosedHull(read, partial(_farthest, pairs[i].a.points))  # type: ignore[attr-defined]
+                found[i] = min(one.gap for one in manifold(hull, _posed(T[..., other], arranged.sizes[other])))
+            continue
         ends = zip(*(arranged.ends(pairs[i]) for i in numbers), strict=True)
         posed = [_posed(T[..., list(end)], arranged.sizes[list(end)].T) for end in ends]
         if posed:
             gaps = [np.broadcast_to(one.gap, len(numbers)) for one in manifold(*posed)]
             found[numbers] = np.min(gaps, axis=0)
     return found
+
+
+def _farthest(points: Array, directions: Sequence[Any]) -> list[Any]:
+    return [tuple(points[int(np.argmax(points @ np.array(direction)))]) for direction in directions]
 
 
 def _posed(T: Array, sizes: Array) -> PosedShape:
@@ -165,6 +181,9 @@ def _numbers(shape: SolidShape) -> tuple[float, ...]:
     elif shape.kind == "ellipsoid":
         half, around = shape.semi_axes.tolist(), 0.0  # type: ignore[attr-defined]
         large = max(half)
+    elif isinstance(shape, Hull):  # a centred one
+        half, around = np.abs(shape.points).max(axis=0).tolist(), 0.0
+        large = float(np.linalg.norm(shape.points, axis=1).max())
     else:
         half, around = shape.half, shape.around
         large = float(np.sqrt(np.dot(half, half))) + around
@@ -174,6 +193,8 @@ def _numbers(shape: SolidShape) -> tuple[float, ...]:
 
 def _probes(shape: SolidShape) -> list[tuple[float, ...]]:
     """Points of a shape in the frame of its core, with radii, that stand for it above a height field."""
+    if isinstance(shape, Hull):
+        return [(*point, 0.0) for point in probes(shape)]
     if shape.kind == "cylinder":
         r, _, half, *_ = _numbers(shape)
         return [(x, y, z, 0.0) for z in (-half, half) for x, y in ((r, 0.0), (0.0, r), (-r, 0.0), (0.0, -r))]
@@ -207,6 +228,8 @@ class Arrangement:
         lists: The lists of the kernel.
         sites: The frames of all shapes.
         sizes: Their numbers, (n, 7).
+        vertices: Those of all hulls above planes, (w, 3); one, if there are none, that nothing reads.
+        most_vertices: The number of those of one hull, at most.
         fields: Height fields and their probes; candidates in this order are the last ones.
         bodies: For robots with bodies that do not follow their joints as rigid ones do, all that carry shapes; their
             numbers from 1 on take the place of nodes.
@@ -235,9 +258,15 @@ class Arrangement:
         self.pairs = [*solid, *sorted(fields, key=lambda pair: pair.b.name)]
         self.lists: dict[str, list[tuple[int, ...]]] = {"near": [], "above": [], "fields": []}
         rows = list[tuple[float, ...]]()
+        spans, corners = dict[int, tuple[int, int]](), list[Array]()
         for number, pair in enumerate(solid):
             i, j = self.ends(pair)
-            self.lists.setdefault(pair.kind, []).append((i, j, number, len(rows)))
+            row_of = i, j, number, len(rows)
+            if isinstance(pair.a, Hull):
+                row_of = *row_of, *spans.setdefault(i, (sum(map(len, corners)), len(pair.a.points) - 1))  # type: ignore[assignment]
+                if len(spans) > len(corners):
+                    corners.append(pair.a.points)
+            self.lists.setdefault(pair.kind, []).append(row_of)
             _append(self.lists["above" if pair.b.kind == "plane" else "near"], i, j, number)
             row = combined(pair.a, pair.b), numbers[i], numbers[j], number
             rows += [row] * CLASSES[pair.kind][1]
@@ -249,6 +278,8 @@ class Arrangement:
             self.lists["fields"] += [(len(rows) + k, len(self.lists["fields"]) + k) for k in range(len(own))]
             rows += [(combined(pair.a, pair.b), numbers[i], 0.0, number)] * len(own)
         self.fields = tuple(found.values())
+        self.vertices = np.concatenate([*corners, np.zeros((int(not corners), 3))])
+        self.most_vertices = max(map(len, corners), default=1)
         self.candidates = np.array(rows).reshape(-1, 4)
 
     def ends(self, pair: TouchingPair) -> tuple[int, int]:
@@ -267,7 +298,7 @@ class Arrangement:
 
 
 def _simple(shape: SolidShape) -> SolidShape:
-    return simplified([shape])[0] if shape.kind == "ellipsoid" else shape
+    return closed(shape) if shape.kind == "ellipsoid" else shape
 
 
 def _append(runs: list[Any], i: int, j: int, number: int) -> None:
