@@ -547,12 +547,32 @@ def test_what_cannot_be_discovered_is_refused() -> None:
     refused("both have a shape 'box0'", simulation.Simulator, robot, contacts="discover", scene=own, error=ModelError)
     hull = kt.Scene([geo.Hull("rock", "rock.stl")])
     refused("rock.stl", simulation.Simulator, robot, contacts="discover", scene=hull, error=LoadError)
-    held = {"constraints": ["box0"], "at": robot.neutral()}
-    refused("constraints", simulation.Simulator, robot, contacts="discover", **held, error=UnsupportedError)
     refused("methods", simulation.Simulator, robot, contacts="discover", method="rk4")
     sim = simulation.Simulator(robot, contacts="discover")
     state = robot.neutral(), np.zeros(6)
     refused("discovered have no derivatives", sim.discretize, *state, error=UnsupportedError)
+
+
+def test_boxes_that_are_welded_touch_as_typed_points_do() -> None:
+    """Constraints are eliminated from contacts; also rows that depend on each other. Contacts pull on no constraint."""
+    robot, at = crates((1.0, 2.0)), np.array([0, 0, 0.053, 1, 0, 0, 0, 0.25, 0, 0.053, 1, 0, 0, 0.0])
+    corners = [(x, y, z) for x in (-0.1, 0.1) for y in (-0.1, 0.1) for z in (-0.05, 0.05)]
+    typed = simulation.Simulator(
+        robot, contacts=[simulation.Points(f"box{i}", corners) for i in (0, 1)], constraints=[kt.Weld("box0", "box1")],
+        at=at, ground=simulation.Plane(friction=MU),
+    )  # fmt: skip
+    path = typed.rollout(at, np.zeros(12), np.tile([0, 0, 0, 3.0, 0, 0, 0, 0.5, 0, 0, 0, 0], (60, 1)))
+    twice = [kt.Weld("box0", "box1"), kt.Distance("box0", "box1")]
+    for held in (twice[:1], twice):
+        found = simulation.Simulator(robot, contacts="discover", constraints=held, at=at, scene=floor())
+        other = found.rollout(at, np.zeros(12), np.tile([0, 0, 0, 3.0, 0, 0, 0, 0.5, 0, 0, 0, 0], (60, 1)))
+        assert other.converged.all()
+        assert_near(other.q, path.q, 1e-9)
+    q, v = at, np.zeros(12)
+    for _ in range(3):
+        q, v, info = found.step(q, v, np.array([0, 0, 0, 3.0, 0, 0, 0, 0.5, 0, 0, 0, 0]))
+    np.testing.assert_array_equal(q, other.q[3])
+    assert set(info.constraint_forces) == set(found.constraints.names)  # type: ignore[union-attr]
 
 
 def test_coupled_joints_touch_as_typed_points_do() -> None:

@@ -77,6 +77,18 @@ def regular_inverse(k: Workspace, A: Indexed, inertia: Indexed) -> None:
     write_inverse(k.c, B, inertia)
 
 
+@kernel(
+    response=("c", "n"), inertia=("c", "c"), Minv=("n", "n"), P=("n", "n"), outputs=("P",), sparse=("P",),
+    symmetric=("P",),
+)  # fmt: skip
+def held_mobility(k: Workspace, response: Indexed, inertia: Indexed, Minv: Indexed, P: Indexed) -> None:
+    """x = P r of (2) with s = 0: P = M⁻¹ − M⁻¹Jᵀ Λ J M⁻¹, symmetric."""
+    Y = k.array("c", "n")
+    add_product(Y, (k.c, k.c, k.n), inertia, response, start=ZERO)
+    back = MatrixView(lambda i, j: -response[j, i])
+    add_product(P, (k.n, k.c, k.n), back, Y, start=Minv, symmetric=True)
+
+
 @kernel(x=("n",), minus=("n",), outputs=("minus",))
 def negative(k: Workspace, x: Indexed, minus: Indexed) -> None:
     """−x."""

@@ -36,6 +36,7 @@ from kinetree.algorithms.kinematics.manifold import integrate
 from kinetree.compiler.formats import require_double
 from kinetree.concurrency import ForkSafeLock
 from kinetree.errors import InputError
+from kinetree.kernels.constrained_solution import held_mobility, moving_columns, row_response
 from kinetree.kernels.constraint_rows import row_forces, row_mobility, row_residual
 from kinetree.kernels.eigen import regularized_inverse
 from kinetree.kernels.solve import count_doubt
@@ -318,6 +319,15 @@ class Constraints:
         inertia = run(compiled(regularized_inverse, n=c), values, vectors, roots, edge, 0.0)
         force, moved = run(over_rows(row_forces), response, inertia, lacking, a)
         return moved, force, 0.0
+
+    def mobility(self, run: Any, q: Any, Minv: Any) -> Any:
+        """What takes the place of M⁻¹ for forces that constraints answer, (nv, nv): rows may depend on each other."""
+        c, nv = self.rows, self.robot.nv
+        J, _ = self._motion(run, q, None)
+        response, A, own = run(compiled(row_response, c=c, n=nv, **moving_columns(range(nv), nv)), J, Minv)
+        values, vectors, roots, edge, *_ = run(singular.decomposition(c), A, own, *self._weights, REDUNDANT)
+        inertia = run(compiled(regularized_inverse, n=c), values, vectors, roots, edge, 0.0)
+        return run(compiled(held_mobility, c=c, n=nv), response, inertia, Minv)
 
     def _text(self, run: Any, name: str, near: bool, q: Any, *given: Any) -> tuple[Any, ...]:
         """Results of a function that solves (2), and `spread`."""

@@ -3,7 +3,8 @@
 In each step, `kinetree.kernels.contact_discovery` finds what can be touched before its end, c contacts at most, and
 `kinetree.kernels.discovered_rows` states the problem that `kinetree.simulation.contacts` describes in their rows. It is
 solved in one of several sizes, the smallest in which all contacts of a sample have a place; rows that are left have no
-mobility, take no impulse and add nothing, so a sample's bits do not depend on the size.
+mobility, take no impulse and add nothing, so a sample's bits do not depend on the size. Constraints are eliminated: M⁻¹
+becomes what is left of it under them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from kinetree.kernels.discovered_rows import complete, discovered_rows, discover
 from kinetree.kernels.field_probes import PROBED, field_probes
 from kinetree.language.algorithm import with_constants
 from kinetree.model.collision_pairs import CollisionPairs
+from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
 from kinetree.model.shapes import Scene
 from kinetree.runtime.function import compiled
@@ -57,8 +59,10 @@ class DiscoveredContacts:
         joints: JointRows | None,
         solver: Solver,
         varied: bool = False,
+        held: Constraints | None = None,
     ) -> None:
         self._robot, self._dt, self.joints, self._solver, self._varied = robot, dt, joints, solver, varied
+        self._held = held
         self._of = Arrangement(robot, touching_pairs(robot, scene) if given is None else given_pairs(given))
         self.pairs = tuple(pair.names for pair in self._of.pairs)
         self._counts = [
@@ -134,7 +138,11 @@ class DiscoveredContacts:
             problem = run.prepared(compiled(discovered_rows, **sizes))
             moving, which = run.feeding(problem, ["screws"], self._recursion(joint_screws), q), self._subtrees
         newton = run.prepared(self._solver.bound(False, count, len(columns))[0])
-        Minv = run.feeding(problem, ["Minv"], self._recursion(mass_matrix_inverse, dynamic=True), q)
+        inverse = self._recursion(mass_matrix_inverse, dynamic=True)
+        if self._held is None:
+            Minv = run.feeding(problem, ["Minv"], inverse, q)
+        else:
+            Minv = self._held.mobility(run, q, run(inverse, q))
         contacts = run.taken(found, np.arange(CONTACT * max(count, 1)))
         given = contacts, moving, which, Minv, v, self._dt, *bounds
         G, free, limits, axes, response = run.feeding(newton, ["G", "free", "bounds", None, None], problem, *given)

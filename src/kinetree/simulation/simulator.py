@@ -150,8 +150,6 @@ class Simulator:
             raise InputError("there is ground, but no contacts=[simulation.Points(…)] that may touch it")
         if scene is not None and not discovered:
             raise InputError('a scene is for contacts that are discovered: contacts="discover"')
-        if discovered and given:
-            raise UnsupportedError("contacts cannot be discovered together with constraints yet; leave one out")
         if given and "joint damping" in plant.varied:
             raise UnsupportedError("damping that differs in a population cannot be combined with constraints yet")
         if rows and given:
@@ -164,7 +162,7 @@ class Simulator:
         self._discovered: DiscoveredContacts | None = None
         if discovered:
             self._contacts = self._discovered = DiscoveredContacts(
-                plant.robot, scene, pairs, self.dt, joints, solver, varied
+                plant.robot, scene, pairs, self.dt, joints, solver, varied, self.constraints
             )
         if points:
             self._contacts = Contacts(plant.robot, points, shapes, held, self.dt, joints, solver, varied)
