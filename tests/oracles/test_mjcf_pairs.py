@@ -120,11 +120,11 @@ def test_simulations_keep_to_them() -> None:
         assert (frozenset("ac") in set(map(frozenset, info.contacts.names))) == there
 
 
-def test_meshes_are_left_out_and_unknown_names_refused() -> None:
+def test_pairs_of_meshes_are_kept_and_unknown_names_refused() -> None:
     mesh = '<asset><mesh name="m" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset><worldbody>'
     text = CHAIN.format('<pair geom1="hull" geom2="a"/><pair geom1="a" geom2="b"/>').replace("<worldbody>", mesh)
     text = text.replace("<freejoint/>", '<freejoint/><geom name="hull" type="mesh" mesh="m"/>')
-    assert kt.load(text).pair_rules.included == (("a", "b"),)
+    assert kt.load(text).pair_rules.included == (("hull", "a"), ("a", "b"))
     with pytest.raises(LoadError, match="nobody"):
         kt.load(CHAIN.format('<exclude body1="a" body2="nobody"/>'))
     with pytest.raises(LoadError, match="excluded"):
@@ -134,7 +134,7 @@ def test_meshes_are_left_out_and_unknown_names_refused() -> None:
 def test_what_is_written_is_what_there_is() -> None:
     robot = kt.load(CHAIN.format(RULES))
     ball = geo.Box("ghost", (0.2, 0.2, 0.2), rounding=0.01, body="a")
-    hull = robot.with_shapes([ball, geo.Hull("d", "d.stl"), *robot.shapes[:2], *robot.shapes[3:5]])
+    hull = robot.with_shapes([ball, geo.Hull("d", "d.dae"), *robot.shapes[:2], *robot.shapes[3:5]])
     with pytest.warns(ModelWarning, match="'d', a hull"):
         text = kt.to_mjcf(hull)
     assert '<pair geom1="a" geom2="c"/>' in text

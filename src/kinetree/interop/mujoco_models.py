@@ -37,6 +37,7 @@ from kinetree.model.joint import Limits
 from kinetree.model.loops.coupling import LinearCoupling
 from kinetree.model.loops.loop import Loop
 from kinetree.model.model import Model
+from kinetree.model.shapes import Hull
 from kinetree.model.specs import WORLD_NAME
 from kinetree.spatial.reproducible import product
 from kinetree.spatial.rotation import exp_matrix, matrix_of
@@ -477,15 +478,17 @@ def converted(
     loops: str = "embed",
     mimic: str = "couple",
     near: Mapping[str, Any] | None = None,
+    hulls: Sequence[Hull] = (),
 ) -> tuple[Model, Notes]:
     """A robot from a MuJoCo model, and what Kinetree does not model of it.
 
-    `unmodelled` counts objects that were left out of the model; by default they are counted in it.
+    `unmodelled` counts objects that were left out of the model; by default they are counted in it. `hulls` take the
+    place of geoms whose user data is their number, from 1 on.
     """
     unmodelled = Unmodelled.of(model) if unmodelled is None else unmodelled
     names = Names(model)
     robot, notes = _without_shapes(model, names, unmodelled, loops, mimic, near)
-    return with_geoms(robot, model, names.bodies), notes
+    return with_geoms(robot, model, names.bodies, hulls), notes
 
 
 def _without_shapes(

@@ -19,6 +19,8 @@ from kinetree.spatial.value import Array
 
 #: More shapes than this are left out, with a warning.
 MOST = 20_000
+#: The heading of what is reported.
+UNREADABLE = "collision shapes that cannot be read, left out"
 
 
 class ShapeSpec(NamedTuple):
@@ -45,7 +47,7 @@ def read_shapes(document: Document, link: Element, name: str, reader: Reader, fo
             shape = reader(document, element, name)
         except LoadError as error:
             shape = None
-            document.diagnostics.add("collision shapes that cannot be read, left out", error.problem, error.line)
+            document.diagnostics.add(UNREADABLE, error.problem, error.line)
         if shape is not None:
             found.append(shape)
 

@@ -3,52 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
 from kinetree.errors import LoadError
+from kinetree.io.collision import UNREADABLE
 from kinetree.io.document import Element
-from kinetree.io.mjcf_file import MjcfFile, MjcfText, Origin, attributes_of
+from kinetree.io.mjcf_assets import MOST_BYTES, MOST_TO_DRAW, Assets
+from kinetree.io.mjcf_file import Defaults, MjcfFile, MjcfText, Origin, attributes_of
 from kinetree.io.source import clipped
-
-# for shapes, whether they have mass and collide; for joints, their number of coordinates
-_ATTRIBUTES = {
-    "geom": ("type", "mesh", "mass", "density", "group", "contype", "conaffinity"),
-    "joint": ("type",),
-}
-_MAIN = "main"
-
-
-class Defaults:
-    """Attributes that shapes and joints inherit from default classes, in <default> elements at the top level."""
-
-    def __init__(self, sections: Iterable[Element]) -> None:
-        self._classes: dict[str, dict[str, dict[str, str]]] = {_MAIN: {tag: {} for tag in _ATTRIBUTES}}
-        pending = [(section, section.get("class", _MAIN), _MAIN) for section in reversed(list(sections))]
-        while pending:
-            section, name, parent = pending.pop()
-            inherited = {tag: dict(attributes) for tag, attributes in self._classes[parent].items()}
-            own = self._classes.setdefault(name, inherited)
-            for element in section:
-                if element.tag in own:
-                    own[element.tag].update(_of_interest(element))
-            pending += [(child, child.get("class", ""), name) for child in section.iterchildren("default")]
-
-    def of(self, element: Element, inherited: str | None) -> dict[str, str]:
-        """The relevant attributes of a shape or joint; its own override those of its class, or of the inherited one."""
-        name = element.get("class") or inherited or _MAIN
-        return {**self._classes.get(name, {}).get(element.tag, {}), **_of_interest(element)}
-
-
-def _of_interest(element: Element) -> dict[str, str]:
-    return picked(element, _ATTRIBUTES[element.tag])
-
-
-def picked(element: Element, names: Iterable[str]) -> dict[str, str]:
-    """Those of the named attributes that an element has."""
-    return {name: element.get(name) for name in names if element.get(name) is not None}
-
 
 #: More elements than this, copies included, would take too long to compile.
 MOST_ELEMENTS = 4_000
@@ -78,6 +42,7 @@ _NOTHING = frozenset[str]()
 _SOLID = frozenset(("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box"))
 CONTACTS = {"pair": ("geom1", "geom2"), "exclude": ("body1", "body2")}
 _GHOST = {"contype": "0", "conaffinity": "0"}  # MuJoCo then needs no convex hull
+_OF_MESHES = frozenset(("type", "mesh", "size", "fitscale", "density", "shellinertia"))
 
 
 class _Within(NamedTuple):
@@ -99,13 +64,15 @@ class Bodies:
         self.file, self.text = file, text
         self.elements, self.plugins = 0, 0
         self._work = 0
-        self.meshes: dict[str, None] = {}
-        self.hulls = 0  # meshes and height fields that collide
-        self.solids: set[str | None] = set()  # names of the others
+        self.meshes: dict[str, None] = {}  # that MuJoCo reads
+        self.fields: dict[str, None] = {}
+        self.left_out = 0  # geoms that collide
+        self.solids: set[str | None] = set()  # names of those that are written
         self._paired = {pair.get(end) for pair in file.root.findall("contact/pair") for end in CONTACTS["pair"]}
         self._models, self._looks = models, looks
         self._require_few_defaults()
         self._defaults = Defaults(file.sections("default"))
+        self.assets = Assets(file, MOST_TO_DRAW if looks else MOST_BYTES, self._defaults)
         self._shapes, self._active, self._passive = 0, False, False
         self._from_shapes, self._groups = "auto", (0.0, 5.0)
         for compiler in file.sections("compiler"):
@@ -219,14 +186,16 @@ class Bodies:
         weighs = within.weighs and not self._weightless(known)
         kind, masks = known.get("type", "sphere"), {key: known.get(key, "1") for key in _GHOST}
         collides = not self._looks and (masks != _GHOST or geom.get("name") in self._paired)
-        if collides and (kind not in _SOLID or "mesh" in known):
-            collides, self.hulls = False, self.hulls + within.copies
+        own = kept(geom, origin)
+        if collides:
+            collides, own = self._colliding(known, kind, {**own, **masks}, weighs, within, origin)
         if not weighs and not self._looks and not collides:
             return
-        own = {**kept(geom, origin), **(masks if collides else _GHOST)}
+        if not collides:
+            own |= _GHOST
         if self._looks and geom.get("material") is not None:
             own["material"] = geom.get("material")
-        if kind == "hfield" or (kind == "sdf" and "mesh" not in known):
+        if (kind == "hfield" and not collides) or (kind == "sdf" and "mesh" not in known):
             if not weighs:
                 what = "height field" if kind == "hfield" else "SDF"
                 self.file.diagnostics.add("geoms that cannot be drawn", what, origin.line)
@@ -237,11 +206,45 @@ class Bodies:
             )
         if kind == "sdf":
             own["type"] = "mesh"  # which has the same inertia, and needs no plugin
-        if "mesh" in known:
+        if "mesh" in known and "user" not in own:
             self.meshes[known["mesh"]] = None
+            own["mesh"] = known["mesh"]
         if collides:
             self.solids.add(geom.get("name"))
         self.put("geom", own, origin, within.copies)
+
+    def _colliding(
+        self, known: Mapping[str, str], kind: str, own: dict[str, str], weighs: bool, within: _Within, origin: Origin
+    ) -> tuple[bool, dict[str, str]]:
+        """Whether a shape that collides can be read, and its attributes.
+
+        Nothing opens a mesh: a ball with the pose of the mesh stands for it, and has the number of the hull as user
+        data. If the mesh has mass, it becomes a shape of its own.
+        """
+        tag = "hfield" if kind == "hfield" else "mesh"
+        asset = known.get(tag)
+        if kind in _SOLID and asset is None:
+            return True, own
+        if asset is None or kind not in (*_SOLID, "mesh", "hfield") or (kind == "hfield" and weighs):
+            self.left_out += within.copies
+            return False, own
+        hull = self.assets.hull(asset) if kind == "mesh" else None
+        if hull is None:  # MuJoCo reads it, or fits what is around it
+            missing = None if weighs else self.assets.missing(tag, asset)
+            if missing is not None:
+                self.file.diagnostics.add(UNREADABLE, missing.problem, missing.line)
+                return False, own
+            if kind == "hfield":
+                self.fields[asset] = None
+            return True, {**own, tag: asset}
+        if weighs:
+            self.meshes[asset] = None
+            alone = {key: value for key, value in own.items() if key != "name"}
+            self.put("geom", {**alone, "type": "mesh", "mesh": asset, **_GHOST}, origin, within.copies)
+        self.text.hulls.append(hull)
+        stands = {key: value for key, value in own.items() if key not in _OF_MESHES}
+        stands |= {"type": "sphere", "size": "1", "mass": "0", "user": str(len(self.text.hulls))}
+        return True, stands
 
     def _weightless(self, known: Mapping[str, str]) -> bool:
         first, last = self._groups

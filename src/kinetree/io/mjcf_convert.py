@@ -43,8 +43,9 @@ def load_mjcf(source: Source, options: Options, diagnostics: Diagnostics) -> Mod
         found = compiled(reduction, diagnostics)
         reduction.require_whole()
         model, notes = converted(
-            found, reduction.unmodelled, loops=options.loops, mimic=options.mimic, near=options.near
-        )
+            found, reduction.unmodelled, loops=options.loops, mimic=options.mimic, near=options.near,
+            hulls=reduction.text.hulls,
+        )  # fmt: skip
     except LoadError:
         raise
     except KinetreeError as error:
@@ -54,8 +55,8 @@ def load_mjcf(source: Source, options: Options, diagnostics: Diagnostics) -> Mod
     for note in notes.odd:
         diagnostics.add("Kinetree does not model", note)
     counts = {
-        "meshes and height fields that collide": reduction.bodies.hulls,
-        "pairs of meshes, or of geoms of attached or replicated bodies": reduction.pairs,
+        "signed distance fields that collide": reduction.bodies.left_out,
+        "pairs of geoms that are left out, or of attached or replicated bodies": reduction.pairs,
     }
     diagnostics.log("left out", [*notes.usual, *(f"{what} ({count})" for what, count in counts.items() if count)])
     if options.root is not None:

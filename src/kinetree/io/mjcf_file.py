@@ -11,7 +11,6 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from kinetree.errors import InputError, LoadError
 from kinetree.io.document import Document, Element
 from kinetree.io.options import Diagnostics
 from kinetree.io.source import LARGEST, Source, clipped, content
+from kinetree.model.shapes import Hull
 
 #: Largest number of files.
 _MOST_FILES = 200
@@ -67,6 +67,11 @@ class Directory:
             boundary = self.base if self.base is not None else Path()
         self._boundary = os.path.realpath(boundary)
         self._allowed = [self._boundary, *map(os.path.realpath, more)]
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """Where a `Hull` may look for its mesh: beside the file, and below the directories that may be read."""
+        return ("",) if self.base is None else (os.path.realpath(self.base), *self._allowed)
 
     def beside(self, path: Path) -> Directory:
         """The same directory for another model, whose relative names start from its own file."""
@@ -205,7 +210,7 @@ _LIMITS = frozenset(("range", "actuatorfrcrange", "forcerange"))
 _HUGE = 1e100
 # longest attribute with numbers, and longest list of vertices or faces [characters]
 _LONGEST, _LONGEST_LIST = 10_000, 2_000_000
-_LISTS = frozenset(("vertex", "face"))
+_LISTS = frozenset(("vertex", "face", "elevation"))
 
 # no element has more attributes than this; parsers compare each with all others
 _MOST = 100
@@ -223,6 +228,7 @@ class MjcfText:
     def __init__(self) -> None:
         self.origins: list[Origin] = []  # of the element on each line
         self.assets: dict[str, bytes] = {}  # other files that the MJCF refers to, by name
+        self.hulls: list[Hull] = []  # meshes that collide, by number, from 1 on
         self._lines: list[str] = []
         # words known to be finite numbers: most occur several times
         self._finite: set[str] = set()
@@ -280,87 +286,40 @@ def attributes_of(element: Element, origin: Origin) -> dict[str, str]:
     return dict(element.items())
 
 
-#: Bytes of meshes that MuJoCo may read, at 24 MB/s; the viewer allows more.
-MOST_BYTES, MOST_TO_DRAW = 256 * 2**20, 512 * 2**20
-
-# factor by which convex hulls take longer
-_HULL = 5
-
-# Finest resolution of MuJoCo's built-in meshes, and the file size that takes as long as one of their facets.
-_FINEST, _FACET = 200.0, 150
-
-_KEPT = ("class", "scale", "refpos", "refquat", "inertia", "vertex", "face", "builtin", "params")
-_SUFFIXES = (".stl", ".obj", ".msh")
-_CONTENT_TYPES = {"model/stl": ".stl", "model/obj": ".obj", "model/vnd.mujoco.msh": ".msh"}
+# for shapes, whether they have mass and collide; for joints, their number of coordinates; for meshes, their size
+_ATTRIBUTES = {
+    "geom": ("type", "mesh", "hfield", "mass", "density", "group", "contype", "conaffinity"),
+    "joint": ("type",),
+    "mesh": ("scale",),
+}
+_MAIN = "main"
 
 
-class Meshes:
-    """The meshes of a file by name; writes those that are needed, of at most `most` bytes in total."""
+class Defaults:
+    """Attributes that shapes, joints and meshes inherit from default classes, in <default>s at the top level."""
 
-    def __init__(self, file: MjcfFile, most: int) -> None:
-        self._file, self._most = file, most
-        self._bytes = 0
-        self._folder, self._strip = "", False
-        for compiler in file.sections("compiler"):
-            self._folder = compiler.get("meshdir", compiler.get("assetdir", self._folder))
-            self._strip = compiler.get("strippath", "true" if self._strip else "false") == "true"
-        self._elements: dict[str, Element] = {}
-        for section in file.sections("asset"):
-            for mesh in section.iterchildren("mesh"):
-                stem = os.path.splitext(os.path.basename(mesh.get("file", "").replace("\\", "/")))[0]
-                self._elements.setdefault(mesh.get("name", stem), mesh)
+    def __init__(self, sections: Iterable[Element]) -> None:
+        self._classes: dict[str, dict[str, dict[str, str]]] = {_MAIN: {tag: {} for tag in _ATTRIBUTES}}
+        pending = [(section, section.get("class", _MAIN), _MAIN) for section in reversed(list(sections))]
+        while pending:
+            section, name, parent = pending.pop()
+            inherited = {tag: dict(attributes) for tag, attributes in self._classes[parent].items()}
+            own = self._classes.setdefault(name, inherited)
+            for element in section:
+                if element.tag in own:
+                    own[element.tag].update(_of_interest(element))
+            pending += [(child, child.get("class", ""), name) for child in section.iterchildren("default")]
 
-    def write(self, name: str, text: MjcfText) -> None:
-        """Write a mesh, with the content of its file; a missing one is left for MuJoCo to report."""
-        mesh = self._elements.get(name)
-        if mesh is None:
-            return
-        origin = self._file.origin(mesh)
-        attributes = {"name": name, **{key: mesh.get(key) for key in _KEPT if mesh.get(key) is not None}}
-        weight = _HULL if mesh.get("inertia") == "convex" else 1
-        if mesh.find("plugin") is not None:
-            raise origin.error(
-                f"mesh {clipped(name)} is made by a plugin, which Kinetree does not run; give bodies <inertial>"
-            )
-        self._bytes += weight * _built(mesh, origin)
-        if mesh.get("file") is not None:
-            data, suffix = self._content(mesh, origin)
-            attributes["file"] = f"{len(text.assets)}{suffix}"
-            text.assets[attributes["file"]] = data
-            self._bytes += weight * len(data)
-        self._bytes += weight * sum(len(mesh.get(key, "")) for key in ("vertex", "face"))
-        if self._bytes > self._most:
-            raise origin.error(
-                f"meshes that are needed have more than {self._most} bytes, hulls counted {_HULL} times; "
-                "give the bodies <inertial>, or compile the file with MuJoCo and use kinetree.from_mujoco()"
-            )
-        text.put("mesh", attributes, origin)
-
-    def _content(self, mesh: Element, origin: Origin) -> tuple[bytes, str]:
-        name = mesh.get("file")
-        suffix = _CONTENT_TYPES.get(mesh.get("content_type", ""), os.path.splitext(name)[1].lower())
-        if suffix not in _SUFFIXES:
-            raise origin.error(
-                f"mesh file {clipped(name, 200)} is of a type that is not read; give one of {', '.join(_SUFFIXES)}, or "
-                "give the bodies <inertial>"
-            )
-        name = os.path.basename(name) if self._strip else name
-        folder = self._file.folder(mesh)
-        places = [Path(self._folder, name), Path(folder, self._folder, name), Path(folder, name)]
-        path = self._file.directory.find([str(place) for place in places], origin)
-        return self._file.directory.read(path, origin), suffix
+    def of(self, element: Element, inherited: str | None) -> dict[str, str]:
+        """The relevant attributes of an element; its own override those of its class, or of the inherited one."""
+        name = element.get("class") or inherited or _MAIN
+        return {**self._classes.get(name, {}).get(element.tag, {}), **_of_interest(element)}
 
 
-def _built(mesh: Element, origin: Origin) -> int:
-    """Approximate file size of one of MuJoCo's built-in meshes; one that is too fine is refused."""
-    if mesh.get("builtin") is None:
-        return 0
-    finest = 1.0
-    for word in mesh.get("params", "").split():
-        with suppress(ValueError):  # MuJoCo says what is wrong
-            number = abs(float(word))
-            finest = number if not number <= finest else finest
-    if not finest <= _FINEST:
-        given = clipped(mesh.get("params"))
-        raise origin.error(f"params={given} of <mesh> asks for more than {_FINEST:g} facets a side; give less")
-    return int(_FACET * finest * finest)
+def _of_interest(element: Element) -> dict[str, str]:
+    return picked(element, _ATTRIBUTES[element.tag])
+
+
+def picked(element: Element, names: Iterable[str]) -> dict[str, str]:
+    """Those of the named attributes that an element has."""
+    return {name: element.get(name) for name in names if element.get(name) is not None}

@@ -3,7 +3,7 @@
 MuJoCo's compiler opens any file that is named and allocates any memory that is requested, for height fields, textures,
 user data and keyframes. None of these matter for the dynamics. The reduced file contains bodies, joints, inertias,
 frames, and the shapes and meshes that define a body's inertia. So a file can neither reach outside its directory nor
-take more time or memory than its size warrants.
+take more time or memory than its size warrants. Meshes that only collide are noted, and not opened.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 from kinetree.interop.mujoco_models import Unmodelled
 from kinetree.io.document import Element
-from kinetree.io.mjcf_bodies import CONTACTS, ELSEWHERE, Bodies, kept, picked, unknown
-from kinetree.io.mjcf_file import MOST_BYTES, MOST_TO_DRAW, Directory, Meshes, MjcfFile, MjcfText, Origin, attributes_of
+from kinetree.io.mjcf_bodies import CONTACTS, ELSEWHERE, Bodies, kept, unknown
+from kinetree.io.mjcf_file import Directory, MjcfFile, MjcfText, Origin, attributes_of, picked
 from kinetree.io.options import Diagnostics
 from kinetree.io.source import Source, clipped
 
@@ -177,10 +177,11 @@ class Reduction:
             if not self._looks:
                 self._write_contacts()
                 self._write_keyframes()
-        meshes = Meshes(file, MOST_TO_DRAW if self._looks else MOST_BYTES)
         text.open("asset", {}, self._root)
         for mesh in bodies.meshes:
-            meshes.write(mesh, text)
+            bodies.assets.write(mesh, text)
+        for field in bodies.fields:
+            bodies.assets.write_field(field, text)
         for model, asset in models.items():
             text.put("model", {"name": model, "file": asset}, self._root)
         if self._looks:
@@ -232,7 +233,10 @@ class Reduction:
         for element in section:
             if element.tag in _DEFAULTS:
                 place = self._file.origin(element)
-                self.bodies.put(element.tag, kept(element, place), place)
+                own = kept(element, place)
+                if element.tag == "geom":
+                    own.pop("mesh", None)  # each geom names its own
+                self.bodies.put(element.tag, own, place)
                 continue
             self._require_known(element, _OTHER_DEFAULTS | _ACTUATORS)
             if element.tag == "material" and self._looks and element.get("rgba") is not None:

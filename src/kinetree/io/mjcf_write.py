@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kinetree.errors import InputError, ModelError, ModelWarning
+from kinetree.errors import InputError, LoadError, ModelError, ModelWarning
+from kinetree.io.mjcf_assets import SUFFIXES
 from kinetree.io.save import Elements, number, numbers, unfolded, uniform
 from kinetree.model.body import Body, Frame
 from kinetree.model.joint import Joint
 from kinetree.model.loops.coupling import Coupling, LinearCoupling, PolynomialCoupling
 from kinetree.model.loops.loop import Loop
 from kinetree.model.model import Model
-from kinetree.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Plane, SolidShape, Sphere
+from kinetree.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HeightField, Hull, Plane, SolidShape, Sphere
 from kinetree.model.specs import WORLD_NAME
 from kinetree.spatial.reproducible import apply, product
 from kinetree.spatial.rotation import quaternion_of
@@ -27,6 +28,9 @@ _TYPES = {"revolute": "hinge", "prismatic": "slide", "spherical": "ball", "float
 
 # MuJoCo treats smaller values as zero.
 _LEAST = 1e-15
+
+# Depth of what is below height fields [m], which matters to MuJoCo only.
+_BELOW = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +49,9 @@ def to_mjcf(robot: Model) -> str:
     Frames become sites, shapes geoms, `pair_rules` excluded bodies and pairs of geoms. Cylindrical, universal and
     translational joints become several joints of one body, with the same coordinates, and so do joints with massless
     bodies between them, whose names are lost. Couplings and loops become equality constraints, which are exact here and
-    soft in MuJoCo. A single `ModelWarning` lists whatever MJCF cannot express: hulls and height fields, velocity
-    limits, and damping, friction or armature that differ between the coordinates of one joint.
+    soft in MuJoCo. Hulls name their files as they do here, or where those are found; no file is opened. A single
+    `ModelWarning` lists whatever MJCF cannot express: meshes that MuJoCo does not read, velocity limits, and damping,
+    friction or armature that differ between the coordinates of one joint.
 
     Args:
         robot: The model.
@@ -69,6 +74,7 @@ def to_mjcf(robot: Model) -> str:
     xml.open("mujoco", model=model.name)
     xml.put("compiler", angle="radian", inertiafromgeom="false", autolimits="true")
     xml.put("option", gravity=numbers(model.gravity))
+    _write_assets(xml, robot)
     xml.open("worldbody")
     sites = _sites(robot)
     _write_sites(xml, sites, WORLD_NAME)
@@ -108,6 +114,41 @@ def _shapes(robot: Model) -> dict[str, list[tuple[SolidShape, Array]]]:
     return found
 
 
+def _write_assets(xml: Elements, robot: Model) -> None:
+    """Write meshes and height fields, under the names of their shapes."""
+    made = [shape for shape in robot.shapes if isinstance(shape, (Hull, HeightField)) and _geom(shape)[0]]
+    if not made:
+        return
+    xml.open("asset")
+    for shape in made:
+        if isinstance(shape, Hull):
+            of = {"file": _mesh_file(shape)} if shape.points is None else {"vertex": numbers(shape.points.reshape(-1))}
+            scale = {} if (shape.scale == 1.0).all() else {"scale": numbers(shape.scale)}
+            xml.put("mesh", name=shape.name, **of, **scale)
+        else:  # MuJoCo scales elevations to run from 0 to 1
+            rows, columns = shape.heights.shape
+            size = (*(0.5 * shape.size), _rise(shape), _BELOW)
+            written = numbers((shape.heights - shape.heights.min())[::-1].reshape(-1))  # rows from the top down
+            xml.put("hfield", name=shape.name, nrow=str(rows), ncol=str(columns), size=numbers(size), elevation=written)
+    xml.close()
+
+
+def _rise(field: HeightField) -> float:
+    """The difference of its heights; MuJoCo wants a positive number where it is level, too."""
+    return float(np.ptp(field.heights)) or 1.0
+
+
+def _mesh_file(hull: Hull) -> str:
+    """The file of a hull as MJCF names it; empty if MuJoCo does not read it."""
+    name = hull.file
+    if "://" in name:
+        try:
+            name = str(hull.path)
+        except LoadError:
+            return ""
+    return name if name.lower().endswith(SUFFIXES) else ""
+
+
 def _write_geoms(xml: Elements, shapes: dict[str, list[tuple[SolidShape, Array]]], body: str, lost: list[str]) -> None:
     for shape, at in shapes.get(body, ()):
         kind, size = _geom(shape)
@@ -116,19 +157,23 @@ def _write_geoms(xml: Elements, shapes: dict[str, list[tuple[SolidShape, Array]]
             continue
         if isinstance(shape, Box) and shape.rounding:
             lost.append(f"the rounding of shape {shape.name!r}")
-        rest = {} if shape.friction is None else {"friction": number(shape.friction)}
+        if isinstance(shape, HeightField):
+            at = product(at, pose(np.eye(3), np.array([0.0, 0.0, shape.heights.min()])))
+        rest = {"size": numbers(size)} if size else {kind: shape.name}
+        if shape.friction is not None:
+            rest["friction"] = number(shape.friction)
         if shape.masks is not None:
             rest |= {"contype": str(shape.masks[0]), "conaffinity": str(shape.masks[1])}
-        xml.put("geom", name=shape.name, type=kind, size=numbers(size), **_pose(at), **rest)
+        xml.put("geom", name=shape.name, type=kind, **_pose(at), **rest)
 
 
 def _expressible(shape: SolidShape, body: str) -> bool:
     kind, _ = _geom(shape)
-    return bool(kind) and (kind != "plane" or body == WORLD_NAME)
+    return bool(kind) and (kind not in ("plane", "hfield") or body == WORLD_NAME)
 
 
 def _geom(shape: SolidShape) -> tuple[str, tuple[float, ...]]:
-    """Type and sizes of a shape in MJCF; no type if there is none."""
+    """Type and sizes of a shape in MJCF, none of assets; no type if there is none."""
     if isinstance(shape, Sphere):
         return "sphere", (shape.radius,)
     if isinstance(shape, Capsule):
@@ -139,6 +184,10 @@ def _geom(shape: SolidShape) -> tuple[str, tuple[float, ...]]:
         return "box", tuple(0.5 * shape.size)
     if isinstance(shape, Ellipsoid):
         return "ellipsoid", tuple(shape.semi_axes)
+    if isinstance(shape, HeightField):
+        return "hfield", ()
+    if isinstance(shape, Hull):
+        return ("mesh" if shape.points is not None or _mesh_file(shape) else ""), ()
     return ("plane", (0.0, 0.0, 1.0)) if isinstance(shape, Plane) else ("", ())
 
 

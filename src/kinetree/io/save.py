@@ -248,7 +248,7 @@ def _described(shape: SolidShape) -> tuple[str, dict[str, str]] | None:
         return "box", {"size": numbers(shape.size)}
     if isinstance(shape, Cylinder):
         return "cylinder", {"radius": number(shape.radius), "length": number(shape.length)}
-    if isinstance(shape, Hull):
+    if isinstance(shape, Hull) and shape.points is None:
         scale = {} if (shape.scale == 1.0).all() else {"scale": numbers(shape.scale)}
         return "mesh", {"filename": shape.file, **scale}
     return None

@@ -80,22 +80,26 @@ def _evenly(vertices: Array, faces: Array, normals: Array) -> Array:
     return np.concatenate(found)
 
 
-def hull_of_file(name: str, directories: tuple[str, ...] | None, scale: Array) -> Mesh:
-    """The convex hull of a mesh file, scaled along its axes.
+def roots_of(name: str, directories: tuple[str, ...] | None) -> tuple[Roots, Path]:
+    """Where a mesh may be read from, and its path.
 
     Args:
         name: As a robot's file names it.
         directories: Where it may lie, that of the robot's file first, or "" if there is none. None for a name that the
             user gives, which is a path.
-        scale: (3,).
     """
     if directories is None:
         path = Path(os.path.abspath(name))
         roots = Roots((), path.parent)
-    else:
-        first, *others = directories or ("",)
-        roots = Roots(others, Path(first) if first else None)
-    path = roots.find(name if directories is not None else str(path))
+        return roots, roots.find(str(path))
+    first, *others = directories or ("",)
+    roots = Roots(others, Path(first) if first else None)
+    return roots, roots.find(name)
+
+
+def hull_of_file(name: str, directories: tuple[str, ...] | None, scale: Array) -> Mesh:
+    """The convex hull of a mesh file, as in `roots_of`, scaled along its axes, (3,)."""
+    roots, path = roots_of(name, directories)
     state = path.stat()
     try:
         return _read(str(path), roots.given, roots.beside, state.st_mtime_ns, state.st_size, tuple(scale.tolist()))

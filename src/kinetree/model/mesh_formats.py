@@ -312,6 +312,20 @@ def read_stl(data: bytes, _beside: Callable[[str], bytes | None]) -> list[Mesh]:
     return [joined(corners.reshape(-1, 3).astype(np.float64))]
 
 
+def read_msh(data: bytes, _beside: Callable[[str], bytes | None]) -> list[Mesh]:
+    """The triangles of a file in MuJoCo's binary format: four counts, vertices, normals, texture coordinates, faces."""
+    counts = np.frombuffer(data[:16].ljust(16, b"\0"), "<i4").astype(int)
+    vertices, _, _, faces = counts.tolist()
+    expected = 16 + int(4 * (counts * (3, 3, 2, 3)).sum())
+    if (counts < 0).any() or len(data) != expected:
+        raise _invalid("MSH", f"what it announces takes {expected} bytes, it has {len(data)}")
+    points = np.frombuffer(data, "<f4", 3 * vertices, 16).reshape(-1, 3).astype(np.float64)
+    corners = np.frombuffer(data, "<i4", 3 * faces, len(data) - 12 * faces).reshape(-1, 3).astype(int)
+    if not vertices or (corners < 0).any() or (corners >= vertices).any():
+        raise _invalid("MSH", f"a face names a vertex that is not one of its {vertices}")
+    return [Mesh(points, corners)]
+
+
 def _text(data: bytes) -> Array:
     try:
         numbers = np.array(_VERTEX.findall(data), dtype=np.float64).reshape(-1, 3)

@@ -33,6 +33,7 @@ FARTHEST = 1e6
 _READERS: dict[str, Callable[[bytes, Callable[[str], bytes | None]], list[Mesh]]] = {
     ".stl": mesh_formats.read_stl,
     ".obj": mesh_formats.read_obj,
+    ".msh": mesh_formats.read_msh,
     ".dae": mesh_formats.read,
 }
 

@@ -10,13 +10,14 @@ import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from kinetree.errors import LoadError, ModelError, UnsupportedError
 from kinetree.model.body import Record, frozen
-from kinetree.model.hulls import convex_hull, hull_of_file
+from kinetree.model.hulls import convex_hull, hull_of_file, roots_of
 from kinetree.model.mesh_formats import Mesh
 from kinetree.model.specs import WORLD_NAME, checked_placement
 from kinetree.spatial.reproducible import product
@@ -366,6 +367,15 @@ class Hull(_Posed):
         if self.points is not None:
             self.__dict__.update(points=_points(what, self.points))
         self._place()
+
+    @property
+    def path(self) -> Path:
+        """Where its file is. Does not open it.
+
+        Raises:
+            LoadError: If it is not there, or may not be read.
+        """
+        return roots_of(self.file, self.directories)[1]
 
     @property
     def mesh(self) -> Mesh:

@@ -228,15 +228,18 @@ def test_mjcf_geoms() -> None:
         assert_near(found[a, b], mujoco.mj_geomDistance(model, data, *ids, 10.0, None), 1e-9)
 
 
-def test_what_only_looks_or_has_a_mesh_is_no_shape(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_what_only_looks_is_no_shape_and_signed_distance_fields_are_left_out(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     oracle("mujoco")
     file = tmp_path / "arm.xml"
     text = MJCF.replace("<worldbody>", '<asset><mesh name="m" file="none.stl"/></asset><worldbody>', 1)
-    file.write_text(text.replace('<geom class="visual" type="box" size="1 1 1"/>', '<geom type="mesh" mesh="m"/>'))
-    with caplog.at_level("INFO", "kinetree"):
-        robot = kt.load(file)
-    assert len(robot.shapes) == 6
-    assert "meshes and height fields that collide (1)" in caplog.text
+    seen = '<geom class="visual" type="box" size="1 1 1"/>'
+    for kind, count in (("mesh", 7), ("sdf", 6)):
+        file.write_text(text.replace(seen, f'<geom type="{kind}" mesh="m"/>'))
+        with caplog.at_level("INFO", "kinetree"):
+            assert len(kt.load(file).shapes) == count
+        assert ("signed distance fields that collide (1)" in caplog.text) == (kind == "sdf")
 
 
 def test_mjcf_keeps_shapes() -> None:
@@ -250,6 +253,6 @@ def test_mjcf_keeps_shapes() -> None:
     tool = robot.with_frame("tool", "hand", (np.eye(3), (0, 0, 1))).with_shapes([geo.Sphere("tool", (0, 0, 1), 0.1)])
     ball = kt.load(kt.to_mjcf(tool)).shapes[0]
     assert (ball.body, ball.pose[2, 3]) == ("hand", 2.0)
-    lossy = robot.with_shapes([geo.Hull("hand", "hand.stl"), geo.Plane("floor", body="hand")])
+    lossy = robot.with_shapes([geo.Hull("hand", "hand.dae"), geo.Plane("floor", body="hand")])
     with pytest.warns(ModelWarning, match="shape 'hand', a hull; shape 'floor', a plane"):
         kt.to_mjcf(lossy)
