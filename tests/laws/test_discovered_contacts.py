@@ -531,7 +531,7 @@ def test_contacts_that_are_too_many_are_told() -> None:
     robot = crates(sizes)
     sim = simulation.Simulator(robot, contacts="discover")
     q = np.concatenate([[0.3 * i, 0, 0.05, 1, 0, 0, 0] for i in range(13)])
-    with pytest.warns(ConvergenceWarning):
+    with pytest.warns(ConvergenceWarning, match="More than 48 contacts"):
         _, _, info = sim.step(q, np.zeros(robot.nv))
     assert info.residual == np.inf
     assert not info.converged

@@ -36,6 +36,7 @@ from kinetree.spatial.value import Array
 MARGIN = 1e-3
 #: Numbers of contacts for which the problem is compiled; a sample has at most the last.
 _COUNTS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48)
+MOST = _COUNTS[-1]
 
 
 class DiscoveredContacts:

@@ -31,7 +31,7 @@ from kinetree.runtime import arguments, buffers
 from kinetree.runtime.bound import standard_arithmetic
 from kinetree.simulation import step_functions
 from kinetree.simulation.contacts import Contacts, JointRows, Points, Sole, Solver, points_of
-from kinetree.simulation.discovery import DiscoveredContacts
+from kinetree.simulation.discovery import MOST, DiscoveredContacts
 from kinetree.simulation.held_step_derivatives import HeldStepDerivatives
 from kinetree.simulation.plant import Plant, gains, own_or_given, run
 from kinetree.simulation.shapes import Shape
@@ -293,7 +293,9 @@ class Simulator:
         if poor.any():
             what, worst = "contacts", float(np.max(residual[poor])) if residual.ndim else float(residual)
             fix = "See `converged` and `jammed`; more centrings help heavy bodies on light ones, see docs/simulation.md"
-            if worst <= CONVERGED:
+            if worst == np.inf:
+                fix = f"More than {MOST} contacts at once are not solved: start above the ground, or leave out pairs"
+            elif worst <= CONVERGED:
                 what, worst = "the motion", np.nan
                 fix = f"Numbers overflow: choose a time step below {self.dt:g} s, or check forces and velocities"
             warning = ConvergenceWarning(f"{function}: {what}", int(poor.sum()), solved.size, worst, CONVERGED, fix)
