@@ -420,6 +420,6 @@ def test_what_is_misspelt_is_refused(text: str) -> None:
 def test_mujoco_sees_no_file_names() -> None:
     """What a text names, other than what is read here, does not reach MuJoCo; user data is a number of ours."""
     source = Source.of(ARM)
-    reduced = Reduction(source, Directory(source, None), Diagnostics(source.file)).content
+    reduced = Reduction(source, Directory(source, None), Diagnostics(source.file), collisions=True).content
     for word in ("texture", "file=", "absent", "material", "size ", "nuser", "sensor", "include"):
         assert word not in reduced

@@ -28,6 +28,7 @@ def load(
     xacro: Mapping[str, Any] | None = None,
     snap_angles: bool = False,
     package_roots: Sequence[str | os.PathLike[str]] = (),
+    shapes: str | None = "collision",
 ) -> Model:
     """Load a robot from a URDF, SDF, MJCF or USD file; the format is detected from the content, for USD from the name.
 
@@ -66,6 +67,8 @@ def load(
             robots cheaper and moves bodies by that much; how many angles and how far is logged (INFO).
         package_roots: Directories that contain the robot's packages, where meshes of its shapes may lie, besides that
             of the file. They are read when a shape needs them.
+        shapes: What `robot.shapes` has: "collision", what the file lets collide; "visual", what is seen, for URDF and
+            SDF files without collision shapes; None, nothing.
 
     Returns:
         The model.
@@ -76,7 +79,7 @@ def load(
     """
     options = Options.checked(
         floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro, snap_angles, near,
-        package_roots,
+        package_roots, shapes,
     )  # fmt: skip
     stage = usd_file(source)
     if stage is not None:

@@ -52,6 +52,8 @@ def build(
         if hinge.child in names
     ]
     places = {link: names.get(link, WORLD_NAME) for link in order}
+    if options.root is None and WORLD_NAME not in links:
+        places[WORLD_NAME] = WORLD_NAME  # USD's, which is no link
     parts, solid = made(bodies, hinges), made_shapes(shapes, places, options.mesh_directories(diagnostics.file))
     constraints: list[Constraint] = [*couplings, *loops]
     try:

@@ -1,4 +1,4 @@
-"""Collision shapes of URDF and SDF files: what `<collision>` says is noted, and no mesh is opened.
+"""Collision shapes of URDF, SDF and USD files: what `<collision>` says is noted, and no mesh file is opened.
 
 A shape that cannot be read is reported and left out: the dynamics do not need it.
 """
@@ -32,14 +32,19 @@ class ShapeSpec(NamedTuple):
     kind: str
     numbers: tuple[float, ...] = ()  # lengths, or the scale of a mesh
     file: str = ""
+    points: Array | None = None  # of a mesh that is part of the robot's file, frozen
 
 
 Reader = Callable[[Document, Element, str], ShapeSpec | None]
 
 
-def read_shapes(document: Document, link: Element, name: str, reader: Reader, found: list[ShapeSpec]) -> None:
-    """Add the collision shapes of a link to a list."""
-    for element in link.iterchildren("collision"):
+def read_shapes(
+    document: Document, link: Element, name: str, tag: str | None, reader: Reader, found: list[ShapeSpec]
+) -> None:
+    """Add the shapes of a link to a list, those in elements with this tag."""
+    if tag is None:
+        return
+    for element in link.iterchildren(tag):
         if len(found) >= MOST:
             document.diagnostics.add("collision shapes, left out", f"more than {MOST}", element.sourceline)
             return
@@ -161,4 +166,4 @@ def _made(
         return Box.trusted(size=vector, rounding=0.0, **posed)
     if spec.kind == "ellipsoid":
         return Ellipsoid.trusted(semi_axes=vector, **posed)
-    return Hull.trusted(file=spec.file, scale=vector, directories=directories, **posed)
+    return Hull.trusted(file=spec.file, scale=vector, points=spec.points, directories=directories, **posed)

@@ -60,7 +60,9 @@ class Bodies:
     `models` are those that can be attached, by name.
     """
 
-    def __init__(self, file: MjcfFile, text: MjcfText, models: Mapping[str, Bodies], looks: bool) -> None:
+    def __init__(
+        self, file: MjcfFile, text: MjcfText, models: Mapping[str, Bodies], looks: bool, collisions: bool
+    ) -> None:
         self.file, self.text = file, text
         self.elements, self.plugins = 0, 0
         self._work = 0
@@ -69,7 +71,7 @@ class Bodies:
         self.left_out = 0  # geoms that collide
         self.solids: set[str | None] = set()  # names of those that are written
         self._paired = {pair.get(end) for pair in file.root.findall("contact/pair") for end in CONTACTS["pair"]}
-        self._models, self._looks = models, looks
+        self._models, self._looks, self._collisions = models, looks, collisions
         self._require_few_defaults()
         self._defaults = Defaults(file.sections("default"))
         self.assets = Assets(file, MOST_TO_DRAW if looks else MOST_BYTES, self._defaults)
@@ -185,7 +187,7 @@ class Bodies:
         self.plugins += sum(plugin.get("instance") is None for plugin in geom.iterchildren("plugin"))
         weighs = within.weighs and not self._weightless(known)
         kind, masks = known.get("type", "sphere"), {key: known.get(key, "1") for key in _GHOST}
-        collides = not self._looks and (masks != _GHOST or geom.get("name") in self._paired)
+        collides = self._collisions and (masks != _GHOST or geom.get("name") in self._paired)
         own = kept(geom, origin)
         if collides:
             collides, own = self._colliding(known, kind, {**own, **masks}, weighs, within, origin)

@@ -36,9 +36,11 @@ _HANDLER = ForkSafeLock()
 
 def load_mjcf(source: Source, options: Options, diagnostics: Diagnostics) -> Model:
     """Load an MJCF file."""
+    options.require_collision("MJCF")
     reduction = Reduction(
-        source, Directory(source, options.directory), diagnostics, equalities=options.loops != "ignore"
-    )
+        source, Directory(source, options.directory), diagnostics, equalities=options.loops != "ignore",
+        collisions=options.shapes is not None,
+    )  # fmt: skip
     try:
         found = compiled(reduction, diagnostics)
         reduction.require_whole()

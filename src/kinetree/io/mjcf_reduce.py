@@ -88,6 +88,7 @@ class Reduction:
         text: Where it is written, with what it needs of other files.
         depth: Number of models that this one is attached to.
         equalities: Whether to keep equality constraints.
+        collisions: Whether to keep shapes that collide.
     """
 
     def __init__(
@@ -100,7 +101,9 @@ class Reduction:
         depth: int = 0,
         *,
         equalities: bool = False,
+        collisions: bool = False,
     ) -> None:
+        self._collisions = collisions
         self._equalities, self.pairs = equalities, 0  # pairs of geoms that are left out
         self.text, self._looks = MjcfText() if text is None else text, looks
         self.bodies: Bodies
@@ -111,7 +114,8 @@ class Reduction:
         for section in file.root:
             self._require_known(section, _SECTIONS)
         models = {name: self._attached(element, depth) for name, element in self._named_models().items()}
-        self.bodies = Bodies(file, self.text, {name: model.bodies for name, (model, _) in models.items()}, looks)
+        attached = {name: model.bodies for name, (model, _) in models.items()}
+        self.bodies = Bodies(file, self.text, attached, looks, collisions)
         self.content = self._written({name: asset for name, (_, asset) in models.items()})
         self.unmodelled = self._counted()
         for model, _ in models.values():
@@ -149,8 +153,9 @@ class Reduction:
         source = Source.of(path)
         directory, diagnostics = self._file.directory.beside(path), self._file.diagnostics
         model = Reduction(
-            source, directory, diagnostics, self._looks, self.text, depth + 1, equalities=self._equalities
-        )
+            source, directory, diagnostics, self._looks, self.text, depth + 1, equalities=self._equalities,
+            collisions=self._collisions,
+        )  # fmt: skip
         asset = f"{len(self.text.assets)}.xml"
         self.text.assets[asset] = model.content.encode()
         return model, asset

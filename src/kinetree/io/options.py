@@ -64,6 +64,8 @@ class Diagnostics:
 MIMIC = ("couple", "independent", "lock")
 #: Values of `load(loops=…)`.
 LOOPS = ("embed", "multipliers", "ignore")
+#: Values of `load(shapes=…)`.
+SHAPES = ("collision", "visual", None)
 
 
 class Options(NamedTuple):
@@ -81,13 +83,15 @@ class Options(NamedTuple):
     snap_angles: bool
     near: dict[str, Any]
     package_roots: tuple[str, ...]
+    shapes: str | None
 
     @classmethod
     def checked(cls, *given: Any) -> Options:
         """Validate the arguments; without locks and order, these are empty."""
-        floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro, snap_angles, near, roots = (
-            given
-        )
+        (
+            floating_base, root, mimic, loops, lock, joint_order, gravity, directory, xacro, snap_angles, near, roots,
+            shapes,
+        ) = given  # fmt: skip
         for name, flag in (("floating_base", floating_base), ("snap_angles", snap_angles)):
             if not isinstance(flag, (bool, np.bool_)):
                 raise InputError(f"{name}={flag!r} is neither True nor False")
@@ -96,6 +100,8 @@ class Options(NamedTuple):
         for name, choice, known in (("mimic", mimic, MIMIC), ("loops", loops, LOOPS)):
             if not isinstance(choice, str) or choice not in known:
                 raise InputError(f"{name}={choice!r} is not known; choose one of {', '.join(map(repr, known))}")
+        if not isinstance(shapes, (str, type(None))) or shapes not in SHAPES:
+            raise InputError(f"shapes={shapes!r} is not known; choose one of {', '.join(map(repr, SHAPES))}")
         if lock is not None and not (isinstance(lock, Mapping) and all(isinstance(name, str) for name in lock)):
             raise InputError(f"lock={lock!r} is not a dictionary of configurations by joint name")
         if xacro is not None and not isinstance(xacro, Mapping):
@@ -105,8 +111,14 @@ class Options(NamedTuple):
         order, down = _names(joint_order), _vector(gravity)
         locked, snap, close = dict(lock or {}), bool(snap_angles), dict(near or {})
         return cls(
-            bool(floating_base), root, mimic, loops, locked, order, down, directory, xacro, snap, close, _roots(roots)
-        )
+            bool(floating_base), root, mimic, loops, locked, order, down, directory, xacro, snap, close, _roots(roots),
+            shapes,
+        )  # fmt: skip
+
+    def require_collision(self, kind: str) -> None:
+        """Refuse shapes that are seen, of files that do not keep them apart as URDF and SDF do."""
+        if self.shapes == "visual":
+            raise InputError(f'shapes="visual" is for URDF and SDF files, and not for {kind}; use "collision" or None')
 
     def mesh_directories(self, file: str) -> tuple[str, ...]:
         """Where meshes of a robot's shapes may lie: beside its file, or in the directory given for it, and packages."""

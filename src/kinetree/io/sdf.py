@@ -210,7 +210,7 @@ def load_sdf(source: Source, options: Options, diagnostics: Diagnostics) -> Mode
     shapes: list[ShapeSpec] = []
     reader = sdf_shape(frames.inside)
     for element in model.iterchildren("link"):
-        read_shapes(document, element, element.get("name"), reader, shapes)
+        read_shapes(document, element, element.get("name"), options.shapes, reader, shapes)
     report_snapped(document)
     return build(model.get("name") or "robot", links, joints, options, diagnostics, loops, shapes)
 

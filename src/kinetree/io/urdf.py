@@ -93,7 +93,7 @@ def load_urdf(source: Source, options: Options, diagnostics: Diagnostics) -> Mod
                 if name in links:
                     raise _twice(document, element, name)
                 links[name] = _link(document, element, name)
-                read_shapes(document, element, name, urdf_shape, shapes)
+                read_shapes(document, element, name, options.shapes, urdf_shape, shapes)
             else:
                 if name in joints:
                     raise _twice(document, element, name)

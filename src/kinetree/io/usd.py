@@ -1,4 +1,4 @@
-"""Loads the rigid bodies and joints of a USD file, as UsdPhysics describes them.
+"""Loads the rigid bodies, joints and collision shapes of a USD file, as UsdPhysics describes them.
 
 The file is read by usd-core in a child process (`usd_reader.py`), with limits on time and memory. Only layers below one
 directory are opened, and nothing is fetched. Masses, centres of mass and inertias must be in the file: USD lets
@@ -9,6 +9,7 @@ simulators compute missing ones from collision shapes, which Kinetree does not, 
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import json
 import math
@@ -24,11 +25,15 @@ import numpy as np
 from kinetree.errors import LoadError
 from kinetree.io import usd_reader
 from kinetree.io.build import add_carried, add_fixed, build, loose_roots, root_joint
+from kinetree.io.collision import MOST, UNREADABLE, ShapeSpec
 from kinetree.io.options import Diagnostics, Options
 from kinetree.io.source import clipped
+from kinetree.io.usd_reader import LENGTHS
+from kinetree.model.body import frozen
 from kinetree.model.joint import Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.model import Model
+from kinetree.model.pair_rules import PairRules
 from kinetree.model.specs import HERE, WORLD_NAME, BodySpec, JointSpec, constant, unlimited
 from kinetree.spatial.reproducible import apply, length, product
 from kinetree.spatial.rotation import matrix_of
@@ -54,14 +59,17 @@ _AXES = {"X": (1.0, 0.0, 0.0), "Y": (0.0, 1.0, 0.0), "Z": (0.0, 0.0, 1.0)}
 
 def load_usd(path: Path, options: Options, diagnostics: Diagnostics) -> Model:
     """Load a USD file."""
+    options.require_collision("USD")
     stage = _read(path, options)
     reader = _Stage(stage, diagnostics)
     if options.gravity is None:
         options = options._replace(gravity=reader.gravity())
     links = reader.links()
-    joints = reader.joints(links)
+    joints, shapes = reader.joints(links), reader.shapes() if options.shapes else []
     reader.place_roots(links, joints, options)
-    return build(stage["name"] or path.stem, links, joints, options, diagnostics)
+    model = build(stage["name"] or path.stem, links, joints, options, diagnostics, shapes=shapes)
+    rules = PairRules(reader.apart()).among((body.name for body in model.bodies), ())
+    return model._edited(pair_rules=rules) if any(rules) else model
 
 
 def _read(path: Path, options: Options) -> dict[str, Any]:
@@ -291,6 +299,77 @@ class _Stage:
         velocity = math.inf if speed is None else speed * unit
         effort = math.inf if force is None else force * newton
         return Limits.trusted((lower * unit, upper * unit, velocity, effort))
+
+    def shapes(self) -> list[ShapeSpec]:
+        """What collides; what cannot be read is reported and left out."""
+        names, found = _names([shape["path"] for shape in self.stage["shapes"]]), list[ShapeSpec]()
+        for shape in self.stage["shapes"][:MOST]:
+            self._add_shape(shape, names[shape["path"]], found)
+        if len(self.stage["shapes"]) > MOST:
+            self.diagnostics.add("collision shapes, left out", f"more than {MOST}")
+        return found
+
+    def _add_shape(self, shape: dict[str, Any], name: str, found: list[ShapeSpec]) -> None:
+        try:
+            found.append(self._shape(shape, name))
+        except LoadError as error:
+            self.diagnostics.add(UNREADABLE, error.problem)
+
+    def _shape(self, shape: dict[str, Any], name: str) -> ShapeSpec:
+        path, kind, pose = shape["path"], shape["type"], np.array(shape["pose"])
+        self._require_finite(path, "its transform", pose.ravel())
+        link = self.names[shape["body"]] if shape["body"] else WORLD_NAME
+        pose[:3, 3] *= self.metres
+        if kind == "Mesh":
+            points = np.frombuffer(base64.b64decode(shape["points"]), "<f4").reshape(-1, 3).astype(float)
+            if not len(points) or not np.isfinite(points).all():
+                raise self.error(path, "is a mesh with too many points, or none, or some that are not finite")
+            placed = self.metres * points @ pose[:3, :3].T + pose[:3, 3]  # whatever the transform is
+            return ShapeSpec(name, link, HERE, "hull", (1.0, 1.0, 1.0), points=frozen(placed, placed.shape))
+        scale = np.array([length(pose[:3, i]) for i in range(3)])
+        if not (scale > 0.0).all():
+            raise self.error(path, "is scaled by zero")
+        R = pose[:3, :3] / scale
+        if np.abs(product(R.T, R) - np.eye(3)).max() > 1e-5:
+            raise self.error(path, "is sheared by its transforms; apply them to its geometry instead")
+        R[:, 0] *= np.sign(np.linalg.det(R))  # these shapes are their own mirror images
+        R = _orthogonal(R)
+        if "axis" in LENGTHS.get(kind, ()):
+            if shape["axis"] not in _AXES:
+                raise self.error(path, f"has the axis {shape['axis']!r}; it is X, Y or Z")
+            turn = np.roll(np.arange(3), 2 - "XYZ".index(shape["axis"]))  # z comes to lie along the axis
+            R, scale = R[:, turn], scale[turn]
+        sizes = self._sizes(path, kind, shape, scale)
+        place = np.column_stack([R, pose[:3, 3]])
+        return ShapeSpec(name, link, _flat(place), *sizes)
+
+    def _sizes(self, path: str, kind: str, shape: dict[str, Any], scale: Array) -> tuple[str, tuple[float, ...]]:
+        """Kind and lengths [m] of a shape that is scaled along its axes."""
+        lengths = [shape[each] for each in LENGTHS.get(kind, ()) if each != "axis"]
+        if kind not in LENGTHS or not all(each is not None and 0.0 < each < _BIGGEST for each in lengths):
+            raise self.error(path, f"is a {kind or 'prim'} without a size, or of a type that Kinetree does not read")
+        if kind == "Plane":
+            return "plane", ()
+        x, y, z = (self.metres * each for each in scale.tolist())
+        if kind == "Cube":
+            return "box", (lengths[0] * x, lengths[0] * y, lengths[0] * z)
+        even = np.ptp(scale) <= 1e-6 * scale.max()
+        if kind == "Sphere":
+            r = lengths[0]
+            return ("sphere", (r * x,)) if even else ("ellipsoid", (r * x, r * y, r * z))
+        if not (even or (kind == "Cylinder" and abs(x - y) <= 1e-6 * x)):
+            raise self.error(path, f"is a {kind} that is not scaled evenly; apply the scale to its geometry instead")
+        return kind.lower(), (lengths[0] * x, lengths[1] * z)
+
+    def apart(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of bodies that do not collide."""
+        found = dict[tuple[str, str], None]()
+        for first, second in self.stage["apart"]:
+            if first in self.names and second in self.names:
+                found[self.names[first], self.names[second]] = None
+            else:
+                self.diagnostics.add("not read", f"physics:filteredPairs of {first}: it is not between rigid bodies")
+        return tuple(found)
 
     def place_roots(self, links: dict[str, BodySpec], joints: dict[str, JointSpec], options: Options) -> None:
         """Fix bodies without a parent at their pose in the file, unless they float or another body is the root."""

@@ -1,4 +1,4 @@
-"""Reads rigid bodies and joints of a USD stage. Runs as a program of its own, and prints JSON.
+"""Reads rigid bodies, joints and collision shapes of a USD stage. Runs as a program of its own, and prints JSON.
 
 USD composes a stage from layers, which may refer to further files, and is parsed by a large C++ library. So `usd.py`
 runs this file in a child process with limits on time and memory: `python usd_reader.py FILE DIRECTORY`. It imports
@@ -9,6 +9,7 @@ nothing but USD. Before the stage is composed, every layer that it would open is
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
@@ -17,6 +18,8 @@ from typing import Any
 
 _LAYERS = (".usd", ".usda", ".usdc", ".usdz")
 _MOST_LAYERS = 1000
+#: Points of all meshes that collide.
+_MOST_POINTS = 2_000_000
 
 
 class Refused(Exception):
@@ -76,7 +79,10 @@ def _described(stage: Any) -> dict[str, Any]:
         "gravity": [],
         "bodies": [],
         "joints": [],
+        "shapes": [],
+        "apart": [],
     }
+    left = _MOST_POINTS
     for prim in Usd.PrimRange(stage.GetPseudoRoot(), Usd.TraverseInstanceProxies()):
         if prim.IsA(UsdPhysics.Scene):
             names = {"direction": "physics:gravityDirection", "size": "physics:gravityMagnitude"}
@@ -85,6 +91,12 @@ def _described(stage: Any) -> dict[str, Any]:
             found["bodies"].append(_body(prim, cache))
         if prim.IsA(UsdPhysics.Joint):
             found["joints"].append(_joint(prim))
+        if prim.HasAPI(UsdPhysics.CollisionAPI) and _value(prim, "physics:collisionEnabled") is not False:
+            found["shapes"].append(_shape(prim, cache, left))
+            left -= found["shapes"][-1]["count"]
+        if prim.HasAPI(UsdPhysics.FilteredPairsAPI):
+            others = prim.GetRelationship("physics:filteredPairs").GetTargets()
+            found["apart"] += [[str(prim.GetPath()), str(other)] for other in others]
     return found
 
 
@@ -118,7 +130,7 @@ _SIZES = {
     "localRot1": 4, "gravityDirection": 3,
 }  # fmt: skip
 _OTHERS = {
-    "axis": str, "rigidBodyEnabled": bool, "kinematicEnabled": bool, "jointEnabled": bool,
+    "axis": str, "collisionEnabled": bool, "rigidBodyEnabled": bool, "kinematicEnabled": bool, "jointEnabled": bool,
     "excludeFromArticulation": bool,
 }  # fmt: skip
 
@@ -134,6 +146,36 @@ def _body(prim: Any, cache: Any) -> dict[str, Any]:
             name: _value(prim, f"physics:{name}", authored=True)
             for name in ("mass", "density", "centerOfMass", "diagonalInertia", "principalAxes")
         },
+    }
+
+
+#: Attributes of shapes by the type of their prim.
+LENGTHS = {
+    "Sphere": ("radius",), "Cube": ("size",), "Capsule": ("radius", "height", "axis"),
+    "Cylinder": ("radius", "height", "axis"), "Plane": ("axis",), "Mesh": (),
+}  # fmt: skip
+
+
+def _shape(prim: Any, cache: Any, left: int) -> dict[str, Any]:
+    """A prim that collides, in the axes of the body that carries it, or the world's; at most some points."""
+    from pxr import UsdPhysics
+
+    body = prim
+    while body and not body.HasAPI(UsdPhysics.RigidBodyAPI):
+        body = body.GetParent()
+    pose, kind = cache.GetLocalToWorldTransform(prim), str(prim.GetTypeName())
+    if body:
+        pose = pose * cache.GetLocalToWorldTransform(body).GetInverse()
+    points: Any = prim.GetAttribute("points").Get() if kind == "Mesh" else None
+    count = 0 if points is None else len(points)
+    return {
+        "path": str(prim.GetPath()),
+        "type": kind,
+        "body": str(body.GetPath()) if body else "",
+        "pose": [[pose[j][i] for j in range(4)] for i in range(4)],
+        "count": count,
+        "points": base64.b64encode(memoryview(points)).decode() if 0 < count <= left else "",
+        **{name: _value(prim, name) for name in LENGTHS.get(kind, ())},
     }
 
 

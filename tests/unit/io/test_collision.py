@@ -14,7 +14,7 @@ from kinetree import geometry as geo
 from kinetree.errors import ModelWarning
 from kinetree.io import collision
 from tests.oracle import oracle
-from tests.tolerance import assert_near, bound
+from tests.tolerance import assert_near, bound, refused
 
 TOL = bound(6)
 
@@ -120,6 +120,21 @@ def test_urdf_keeps_shapes() -> None:
     assert len(kt.load(text).shapes) == 6
 
 
+def test_which_shapes_are_read_can_be_chosen() -> None:
+    seen = '<visual name="eye"><geometry><sphere radius="0.2"/></geometry></visual>'
+    text, sdf = URDF.format(more=seen), SDF.format(more=seen.replace('<sphere radius="0.2"/>', BALL))
+    for file in (text, sdf):
+        assert len(kt.load(file).shapes) == 5
+        assert [(shape.name, shape.kind) for shape in kt.load(file, shapes="visual").shapes] == [("eye", "sphere")]
+        assert kt.load(file, shapes=None).shapes == ()
+    refused("shapes='fast' is not known; choose one of 'collision', 'visual', None", kt.load, text, shapes="fast")
+    refused(r"shapes=\['visual'\] is not known", kt.load, text, shapes=["visual"])
+    oracle("mujoco")
+    assert kt.load(MJCF, shapes=None).shapes == ()
+    refused('shapes="visual" is for URDF and SDF files, and not for MJCF', kt.load, MJCF, shapes="visual")
+
+
+BALL = "<sphere><radius>0.2</radius></sphere>"
 SDF = """<sdf version="1.9"><model name="arm">
 <frame name="mark" attached_to="base"><pose>0 0 1 0 0 0</pose></frame>
 <link name="base"><inertial><mass>1</mass></inertial>

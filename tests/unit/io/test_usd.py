@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.errors import LoadError, ModelWarning
+from kinetree.errors import InputError, LoadError, ModelWarning
 from kinetree.io import usd
 from tests.fuzz.usd import outcome, read, spoilt
 from tests.oracle import oracle
-from tests.tolerance import assert_close
+from tests.tolerance import assert_close, assert_near, bound
 
 oracle("pxr.UsdPhysics")
 
@@ -290,3 +290,56 @@ def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     refused(write(tmp_path, stage(BASE)), "takes more than 0.001 s to read")
     monkeypatch.setitem(sys.modules, "pxr", None)
     refused(write(tmp_path, stage(BASE)), r'needs usd-core to read it.*pip install "kinetree\[usd\]"')
+
+
+def solid(kind: str, name: str, *lines: str, schemas: str = '"PhysicsCollisionAPI"') -> str:
+    inside = "\n  ".join(lines)
+    return f'def {kind} "{name}" (prepend apiSchemas = [{schemas}])\n{{\n  {inside}\n}}\n'
+
+
+SIZED = ("double radius = 2", "double height = 8")
+STRETCHED = ("double3 xformOp:scale = (1, 2, -3)", 'uniform token[] xformOpOrder = ["xformOp:scale"]')
+
+
+def test_shapes_that_collide(tmp_path: Path) -> None:
+    wedge = "point3f[] points = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]"
+    lifted = ("double3 xformOp:translate = (0, 0, 100)", 'uniform token[] xformOpOrder = ["xformOp:translate"]')
+    group = solid("Cube", "box", "double size = 10") + solid("Sphere", "egg", "double radius = 1")
+    group += solid("Mesh", "mesh", wedge) + solid("Capsule", "pill", *SIZED) + solid("Mesh", "empty")
+    inside = solid("Sphere", "ball", "double radius = 5", *lifted)
+    inside += 'def Xform "group"\n{\n' + "\n".join(STRETCHED) + "\n" + group + "}\n"
+    ends = solid("Capsule", "along", *SIZED, 'uniform token axis = "X"')
+    ends += solid("Cylinder", "across", *SIZED, 'uniform token axis = "Y"')
+    ends += solid("Sphere", "ghost", "bool physics:collisionEnabled = 0") + solid("Cone", "cone")
+    more = '"PhysicsRigidBodyAPI", "PhysicsMassAPI", "PhysicsFilteredPairsAPI"'
+    rule = "rel physics:filteredPairs = [</arm/link>, </arm/base/ball>]\n"
+    parts = body("base", rule + inside, schemas=more), body("link", ends), hinge(), solid("Plane", "floor")
+    path = write(tmp_path, stage(*parts, header=HEADER.replace("metersPerUnit = 1", "metersPerUnit = 0.01")))
+    with pytest.warns(ModelWarning) as told:
+        robot = kt.load(path)
+    reported = "\n".join(str(each.message) for each in told)
+    for problem in (
+        "'/arm/base/group/pill': is a Capsule that is not scaled evenly",
+        "'/arm/link/cone': is a Cone without",
+        "'/arm/base/group/empty': is a mesh with",
+        "filteredPairs of /arm/base: it is not between",
+    ):
+        assert problem in reported
+    shapes = {shape.name: shape for shape in robot.shapes}
+    assert {name: shape.kind for name, shape in shapes.items()} == {
+        "ball": "sphere", "box": "box", "egg": "ellipsoid", "mesh": "hull", "along": "capsule", "across": "cylinder",
+        "floor": "plane",
+    }  # fmt: skip
+    assert [shape.body for shape in robot.shapes] == ["base"] * 4 + ["link"] * 2 + ["world"]
+    assert_near(shapes["ball"].placement[:3, 3], [0, 0, 1], bound(6))
+    assert_near(shapes["box"].size, [0.1, 0.2, 0.3], bound(6))  # type: ignore[attr-defined]
+    assert_near(shapes["egg"].semi_axes, [0.01, 0.02, 0.03], bound(6))  # type: ignore[attr-defined]
+    assert_near(shapes["mesh"].points[1:], np.diag([0.01, 0.02, -0.03]), bound(6))  # type: ignore[attr-defined]
+    assert_near(shapes["along"].end, [0.04, 0, 0], bound(6))  # type: ignore[attr-defined]
+    assert_near(shapes["across"].placement[:3, 2], [0, 1, 0], bound(6))
+    assert (shapes["across"].radius, shapes["across"].length) == (0.02, 0.08)  # type: ignore[attr-defined]
+    assert robot.pair_rules.excluded == (("base", "link"),)
+    with pytest.warns(ModelWarning, match="filteredPairs"):
+        assert kt.load(path, shapes=None).shapes == ()
+    with pytest.raises(InputError, match="not for USD"):
+        kt.load(path, shapes="visual")
