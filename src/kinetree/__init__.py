@@ -26,6 +26,7 @@ from kinetree.model.dynamics import FUNCTIONS
 from kinetree.model.held_derivatives import ConstrainedDynamics, ConstrainedGradients, LinearizedConstrained
 from kinetree.model.held_rows import Distance, Weld
 from kinetree.model.joint import Joint, Limits
+from kinetree.model.joints.manifold import Manifold
 from kinetree.model.loops.coupling import LinearCoupling, PolynomialCoupling
 from kinetree.model.model import Model
 from kinetree.model.nodes.flexible import Beam, FlexibleBody, Station
@@ -83,6 +84,7 @@ __all__ = [
     "LinearizedConstrained",
     "LinearizedForward",
     "LinearizedInverse",
+    "Manifold",
     "Model",
     "Node",
     "PolynomialCoupling",

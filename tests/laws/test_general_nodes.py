@@ -21,7 +21,7 @@ from kinetree.runtime.fastcall_results import SMALLEST_BATCH
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Motion
 from kinetree.spatial.transform import Transform
-from tests.general_nodes import Bead, Cart, Two
+from tests.general_nodes import Bead, Cart, Swarm, Telescope, Two
 from tests.laws.cases import ENGINES, LWA, REFERENCES, H
 from tests.mechanisms import NEAR, gripper, whip
 from tests.tolerance import Array, assert_close, bound, condition, peak, solving_bound
@@ -106,6 +106,17 @@ def _nodes() -> kt.Model:
     return builder.build()
 
 
+def _manifolds() -> kt.Model:
+    """A telescopic arm on a ball joint, and masses whose coordinates are a circle and shears, between bodies."""
+    builder, rng = _stem("manifolds", 6)
+    rotor = (0.0, 0.0, 0.0, 0.1)
+    arm = Telescope(stiffness=7.0, **_solid(rng))
+    builder.add_node("arm", arm, parent="wrist", placement=_place(rng), armature=rotor)
+    builder.add_body("tool", parent="arm/end", axis=unit(rng), placement=_place(rng), **_solid(rng))
+    builder.add_node("swarm", Swarm(0.5, 0.3, stiffness=20.0), parent="tool", placement=_place(rng))
+    return builder.build()
+
+
 def _loops() -> kt.Model:
     """A plate on a ball joint, held by a rod with ball joints and a crank with a geared rotor; a tool on the plate."""
     builder, rng = _stem("loops", 3)
@@ -159,10 +170,10 @@ def _cam() -> kt.Model:
     return builder.couple("rod_joint", to="cam_joint", function=lambda y: 0.3 * np.sin(y) + 0.1 * y * y).build()
 
 
-_BUILT = (_beams, _nodes, _loops, _bars, _couplings, gripper, whip, with_a_bead, suspended, _cam)
-NAMES = ("beams", "nodes", "loops", "bars", "couplings", "gripper", "whip", "bead", "suspended", "cam")
+_BUILT = (_beams, _nodes, _manifolds, _loops, _bars, _couplings, gripper, whip, with_a_bead, suspended, _cam)
+NAMES = ("beams", "nodes", "manifolds", "loops", "bars", "couplings", "gripper", "whip", "bead", "suspended", "cam")
 _ROBOTS = {**dict(zip(NAMES, _BUILT, strict=True)), "hand": lambda: hand(coupled=True)}
-MOVING, SMALL = NAMES[:5], NAMES[5:]
+MOVING, SMALL = NAMES[:6], NAMES[6:]
 #: Those with a coordinate for each velocity. Single rates of ball joints in "loops" are independent, which have none.
 CHARTED = tuple(name for name in MOVING if name != "loops")
 #: A frame behind the nodes of every robot with a moving base.

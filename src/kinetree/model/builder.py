@@ -13,13 +13,12 @@ from kinetree.concurrency import gc_paused
 from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError
 from kinetree.model.joint import Limits, Spring
 from kinetree.model.joints import KINDS, JointKind
-from kinetree.model.joints.one_axis import plain
 from kinetree.model.loops.aggregation import Constraint, rates_of
 from kinetree.model.loops.coupling import Coupling
 from kinetree.model.loops.loop import Loop
 from kinetree.model.model import Model
 from kinetree.model.nodes.flexible import FlexibleBody
-from kinetree.model.nodes.general import Node, checked
+from kinetree.model.nodes.general import Node, checked, coordinates_of
 from kinetree.model.nodes.laws import require_laws
 from kinetree.model.physical import inertial_numbers
 from kinetree.model.shapes import SolidShape, named
@@ -227,7 +226,7 @@ class Builder:
         for joint in bodies:
             self._parts.refuse_taken_joint(joint, owner)
         nv = node.nv
-        expanded = _expanded(Limits() if limits is None else limits, plain(nv), owner)
+        expanded = _expanded(Limits() if limits is None else limits, coordinates_of(node), owner)
         if check:
             try:
                 require_laws(node, np.asarray(expanded.lower), np.asarray(expanded.upper))

@@ -11,8 +11,7 @@ import numpy as np
 from kinetree.errors import ModelError
 from kinetree.model.body import Record, frozen
 from kinetree.model.joints import KINDS, JointKind
-from kinetree.model.joints.one_axis import plain
-from kinetree.model.nodes.general import Node
+from kinetree.model.nodes.general import Node, coordinates_of
 from kinetree.spatial.value import Array
 
 _LIMITS = ("lower", "upper", "velocity", "effort")
@@ -59,7 +58,7 @@ class Limits:
         """The same limits with one number per coordinate of a joint."""
         if not kind.limited and (max(self.lower) > -math.inf or min(self.upper) < math.inf):
             raise ModelError(
-                f"limits: a {kind.name} joint has no position limits, because its coordinates include a quaternion"
+                f"limits: a {kind.name} joint has no position limits, because its coordinates are not plain numbers"
             )
         full, size = {}, kind.nv
         for name in _LIMITS:
@@ -151,7 +150,7 @@ class Joint(Record):
     @property
     def type(self) -> JointKind:
         """The formulas of its kind."""
-        return KINDS[self.kind] if self.node is None else plain(self.node.nv)
+        return KINDS[self.kind] if self.node is None else coordinates_of(self.node)
 
     @property
     def nq(self) -> int:

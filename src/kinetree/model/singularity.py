@@ -155,7 +155,8 @@ class _Gathered:
 
 def _matrix(operator: Any, units: Sequence[Any], rows: int) -> Array:
     """The matrix of a weight, joint map or inertia of a node."""
-    found: Array = np.array([components(operator @ unit) for unit in units]).reshape(len(units), rows).T
+    # formulas of users may collect their numbers in arrays of objects
+    found: Array = np.array([components(operator @ unit) for unit in units], dtype=float).reshape(len(units), rows).T
     return found
 
 
@@ -214,5 +215,10 @@ def require_mass(mechanism: Mechanism) -> None:
 
 
 def _generic(mechanism: Mechanism) -> Array:
-    """Coordinates of no particular configuration, which may not be normalised, (nq,)."""
-    return np.random.default_rng(1).uniform(0.3, 1.3, mechanism.nq)
+    """Coordinates of no particular configuration, (nq,); those of joints may not be normalised."""
+    q, starts = np.random.default_rng(1).uniform(0.3, 1.3, mechanism.nq), mechanism.q_starts
+    for node, kind in enumerate(mechanism.kinds):
+        if kind.moving:
+            own = slice(starts[node], starts[node + 1])
+            q[own] = kind.manifold(mechanism.parameters[node]).normalize(q[own])
+    return q

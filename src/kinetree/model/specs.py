@@ -19,9 +19,8 @@ from kinetree.language.mechanism import depth_first
 from kinetree.model.body import Body, Frame, frozen, frozen_tables
 from kinetree.model.joint import Joint, Limits, Spring
 from kinetree.model.joints import KINDS, JointKind
-from kinetree.model.joints.one_axis import plain
 from kinetree.model.loops.coupling import Coupling, FunctionCoupling, LinearCoupling, PolynomialCoupling
-from kinetree.model.nodes.general import Node
+from kinetree.model.nodes.general import Node, coordinates_of
 from kinetree.spatial.reproducible import length, product
 from kinetree.spatial.value import Array
 
@@ -102,7 +101,7 @@ class JointSpec(NamedTuple):
     @property
     def type(self) -> JointKind:
         """The formulas of its kind."""
-        return KINDS[self.kind] if self.node is None else plain(self.node.nv)
+        return KINDS[self.kind] if self.node is None else coordinates_of(self.node)
 
 
 class FrameSpec(NamedTuple):

@@ -8,9 +8,10 @@ import numpy as np
 
 from kinetree.spatial import scalar
 
-#: Levels of nested derivatives: of a node's formulas, by a recursion, and inside these formulas. Whole recursions are
-#: differentiated at level 0 or below. What is differentiated inside of something else must have a higher level.
-OF_NODE, IN_NODE = 1, 2
+#: Levels of nested derivatives: of a node's formulas, by a recursion; inside these formulas; inside those of its
+#: coordinates. Whole recursions are differentiated at level 0 or below. What is differentiated inside of something else
+#: must have a higher level.
+OF_NODE, IN_NODE, IN_MANIFOLD = 1, 2, 3
 
 
 class Dual:
@@ -137,6 +138,18 @@ def select(a: Any, b: Any, x: Any, y: Any) -> Any:
     return _select(a, b, x, y) if any(type(each) is Dual for each in (a, b, x, y)) else scalar.select(a, b, x, y)
 
 
+@scalar.arctan2.register(Dual)
+def _arctan2(y: Any, x: Any) -> Any:
+    top = max(each.level for each in (y, x) if isinstance(each, Dual))
+    (y, dy), (x, dx) = _split(y, top), _split(x, top)
+    return Dual(arctan2(y, x), (x * dy - y * dx) / (x * x + y * y), top)
+
+
+def arctan2(y: Any, x: Any) -> Any:
+    """`scalar.arctan2`, also where y is no dual number but x is."""
+    return _arctan2(y, x) if type(x) is Dual else scalar.arctan2(y, x)
+
+
 def _either(a: Any, b: Any, x: Any, y: Any) -> Any:
     """`select` with a plain a and b, for duals of any level."""
     return _select(a, b, x, y) if isinstance(x, Dual) or isinstance(y, Dual) else scalar.select(a, b, x, y)
@@ -152,3 +165,17 @@ def _value(x: Any) -> Any:
 def _split(x: Any, level: int) -> tuple[Any, Any]:
     """The value of a scalar and its rate at a level."""
     return (x.value, x.rate) if isinstance(x, Dual) and x.level == level else (x, 0.0)
+
+
+def along(x: Any, direction: Any, level: int) -> Any:
+    """An array of numbers that change along a direction."""
+    moving = np.empty(len(x), dtype=object)
+    moving[:] = [Dual(value, rate, level) for value, rate in zip(x, direction, strict=True)]
+    return moving
+
+
+def rates_of(values: Any, level: int) -> Any:
+    """The rates of values that may be dual numbers, as an array; constants have rate zero."""
+    values = np.asarray(values)
+    rates = [x.rate if isinstance(x, Dual) and x.level == level else 0.0 for x in values.reshape(-1)]
+    return np.array(rates).reshape(values.shape)

@@ -1,13 +1,12 @@
-"""Joints about or along one axis, z, and the coordinates of nodes that are not rigid bodies."""
+"""Joints about or along one axis, z."""
 
 from __future__ import annotations
 
-from functools import cache
 from typing import final
 
 import numpy as np
 
-from kinetree.model.joints.protocol import AxialMotion, AxialStage, JointKind, Stage
+from kinetree.model.joints.protocol import AxialMotion, AxialStage
 from kinetree.spatial.hinge import AxisMap, MotionColumns
 from kinetree.spatial.scalar import sincos
 from kinetree.spatial.value import Array
@@ -71,23 +70,3 @@ class Revolute(AxialStage):
 
     def joint_map(self, _own: Array) -> AxisMap:
         return AxisMap(2)
-
-
-@cache
-def plain(count: int) -> JointKind:
-    """A kind of joint with `count` plain coordinates and no stages: its formulas are those of its node."""
-
-    @final
-    class Plain(JointKind):
-        """Plain numbers."""
-
-        name = "node"
-        nq = count
-        nv = count
-        angles = (False,) * count
-
-        @property
-        def stages(self) -> tuple[Stage, ...]:
-            return ()
-
-    return Plain()

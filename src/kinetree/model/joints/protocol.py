@@ -186,45 +186,45 @@ class ScrewStage(Stage):
 
 @dataclass(frozen=True)
 class Series:
-    """The coordinates of some stages as those of one node: a `language.node.NodeManifold`."""
+    """The coordinates of some joints or manifolds as those of one node: a `language.node.NodeManifold`."""
 
-    stages: tuple[Stage, ...]
+    parts: tuple[Any, ...]
 
-    def _parts(self) -> Iterator[tuple[Stage, slice, slice]]:
+    def _parts(self) -> Iterator[tuple[Any, slice, slice]]:
         q = v = 0
-        for stage in self.stages:
-            yield stage, slice(q, q + stage.nq), slice(v, v + stage.nv)
-            q, v = q + stage.nq, v + stage.nv
+        for part in self.parts:
+            yield part, slice(q, q + part.nq), slice(v, v + part.nv)
+            q, v = q + part.nq, v + part.nv
 
     def integrate(self, q: Array, step: Array) -> Array:
-        return np.concatenate([stage.integrate(q[at], step[along]) for stage, at, along in self._parts()])
+        return np.concatenate([part.integrate(q[at], step[along]) for part, at, along in self._parts()])
 
     def difference(self, q0: Array, q1: Array) -> Array:
-        return np.concatenate([stage.difference(q0[at], q1[at]) for stage, at, _ in self._parts()])
+        return np.concatenate([part.difference(q0[at], q1[at]) for part, at, _ in self._parts()])
 
     def room(self, q: Array, limit: Array) -> Array:
         return self.difference(q, limit)
 
     def rates(self, q: Array, v: Array) -> Array:
-        return np.concatenate([stage.rates(q[at], v[along]) for stage, at, along in self._parts()])
+        return np.concatenate([part.rates(q[at], v[along]) for part, at, along in self._parts()])
 
     def transport(self, step: Array) -> Array:
-        return _diagonal([stage.transport(step[along]) for stage, _, along in self._parts()])
+        return _diagonal([part.transport(step[along]) for part, _, along in self._parts()])
 
     def right_jacobian(self, step: Array) -> Array:
-        return _diagonal([stage.right_jacobian(step[along]) for stage, _, along in self._parts()])
+        return _diagonal([part.right_jacobian(step[along]) for part, _, along in self._parts()])
 
     def inverse_right_jacobian(self, step: Array) -> Array:
-        return _diagonal([stage.inverse_right_jacobian(step[along]) for stage, _, along in self._parts()])
+        return _diagonal([part.inverse_right_jacobian(step[along]) for part, _, along in self._parts()])
 
     def bracket(self, x: Array) -> Array:
-        return _diagonal([stage.bracket(x[along]) for stage, _, along in self._parts()])
+        return _diagonal([part.bracket(x[along]) for part, _, along in self._parts()])
 
     def tangent_map(self, q: Array) -> Array:
-        return _diagonal([stage.tangent_map(q[at]) for stage, at, _ in self._parts()])
+        return _diagonal([part.tangent_map(q[at]) for part, at, _ in self._parts()])
 
     def normalize(self, q: Array) -> Array:
-        return np.concatenate([stage.normalize(q[at]) for stage, at, _ in self._parts()])
+        return np.concatenate([part.normalize(q[at]) for part, at, _ in self._parts()])
 
 
 def _diagonal(blocks: list[Array]) -> Array:

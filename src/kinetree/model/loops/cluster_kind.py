@@ -250,7 +250,7 @@ class LoopManifold:
     def _require_coordinates(self) -> None:
         """Raise if some independent rates are not those of whole joints: then no coordinates belong to them."""
         start, own = 0, set(self.kind.independent)
-        for stage in self.kind.series.stages:
+        for stage in self.kind.series.parts:
             rates = set(range(start, start + stage.nv))
             start += stage.nv
             if own & rates and not rates <= own and isinstance(stage, ScrewStage):

@@ -37,7 +37,8 @@ def digest(owner: str, sizes: Sequence[int], formulas: Callable[..., Mapping[str
 
 def _traced(what: str, formula: Callable[[], Any], shape: tuple[int, ...]) -> Array:
     try:
-        values = np.asarray(formula())
+        with np.errstate(all="ignore"):  # of constants; `check_node` tells what is no number
+            values = np.asarray(formula())
     except ContractError as error:
         raise ModelError(f"{what} must be arithmetic that runs on symbols. {error}") from None
     except (TypeError, ValueError, NotImplementedError, ArithmeticError, LookupError, AttributeError) as error:

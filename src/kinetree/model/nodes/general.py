@@ -12,7 +12,7 @@ the parent carries), weight W, joint map H and inertia M, [J11] writes the equat
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -22,19 +22,18 @@ import numpy as np
 
 from kinetree.compiler.programs import Traced
 from kinetree.errors import ModelError
-from kinetree.language.node import WORLD_PORT, Unconstrained
+from kinetree.language.node import WORLD_PORT, NodeManifold, Unconstrained
+from kinetree.model.joints import KINDS, JointKind
+from kinetree.model.joints.manifold import Manifold, in_parts, plain
 from kinetree.model.joints.protocol import PlainCoordinates
 from kinetree.model.nodes.formulas import Formula, digest
 from kinetree.spatial.dense import DenseInertia, DenseMap, Outlet, RootWeight
-from kinetree.spatial.dual import IN_NODE, Dual
+from kinetree.spatial.dual import IN_NODE, along, rates_of
 from kinetree.spatial.hinge import MotionColumns
 from kinetree.spatial.inertia import RigidInertia
 from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
-
-#: Derivatives inside a node's formulas, which may themselves be differentiated.
-_LEVEL = IN_NODE
 
 
 class Node(ABC):
@@ -46,10 +45,15 @@ class Node(ABC):
 
     Formulas take `c`, the node's constants, so that all nodes of a class share compiled code. They are arithmetic on
     scalars (`+ - * /`, `np.sin`, `np.cos`, `np.sqrt`, `@`) without branches on values: they run on numbers, on complex
-    and dual numbers, and on symbols. Coordinates are plain numbers: nq = nv.
+    and dual numbers, and on symbols.
+
+    Coordinates are plain numbers whose rates are v, unless `coordinates` says otherwise: then v are the velocities of
+    the joints or manifolds that it names.
 
     Attributes:
         nv: Degrees of freedom.
+        coordinates: What q consists of: names of joints as in `Builder.add_body`, such as "spherical" for a quaternion,
+            "planar" or "floating", `Manifold`s, and numbers of plain coordinates. None if all are plain.
         dimension: Components of V; 6 + nv by default.
         outlets: Body twists contained in V, by name: the index of the first of their six components. Bodies and frames
             attach to the outlet "end" of a node "tether" by `parent="tether/end"`.
@@ -57,6 +61,7 @@ class Node(ABC):
     """
 
     nv: int = 1
+    coordinates: str | Manifold | Sequence[str | int | Manifold] | None = None
     dimension: int | None = None
     outlets: Mapping[str, int] = MappingProxyType({})
     constants: Sequence[float] = ()
@@ -75,7 +80,7 @@ class Node(ABC):
 
     def coriolis(self, c: Array, q: Array, v: Array, V: Array, V_p: Array) -> Any:
         """a = Ẇ V_p + Ḣ v, (dimension,). By default from `weight` and `joint_map`, by dual numbers."""
-        moving = _along(q, v)
+        moving = _moved(self, q, v)
         return _rates(self.weight(c, moving)) @ V_p + _rates(self.joint_map(c, moving)) @ v
 
     def gyroscopic(self, c: Array, q: Array, v: Array, V: Array) -> Any:
@@ -85,7 +90,7 @@ class Node(ABC):
         """
         if size(self) != 6 + self.nv or _overrides(self, "weight") or _overrides(self, "joint_map"):
             raise NotImplementedError("its velocity is not [V_p; v], so it must write `gyroscopic`")
-        return lagrange(self.inertia, c, q, v, V)
+        return lagrange(self, c, q, v, V)
 
     def potential(self, c: Array, q: Array) -> Any:
         """Energy of the node's springs [J]."""
@@ -112,16 +117,62 @@ class Node(ABC):
         return {name: value for name, value in vars(self).items() if name != "kind"}
 
 
-def lagrange(inertia: Callable[[Array, Array], Any], c: Array, q: Array, v: Array, V: Array) -> Array:
-    """b of a node with velocity V = [V_p; v] and kinetic energy ½ VᵀMV: Lagrange's equations in v, Euler's in V_p."""
-    momentum = np.asarray(inertia(c, q)) @ V
-    partials = [_rates(inertia(c, _along(q, unit))) for unit in np.eye(len(v))]
+def lagrange(node: Node, c: Array, q: Array, v: Array, V: Array) -> Array:
+    """b of a node with velocity V = [V_p; v] and kinetic energy ½ VᵀMV: Euler's equations in V_p, Boltzmann's in v.
+
+    The latter are Lagrange's where v are rates of q. Else, with p = ∂T/∂v and the brackets of velocities, they are
+    ṗ − ∂T/∂q − [v, ·]ᵀ p, which for a body that turns is ṗ + ω × p.
+    """
+    momentum = np.asarray(node.inertia(c, q)) @ V
+    partials = [_rates(node.inertia(c, _moved(node, q, unit))) for unit in np.eye(len(v))]
     turning = Motion(V[:6]).cross(Force(momentum[:6])).data
     pull = [0.5 * (V @ (partial @ V)) for partial in partials]
     b: Array = np.concatenate([turning, -np.array(pull)])
     for i, partial in enumerate(partials):
         b = b + (partial @ V) * v[i]
+    if node.coordinates is not None:
+        b = np.concatenate([b[:6], b[6:] - coordinates_of(node).bracket(v).T @ momentum[6:]])
     return b
+
+
+def coordinates_of(node: Node) -> JointKind:
+    """The coordinates of a node, as a kind of joint.
+
+    Raises:
+        ModelError: If they are not what the node's velocities are those of.
+    """
+    if node.coordinates is None:
+        return plain(node.nv)
+    made = in_parts(parts_of(node))
+    if made.nv != node.nv:
+        raise ModelError(
+            f"{type(node).__name__}: its coordinates {node.coordinates!r} have {made.nv} velocities, but nv is {node.nv}; "
+            "they must be the same"
+        )
+    return made
+
+
+def parts_of(node: Node) -> tuple[JointKind | Manifold, ...]:
+    """What the coordinates of a node consist of, unless all are plain."""
+    given = () if node.coordinates is None else node.coordinates
+    every = [given] if isinstance(given, str | int | Manifold) else given
+    return tuple(_part(type(node).__name__, part) for part in every)
+
+
+def _part(name: str, part: Any) -> JointKind | Manifold:
+    if isinstance(part, str) and part in KINDS:
+        return KINDS[part]
+    if isinstance(part, int) and not isinstance(part, bool) and part >= 0:
+        return plain(part)
+    if isinstance(part, Manifold):
+        for count in (part.nq, part.nv):
+            if not isinstance(count, int) or count < 1:
+                raise ModelError(f"{name}: nq and nv of {type(part).__name__} are numbers, 1 or more; got {count!r}")
+        return part
+    raise ModelError(
+        f"{name}: coordinates are a list of kinds of joints ({', '.join(KINDS)}), kinetree.Manifold objects and "
+        f"numbers of plain coordinates; got {part!r}"
+    )
 
 
 def size(node: Node) -> int:
@@ -130,11 +181,11 @@ def size(node: Node) -> int:
 
 
 def resistance(node: Node, c: Array, q: Array, v: Array) -> Array:
-    """∂potential/∂q + ∂rayleigh/∂v, (nv,)."""
+    """∂potential/∂q, along the tangent, + ∂rayleigh/∂v, (nv,)."""
     forces = []
     for unit in np.eye(node.nv):
-        spring = _rates(node.potential(c, _along(q, unit))).item()
-        damper = _rates(node.rayleigh(c, q, _along(v, unit))).item()
+        spring = _rates(node.potential(c, _moved(node, q, unit))).item()
+        damper = _rates(node.rayleigh(c, q, along(v, unit, IN_NODE))).item()
         forces.append(spring + damper)
     total: Array = np.array(forces)
     return total
@@ -142,7 +193,7 @@ def resistance(node: Node, c: Array, q: Array, v: Array) -> Array:
 
 def node_mass(node: Node) -> float:
     """Total mass of a node [kg]: its inertia against translation with all joints locked."""
-    c, q = np.asarray(node.constants, dtype=float), np.zeros(node.nv)
+    c, q = np.asarray(node.constants, dtype=float), coordinates_of(node).neutral()
     column = np.asarray(node.weight(c, q), dtype=float)[:, 5]
     return float(column @ np.asarray(node.inertia(c, q), dtype=float) @ column)
 
@@ -157,18 +208,15 @@ def _overrides(node: Node, formula: str) -> bool:
     return getattr(type(node), formula) is not getattr(Node, formula)
 
 
-def _along(x: Array, direction: Array) -> Array:
-    moving = np.empty(len(x), dtype=object)
-    moving[:] = [Dual(value, rate, _LEVEL) for value, rate in zip(x, direction, strict=True)]
+def _moved(node: Node, q: Array, v: Array) -> Array:
+    """q as numbers that change at velocity v."""
+    moving: Array = along(q, v if node.coordinates is None else coordinates_of(node).rates(q, v), IN_NODE)
     return moving
 
 
 def _rates(values: Any) -> Array:
-    """The rates of values that may be dual numbers; constants have rate zero."""
-    values = np.asarray(values)
-    rates = [x.rate if isinstance(x, Dual) and x.level == _LEVEL else 0.0 for x in values.reshape(-1)]
-    shaped: Array = np.array(rates).reshape(values.shape)
-    return shaped
+    rates: Array = rates_of(values, IN_NODE)
+    return rates
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,10 +249,22 @@ class GeneralKind(Traced, Unconstrained):
                 "potential and rayleigh": (lambda: resistance(node, c, q, v), (n,)),
             }
 
-        name = type(node).__name__
-        traced = digest(f"node {name}", (len(node.constants), n, n, m, 6), formulas)
+        name, at = type(node).__name__, coordinates_of(node)
+
+        def manifold(q: Array, q1: Array, step: Array) -> dict[str, Formula]:
+            return {
+                "neutral": (at.neutral, (at.nq,)),
+                "integrate": (lambda: at.integrate(q, step), (at.nq,)),
+                "difference": (lambda: at.difference(q, q1), (n,)),
+                "rates": (lambda: at.rates(q, step), (at.nq,)),
+                "tangent_map": (lambda: at.tangent_map(q), (n, at.nq)),
+                "normalize": (lambda: at.normalize(q), (at.nq,)),
+            }
+
+        own = [] if node.coordinates is None else [digest(f"node {name}", (at.nq, at.nq, n), manifold)]
+        traced = digest(f"node {name}", (len(node.constants), at.nq, n, m, 6), formulas)
         # where body twists are decides how derivatives are expressed
-        object.__setattr__(self, "name", "_".join([name, traced, *map(str, self.twists)]))
+        object.__setattr__(self, "name", "_".join([name, *own, traced, *map(str, self.twists)]))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GeneralKind) and self.name == other.name
@@ -220,9 +280,9 @@ class GeneralKind(Traced, Unconstrained):
     def twists(self) -> tuple[int, ...]:  # type: ignore[override]
         return tuple(sorted(set(self.node.outlets.values())))
 
-    @property
+    @cached_property
     def nq(self) -> int:
-        return self.node.nv
+        return coordinates_of(self.node).nq
 
     @property
     def nv(self) -> int:
@@ -240,8 +300,8 @@ class GeneralKind(Traced, Unconstrained):
     def own_start(self) -> int:
         return Transform.size + self.nv
 
-    def manifold(self, _parameters: Array) -> PlainCoordinates:
-        return PlainCoordinates()
+    def manifold(self, _parameters: Array) -> NodeManifold:
+        return PlainCoordinates() if self.node.coordinates is None else coordinates_of(self.node)
 
     def parameters(self, placement: Transform, _inertia: RigidInertia, armature: Array, own: Array) -> Array:
         """Lay out the constants of one node."""
@@ -381,7 +441,7 @@ def checked(owner: str, node: object) -> Node:
                 f"{size(node)} of the node's velocity"
             )
     _ = node.kind  # traces the formulas, and checks their shapes
-    W = np.asarray(node.weight(constants, np.zeros(node.nv)), dtype=float)
+    W = np.asarray(node.weight(constants, coordinates_of(node).neutral()), dtype=float)
     for outlet, start in node.outlets.items():
         X = W[start : start + 6]
         if not rigid_error(X) < 1e-9:
