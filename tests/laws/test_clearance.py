@@ -12,7 +12,7 @@ import pytest
 import kinetree as kt
 from kinetree import geometry as geo
 from tests.laws.cases import model
-from tests.tolerance import assert_close, assert_near, bound
+from tests.tolerance import assert_close, assert_near, bound, refused
 
 ROBOTS = ["one", "every kind", "forest", "many tips", "legged", "humanoid24", "gear", "beam"]
 
@@ -109,6 +109,39 @@ def test_engines_agree_and_bits_do_not_depend_on_the_batch(name: str) -> None:
     small = made.astype("float32").distances(q, pairs)
     assert small.distance.dtype == np.float32
     assert_near(small.distance, whole.distance, 1e-4 * size)
+
+
+@pytest.mark.parametrize("egg", [False, True])
+def test_results_go_where_they_are_wanted(egg: bool) -> None:
+    made, pairs = robot("forest"), pairs_of("forest")
+    if egg:  # which has no closed form
+        pytest.importorskip("coal")
+        made = made.with_shapes([geo.Ellipsoid("egg", (0.1, 0.2, 0.3), body=str(made.shapes[-1].body))], add=True)
+        pairs = made.collision_pairs(keep_colliding=True).without("world")
+    q, count = made.random_configuration(2, (3,)), len(pairs)
+    for at in (q[0], q):
+        batch, expected = at.shape[:-1], made.distances(at, pairs)
+        places = tuple(np.full((*batch, *shape), np.nan) for shape in ((count,), (count, 3), (count, 2, 3)))
+        found = made.distances(at, pairs, out=places)
+        again = made.distances(q[1], pairs) if at.ndim == 1 else made.distances(q[::-1], pairs)
+        kept = again.distance
+        made.distances(at, pairs, out=again)
+        for what, place in zip(("distance", "normal", "points"), places, strict=True):
+            assert np.shares_memory(getattr(found, what), place)
+            np.testing.assert_array_equal(place, getattr(expected, what))
+            np.testing.assert_array_equal(getattr(again, what), getattr(expected, what))
+        assert again.distance is kept
+        least, touch = np.empty(batch), np.empty(batch, dtype=bool)
+        assert made.clearance(at, pairs, out=least) is least
+        assert made.collides(at, pairs, out=touch) is touch
+        np.testing.assert_array_equal(least, made.clearance(at, pairs))
+        np.testing.assert_array_equal(touch, made.collides(at, pairs))
+    refused("tuple of three arrays", made.distances, q, pairs, out=places[0])
+    refused("see its docstring", made.distances, q, pairs, out=(places[0], places[0][0, :], places[2]))
+    refused("out", made.distances, q[0], pairs, out=places)
+    refused("out", made.distances, q, pairs, out=tuple(x.astype(np.float32) for x in places))
+    refused(r"clearance: out is an array \(3,\) of float64", made.clearance, q, pairs, out=np.empty(2))
+    refused(r"collides: out is an array \(3,\) of bool", made.collides, q, pairs, out=[True])
 
 
 def test_nan_stays_in_its_sample() -> None:

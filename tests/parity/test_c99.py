@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree import geometry as geo
 from kinetree.errors import InputError, UnknownNameError
 from tests.mechanisms import gripper
 from tests.oracle import program
@@ -132,6 +133,25 @@ def test_called_from_another_program(exported: dict[str, Path], tmp_path: Path) 
         a = np.empty(model.nv)
         loaded[f"{source.stem}_forward_dynamics"](*map(pointer, (q, v, tau, a)))
         assert np.array_equal(a, model.forward_dynamics(q, v, tau))
+
+
+@pytest.mark.parametrize("scalar", ["double", "float"])
+def test_distances(scalar: str, tmp_path: Path) -> None:
+    """Beside functions of other frames, whose constants are others."""
+    model = robot("floating")
+    names = [body.name for body in model.bodies]
+    ball, rod = geo.Sphere(names[0], (0, 0, 0.1), 0.2), geo.Capsule(names[2], (0, 0, 0), (0.1, 0.2, 0.3), 0.1)
+    model = model.with_shapes([ball, rod, geo.Box(names[4], (0.3, 0.2, 0.1), rounding=0.01)])
+    scene = kt.Scene([geo.Plane(), geo.Box("block", (1, 1, 1)), geo.Sphere("stone", (1, 1, 1), 0.5)])
+    pairs = model.collision_pairs(scene=scene, keep_colliding=True)
+    assert pairs.runs.classes == ("rounds", "sphere_boxes", "capsule_boxes", "boxes", "planes")
+    wanted = ["pose", "distances", "forward_dynamics"]
+    _, source = model.export_c(wanted, tmp_path, frames=names[3:5], pairs=pairs, scalar=scalar)
+    lines = checked(source, "gcc", "-O2", "-std=c99", *STRICT)
+    assert [line.split("  ")[0] for line in lines] == [
+        "pose", "distances: distance", "distances: normal", "distances: points", "forward_dynamics",
+    ]  # fmt: skip
+    refused("has no pairs of shapes", robot("floating").export_c, ["distances"], tmp_path)
 
 
 def test_single_precision(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from errno import ENAMETOOLONG
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -246,6 +246,18 @@ _NEGATION = (
 )
 
 
+#: Inputs, and the native engine's results for them.
+Sample = tuple[Sequence[Array], Sequence[Array]]
+
+
+class Declared(NamedTuple):
+    """An argument of a function in C."""
+
+    name: str
+    shape: tuple[int, ...]
+    given: bool  # whether it is an input
+
+
 @dataclass(frozen=True)
 class Exported:
     """A function to export."""
@@ -253,13 +265,45 @@ class Exported:
     name: str  # its public name
     algorithm: Algorithm
     sites: tuple[Site, ...]
-    text: str  # the first line of its docstring
-    sample: tuple[Sequence[Array], Sequence[Array]]  # inputs, and the native engine's results for them
+    text: str = ""  # the first line of its docstring
+    sample: Sample | None = None  # none of functions that are called by others only
+    mechanism: Mechanism | None = None  # that of a kernel, if it is part of a function of the robot
 
-    @property
-    def inputs(self) -> list[Argument]:
-        """The algorithm's inputs; those indexed by frames only if there are frames."""
-        return [a for a in self.algorithm.inputs if self.sites or "frames" not in a.dimensions]
+    def arguments(self, robot: Mechanism) -> list[Declared]:
+        """Inputs and outputs; those indexed by frames only if there are frames."""
+        sizes = self.algorithm.sizes(self.mechanism or robot, self.sites)
+        inputs = [a for a in self.algorithm.inputs if self.sites or "frames" not in a.dimensions]
+        return [
+            Declared(argument.name, argument.shape(sizes), given)
+            for arguments, given in ((inputs, True), (self.algorithm.outputs, False))
+            for argument in arguments
+        ]
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A function that calls others, one after another.
+
+    Attributes:
+        declared: Its arguments.
+        parts: The functions that it calls, each with the names of what it passes on: its own arguments, `arrays` and
+            `constants`.
+        arrays: What is between them, with sizes.
+        constants: Numbers by name.
+    """
+
+    name: str
+    text: str
+    declared: list[Declared]
+    parts: Sequence[tuple[Exported, Sequence[str]]]
+    arrays: dict[str, int]
+    constants: dict[str, Array]
+    sample: Sample
+    sites: tuple[Site, ...] = ()
+
+    def arguments(self, _: Mechanism) -> list[Declared]:
+        """Inputs and outputs."""
+        return self.declared
 
 
 def identifier(name: str) -> str:
@@ -283,7 +327,7 @@ class CSource:
         self,
         robot: str,
         mechanism: Mechanism,
-        quantities: Sequence[Exported],
+        quantities: Sequence[Exported | Composed],
         provenance: Sequence[str],
         labels: Sequence[str],
     ) -> None:
@@ -292,7 +336,15 @@ class CSource:
         self.scalar = format_of(mechanism)
         self.stem, self.provenance = identifier(robot).lower(), provenance
         self.stack: dict[str, int] = {}
-        self._functions = [self._function(quantity) for quantity in quantities]
+        # those without frames share the constants of those with frames
+        every = [part for one in quantities for part in _parts(one)]
+        shared = max((one.sites for one in quantities), key=len, default=())
+        self._constant_sets = {shared: "CONSTANTS"}
+        for part in every:
+            if part.sites and part.sites not in self._constant_sets:
+                self._constant_sets[part.sites] = f"CONSTANTS_{identifier(part.name).upper()}"
+        self._constant_sets.setdefault((), "CONSTANTS")
+        self._functions = [self._defined(quantity) for quantity in quantities]
 
     # Files
 
@@ -365,7 +417,7 @@ class CSource:
                     if any("sine_cosine(" in text for text in self._functions)
                     else []
                 ),
-                *self._constants(),
+                *(line for name in dict.fromkeys(self._constant_sets.values()) for line in self._constants(name)),
                 "",
                 *self._functions,
                 *self._main(),
@@ -384,64 +436,75 @@ class CSource:
         units = "Angles in rad, lengths in m, forces in N, moments in N m. Matrices are stored row by row."
         return [units, "Bodies, with the joints that carry them:", *lines]
 
-    def _constants(self) -> list[str]:
-        """The constants of nodes and frames, and gravity, unless all of them are a part of straight-line code."""
-        used = any("GRAVITY[" in function for function in self._functions)
-        if not used and not any("CONSTANTS[" in function for function in self._functions):
+    def _constants(self, called: str) -> list[str]:
+        """Constants of nodes and frames, and gravity, unless all of them are a part of straight-line code."""
+        used = called == "CONSTANTS" and any("GRAVITY[" in function for function in self._functions)
+        if not used and not any(f"{called}[" in function for function in self._functions):
             return []
         lines = ["/* Constants of the joints and bodies, gravity, placements of the frames. */"]
-        sites = max((quantity.sites for quantity in self.quantities), key=len, default=())
+        sites = next(sites for sites, name in self._constant_sets.items() if name == called)
         parts = [
             *zip(self.labels, self.mechanism.parameters, strict=True),
             ("gravity", self.mechanism.gravity),
             *((site.name, site.placement) for site in sites),
         ]
         size = sum(len(values) for _, values in parts)
-        lines.append(f"static const real CONSTANTS[{max(size, 1)}] = {{")
+        lines.append(f"static const real {called}[{max(size, 1)}] = {{")
         for name, values in parts:
             lines.append(f"  /* {_plain(name)} */")
             lines += _wrapped(number(float(x), self.scalar) for x in values)
         start = sum(len(values) for values in self.mechanism.parameters)
         return [*lines, "};", *([f"static const real *const GRAVITY = CONSTANTS + {start};"] if used else [])]
 
-    def _document(self, quantity: Exported) -> list[str]:
-        sizes = quantity.algorithm.sizes(self.mechanism, quantity.sites)
+    def _document(self, quantity: Exported | Composed) -> list[str]:
         lines = [quantity.text, ""]
-        for argument in (*quantity.inputs, *quantity.algorithm.outputs):
-            shape = " x ".join(map(str, argument.shape(sizes))) or "1"
-            role = "out" if argument in quantity.algorithm.outputs else "in"
-            lines.append(f"  {argument.name}  {role}, {shape}")
+        for argument in quantity.arguments(self.mechanism):
+            shape = " x ".join(map(str, argument.shape)) or "1"
+            lines.append(f"  {argument.name}  {'in' if argument.given else 'out'}, {shape}")
         if quantity.sites:
             lines.append(f"Frames: {', '.join(site.name for site in quantity.sites)}.")
         lines.append(f"Uses {self.stack[quantity.name]} bytes of the stack. Results must not overlap inputs.")
         return _comment(lines)
 
-    def _prototype(self, quantity: Exported) -> str:
-        sizes = quantity.algorithm.sizes(self.mechanism, quantity.sites)
+    def _prototype(self, quantity: Exported | Composed) -> str:
         real = self.scalar.llvm
+        declared = [
+            f"{'const ' * one.given}{real} {one.name}[{max(1, math.prod(one.shape))}]"
+            for one in quantity.arguments(self.mechanism)
+        ]
+        return f"void {self._called(quantity)}({', '.join(declared)})"
 
-        def declared(argument: Argument, kind: str) -> str:
-            return f"{kind} {argument.name}[{max(1, math.prod(argument.shape(sizes)))}]"
-
-        given = [declared(argument, f"const {real}") for argument in quantity.inputs]
-        given += [declared(argument, real) for argument in quantity.algorithm.outputs]
-        return f"void {self._called(quantity)}({', '.join(given)})"
-
-    def _called(self, quantity: Exported) -> str:
+    def _called(self, quantity: Exported | Composed) -> str:
         return f"{self.stem}_{identifier(quantity.name)}"
 
-    def _function(self, quantity: Exported) -> str:
+    def _defined(self, quantity: Exported | Composed) -> str:
+        """The definition of a function, with what it calls before it."""
+        if isinstance(quantity, Exported):
+            return self._function(quantity)
+        before = [self._function(part, "static ") for part, _ in quantity.parts]
+        deepest = max(self.stack.pop(part.name) for part, _ in quantity.parts)
+        self.stack[quantity.name] = deepest + sum(quantity.arrays.values()) * self.scalar.bytes
+        lines = [f"{self._prototype(quantity)} {{"]
+        for name, values in quantity.constants.items():
+            lines.append(f"  static const real {name}[{values.size}] = {{")
+            lines += ["  " + line for line in _wrapped(number(float(x), self.scalar) for x in values.reshape(-1))]
+            lines.append("  };")
+        lines += [f"  real {name}[{size}];" for name, size in quantity.arrays.items()]
+        lines += [f"  {self._called(part)}({', '.join(names)});" for part, names in quantity.parts]
+        return "\n".join([*before, *lines, "}", ""])
+
+    def _function(self, quantity: Exported, linkage: str = "") -> str:
         """The tables and the definition of one function."""
-        algorithm, sites = quantity.algorithm, quantity.sites
-        variants = variants_of(algorithm, self.mechanism, sites)
-        setup = Setup(self.mechanism, sites, algorithm.visited(self.mechanism, sites))
-        own = specialized(algorithm, self.mechanism, sites)
+        algorithm, sites, mechanism = quantity.algorithm, quantity.sites, quantity.mechanism or self.mechanism
+        variants = variants_of(algorithm, mechanism, sites)
+        setup = Setup(mechanism, sites, algorithm.visited(mechanism, sites))
+        own = specialized(algorithm, mechanism, sites)
         program = lowered(algorithm, variants, lambda name: size_of(setup, name)) if own is None else own.lowered
-        tables = Tables(algorithm, variants, self.mechanism, sites, program.metadata)
-        stem, sizes = identifier(quantity.name), algorithm.sizes(self.mechanism, sites)
+        tables = Tables(algorithm, variants, mechanism, sites, program.metadata)
+        stem, sizes = identifier(quantity.name), algorithm.sizes(mechanism, sites)
         arrays = [tables.array_size(i) for i in range(len(program.layout.arrays))]
         self.stack[quantity.name] = (tables.records + sum(arrays)) * self.scalar.bytes
-        spaces = {("records", 0): "records", ("constants", 0): "CONSTANTS", ("gravity", 0): "GRAVITY"}
+        spaces = {("records", 0): "records", ("constants", 0): self._constant_sets[sites], ("gravity", 0): "GRAVITY"}
         spaces |= {("array", i): f"array{i}" for i in range(len(arrays))}
         spaces |= {("input", i): argument.name for i, argument in enumerate(algorithm.inputs)}
         spaces |= {("output", i): argument.name for i, argument in enumerate(algorithm.outputs)}
@@ -450,7 +513,7 @@ class CSource:
         text = FunctionPrinter(spaces, names, columns, self.scalar)
         text.block(program.program.top)
         lines = [line for name in program.tables for line in self._table(names[name], name, program, tables)]
-        lines += [f"{self._prototype(quantity)} {{"]
+        lines += [f"{linkage}{self._prototype(quantity)} {{"]
         body = "\n".join(text.lines)
         lines += [
             f"  real {n}[{size}];"
@@ -506,25 +569,29 @@ class CSource:
             "  int wrong = 0;",
         ]
         for quantity in self.quantities:
-            inputs, outputs = quantity.sample
-            arguments = (*quantity.inputs, *quantity.algorithm.outputs)
+            inputs, outputs = quantity.sample or ((), ())
+            arguments = quantity.arguments(self.mechanism)
             lines.append("  {")
             for argument, values in zip(arguments, (*inputs, *outputs), strict=True):
-                given = argument not in quantity.algorithm.outputs
                 flat = np.asarray(values, dtype=float).reshape(-1)
-                label = argument.name if given else f"{argument.name}_expected"
+                label = argument.name if argument.given else f"{argument.name}_expected"
                 lines.append(f"    static const real {label}[{max(1, flat.size)}] = {{")
                 lines += ["    " + line for line in _wrapped(number(float(x), self.scalar) for x in flat)]
                 lines.append("    };" if flat.size else "    0};")
-                if not given:
+                if not argument.given:
                     lines.append(f"    static real {argument.name}[{max(1, flat.size)}];")
             lines.append(f"    {self._called(quantity)}({', '.join(argument.name for argument in arguments)});")
-            for argument, values in zip(quantity.algorithm.outputs, outputs, strict=True):
+            results = [argument for argument in arguments if not argument.given]
+            for argument, values in zip(results, outputs, strict=True):
                 size = np.asarray(values).size
                 label = quantity.name if len(outputs) == 1 else f"{quantity.name}: {argument.name}"
                 lines.append(f'    wrong += check("{label}", {argument.name}, {argument.name}_expected, {size});')
             lines.append("  }")
         return [*lines, "  return wrong != 0;", "}", "#endif", ""]
+
+
+def _parts(quantity: Exported | Composed) -> list[Exported]:
+    return [quantity] if isinstance(quantity, Exported) else [part for part, _ in quantity.parts]
 
 
 def _mirror(argument: Argument, sizes: dict[str, int]) -> list[str]:

@@ -152,7 +152,7 @@ class Avoidance:
         robot, pairs = self._robot, self._pairs
         near = robot.distances(q, pairs)
         twists = robot.velocity(q, step, self._bodies, "world").take(pairs.numbers, axis=-2)
-        after = robot.distances(robot.integrate(q, step), pairs).distance
+        after = robot._clearances(robot.integrate(q, step), pairs)
         return self._count(near.distance, near.normal, near.points, twists, after, self._limits) > 0.0
 
 
@@ -178,7 +178,7 @@ class AvoidanceRows:
 
     def short(self, step: Array) -> tuple[Any, Array]:
         """Whether a step leaves pairs too close, (…) Booleans, and where it leaves them, (…, k) [m]."""
-        after = self._robot.distances(self._robot.integrate(self._q, step), self._avoid.pairs).distance
+        after = self._robot._clearances(self._robot.integrate(self._q, step), self._avoid.pairs)
         after = after[self._index] if step.ndim == 1 else np.take_along_axis(after, self._index, -1)
         kept = np.minimum(self._avoid.distance, self.distance) - _UNDERSHOOT
         return ((after < kept) & ~self._far).any(axis=-1), after

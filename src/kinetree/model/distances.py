@@ -23,7 +23,7 @@ from kinetree.model.dynamics import Dynamics
 from kinetree.model.shapes import MEASURED, Scene, SolidShape, named
 from kinetree.model.specs import WORLD_NAME
 from kinetree.runtime.bound import Compiled
-from kinetree.runtime.function import Function, compiled
+from kinetree.runtime.function import Function, KernelFunction, compiled
 from kinetree.runtime.kernels import bind
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence
@@ -51,10 +51,19 @@ class Distances:
 
     def __init__(self, robot: Collisions, q: Array, pairs: CollisionPairs, found: tuple[Array, Array, Array]) -> None:
         self.pairs, self.q, self._robot = pairs, q, robot
-        self.distance, normal, points = found
-        # pairs come last in memory
-        self.normal: Array = normal.swapaxes(-1, -2)
-        self.points: Array = points.swapaxes(-1, -2).swapaxes(-2, -3)
+        self.distance, self._normal, self._points = found  # pairs come last in memory
+
+    @property
+    def normal(self) -> Array:
+        """See the class."""
+        normal: Array = self._normal.swapaxes(-1, -2)
+        return normal
+
+    @property
+    def points(self) -> Array:
+        """See the class."""
+        points: Array = self._points.swapaxes(-1, -2).swapaxes(-2, -3)
+        return points
 
     def __repr__(self) -> str:
         return f"<distances of {self.distance.shape[-1]} pairs, the smallest {self.distance.min(initial=np.inf):.4g} m>"
@@ -111,10 +120,10 @@ class Clearance:
     def __init__(self, robot: Collisions) -> None:
         self._robot = robot
 
-    def __call__(self, q: ArrayLike, pairs: CollisionPairs) -> Array:
+    def __call__(self, q: ArrayLike, pairs: CollisionPairs, *, out: Array | None = None) -> Array:
         """The smallest distance, (…) [m]."""
         found: Array = self._robot._clearances(q, pairs).min(axis=-1, initial=np.inf)
-        return found
+        return found if out is None else filled("clearance", self._robot.dtype, out, found)
 
     def jvp(self, q: ArrayLike, pairs: CollisionPairs, dq: ArrayLike) -> Array:
         """Its rate of change along a velocity dq, (…, nv); at ties that of the first pair."""
@@ -214,25 +223,42 @@ class Collisions(Dynamics):
             every, [pair for pair in found.names if pair not in colliding], {**found.excluded, **colliding}
         )
 
-    def distances(self, q: ArrayLike, pairs: CollisionPairs) -> Distances:
+    def distances(
+        self, q: ArrayLike, pairs: CollisionPairs, *, out: Distances | tuple[Array, Array, Array] | None = None
+    ) -> Distances:
         """Signed distances of pairs of shapes, with normals and nearest points.
 
         Args:
             q: Configurations, (…, nq).
             pairs: From `collision_pairs`.
+            out: What takes the results: those of an earlier call, or arrays of distances, (…, p), normals, (…, p, 3),
+                and points, (…, p, 2, 3).
         """
         found = self._distance_function(pairs, True)
-        return Distances(self, np.asarray(q), pairs, found(q))
+        if out is None:
+            return Distances(self, np.asarray(q), pairs, found(q))
+        if isinstance(out, Distances):
+            out = out.distance, out.normal, out.points
+        if not (isinstance(out, tuple) and len(out) == 3 and all(isinstance(x, np.ndarray) for x in out)):
+            raise InputError("distances: out is the result of an earlier call, or a tuple of three arrays")
+        d, normal, points = out
+        if normal.ndim < 2 or points.ndim < 3:
+            raise InputError(f"distances: out has normals {normal.shape}, points {points.shape}; see its docstring")
+        results = d, normal.swapaxes(-1, -2), points.swapaxes(-2, -3).swapaxes(-1, -2)
+        found(q, out=results)
+        return Distances(self, np.asarray(q), pairs, results)
 
-    def collides(self, q: ArrayLike, pairs: CollisionPairs, margin: float = 0.0) -> Any:
+    def collides(self, q: ArrayLike, pairs: CollisionPairs, margin: float = 0.0, *, out: Array | None = None) -> Any:
         """Whether some pair of shapes is nearer than a margin, (…) Booleans; False where q is NaN.
 
         Args:
             q: Configurations, (…, nq).
             pairs: From `collision_pairs`.
             margin: [m].
+            out: What takes the result.
         """
-        return (self._clearances(q, pairs) < margin).any(axis=-1)
+        found = (self._clearances(q, pairs) < margin).any(axis=-1)
+        return found if out is None else filled("collides", np.dtype(bool), out, np.asarray(found))
 
     @cached_property
     def clearance(self) -> Clearance:
@@ -281,13 +307,16 @@ class Collisions(Dynamics):
         closed = self._distance_function(pairs.closed, detailed, engine)
         measure, placed = self._convex_distances(pairs)
 
-        def distances(q: ArrayLike) -> Any:
+        def distances(q: ArrayLike, out: Any = None) -> Any:
             first, T = closed(q), placed(q)
             d, n, points = measure(T)
             later = [d, n.swapaxes(-1, -2), points.transpose(0, 2, 3, 1)]
             if not detailed:
                 return np.concatenate([first, _shaped(d, first)], axis=-1)
-            return tuple(np.concatenate([one, _shaped(x, one)], axis=-1) for one, x in zip(first, later, strict=True))
+            made = (np.concatenate([one, _shaped(x, one)], axis=-1) for one, x in zip(first, later, strict=True))
+            if out is None:
+                return tuple(made)
+            return tuple(filled("distances", self.dtype, place, x) for place, x in zip(out, made, strict=True))
 
         return distances
 
@@ -310,18 +339,12 @@ class Collisions(Dynamics):
 
     def _make_distance_function(self, pairs: CollisionPairs, detailed: bool, engine: str) -> Any:
         count = len(pairs)
-        shapes, of = ([(count,), (3, count), (2, 3, count)] if detailed else [(count,)]), len(pairs.shapes)
+        shapes: list[tuple[int, ...]] = [(count,), (3, count), (2, 3, count)] if detailed else [(count,)]
         if len(pairs.closed) < count:
             return self._with_convex(pairs, detailed, engine)
         if not count:
-            return lambda q: _empty(q, shapes, self.dtype)
-        sites = tuple(map(self._shape_site, pairs.shapes))
-        placed = TaskFunction("distances", self.mechanism.at(sites), poses, sites)
-        runs = pairs.runs
-        narrow = compiled(
-            pair_distances(runs.classes, detailed), self.mechanism.scalar, n=of, m=of, p=count, t=runs.longest,
-            **runs.lists,
-        )  # fmt: skip
+            return lambda q, out=None: _empty(q, shapes, self.dtype) if out is None else out
+        placed, narrow = self._distance_parts(pairs, detailed)
         names = ("distance", "normal", "points")
         inputs = [Operand("q", (self.nq,))]
         if engine != "native":
@@ -339,6 +362,16 @@ class Collisions(Dynamics):
         sequence.call(narrow, T, pairs.sizes, T, pairs.sizes, into=sequence.outputs)
         made: Compiled = sequence.finish()
         return made
+
+    def _distance_parts(self, pairs: CollisionPairs, detailed: bool) -> tuple[TaskFunction, KernelFunction]:
+        """The poses of all shapes, as a function of q, and the distances of pairs with closed forms, of poses."""
+        sites, runs, of = tuple(map(self._shape_site, pairs.shapes)), pairs.runs, len(pairs.shapes)
+        placed = TaskFunction("distances", self.mechanism.at(sites), poses, sites)
+        narrow = compiled(
+            pair_distances(runs.classes, detailed), self.mechanism.scalar, n=of, m=of, p=len(pairs), t=runs.longest,
+            **runs.lists,
+        )  # fmt: skip
+        return placed, narrow
 
     def _distance_rates(self, q: Array, v: Array, pairs: CollisionPairs) -> tuple[Distances, Array, Array]:
         """Distances, and for each pair ḋ, (…, p) [m/s], and J̇v, which is d̈ at zero joint accelerations, [m/s²]."""
@@ -429,6 +462,15 @@ def taken(values: Array, index: Array) -> Array:
         values, index.reshape(*index.shape, *(1,) * (values.ndim - index.ndim)), index.ndim - 1
     )
     return found
+
+
+def filled(function: str, dtype: Any, out: Any, values: Array) -> Array:
+    """The user's `out`, with these values."""
+    if not isinstance(out, np.ndarray) or out.shape != values.shape or out.dtype != dtype:
+        given = f"{out.shape} of {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise InputError(f"{function}: out is an array {values.shape} of {np.dtype(dtype)}, got {given}")
+    out[...] = values
+    return out
 
 
 def _empty(q: ArrayLike, shapes: Sequence[tuple[int, ...]], dtype: Any) -> Any:

@@ -541,7 +541,13 @@ class Dynamics(Configurations, Kinematics, Hybrid, Reactions, Derivatives):
         return chosen.count(frames) if isinstance(chosen, FrameFunction) else chosen.count()
 
     def export_c(
-        self, functions: Iterable[str], directory: Any, *, frames: Any = None, scalar: str | None = None
+        self,
+        functions: Iterable[str],
+        directory: Any,
+        *,
+        frames: Any = None,
+        pairs: Any = None,
+        scalar: str | None = None,
     ) -> tuple[Path, Path]:
         """Write functions of this robot as C99: a header and a source file, without allocation, for one sample.
 
@@ -549,11 +555,13 @@ class Dynamics(Configurations, Kinematics, Hybrid, Reactions, Derivatives):
         contains a `main`, enabled by a macro, that checks them against numbers computed by the library.
 
         Args:
-            functions: Names of functions, of derivatives such as "forward_dynamics.vjp", or "inverse_inertia" and
-                "inertia" of tasks.
+            functions: Names of functions, of derivatives such as "forward_dynamics.vjp", "inverse_inertia" and
+                "inertia" of tasks, or "distances" of shapes.
             directory: The directory to write to, created if necessary. The files are named after the robot.
             frames: Names of the frames, for functions of frames, which use the frames' own coordinates. For
                 "inverse_inertia" and "inertia" also `Task`, `RelativeTask` and `CenterOfMassTask`, as in `tasks`.
+            pairs: For "distances", from `collision_pairs`, which is called without arguments by default. Pairs come
+                last in memory there: normals are (3, p), points (2, 3, p).
             scalar: "double" or "float"; by default the type of this robot, see `astype`.
 
         Returns:
@@ -562,7 +570,7 @@ class Dynamics(Configurations, Kinematics, Hybrid, Reactions, Derivatives):
         from importlib.metadata import version  # here, because importing it takes 20 ms
 
         exported = (*FUNCTIONS, *DERIVATIVES)
-        return export_c(self, functions, exported, directory, frames, scalar, version("kinetree"))
+        return export_c(self, functions, exported, directory, frames, pairs, scalar, version("kinetree"))
 
     def _function(self, name: str) -> Any:
         if not isinstance(name, str):

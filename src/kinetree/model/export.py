@@ -12,7 +12,7 @@ import numpy as np
 from kinetree.algorithms.methods import inertia, inverse_inertia
 from kinetree.algorithms.methods.choice import choose, view_of
 from kinetree.algorithms.tasks.task_space import TaskKinds
-from kinetree.compiler.c99 import SCALARS, CSource, Exported
+from kinetree.compiler.c99 import SCALARS, Composed, CSource, Declared, Exported
 from kinetree.errors import InputError, UnknownNameError, UnsupportedError
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.common_frame import in_view
@@ -39,6 +39,7 @@ def export_c(
     names: Sequence[str],
     directory: Any,
     frames: Any,
+    pairs: Any,
     scalar: str | None,
     version: str,
 ) -> tuple[Path, Path]:
@@ -51,10 +52,17 @@ def export_c(
     if not wanted:
         raise InputError("export_c: functions is empty; name at least one")
     sites = _sites(robot, wanted, frames)
-    of_frames = bool(sites) or any(isinstance(getattr(robot, name, None), FrameFunction) for name in wanted)
+    of_frames = (
+        bool(sites)
+        or "distances" in wanted
+        or any(isinstance(getattr(robot, name, None), FrameFunction) for name in wanted)
+    )
     reaching = robot.mechanism.reaching if of_frames else None
     mechanism = robot.mechanism if reaching is None else reaching
-    quantities = [_quantity(robot, mechanism, name, names, sites) for name in wanted]
+    quantities = [
+        _distances(robot, pairs) if name == "distances" else _quantity(robot, mechanism, name, names, sites)
+        for name in wanted
+    ]
     provenance = [
         f"{robot.name}: {', '.join(wanted)}",
         "",
@@ -103,7 +111,7 @@ def _quantity(
         method = choose(mechanism, frames)
         recursion = in_view(make(method, "local", parts), mechanism, view_of(frames, method))
         return _sampled(robot, mechanism, name, recursion, frames, text)
-    exportable = (*names, *TASK_FUNCTIONS)
+    exportable = (*names, *TASK_FUNCTIONS, "distances")
     if name not in exportable:
         raise UnknownNameError("function", name, exportable)
     function = attrgetter(name)(robot)
@@ -116,6 +124,28 @@ def _quantity(
     if isinstance(function, FrameFunction):
         sites = frames or tuple(robot.site(frame) for frame in robot.frames)
     return _sampled(robot, mechanism, name, function.algorithm, sites, _summary(function.__doc__ or name))
+
+
+def _distances(robot: Any, pairs: Any) -> Composed:
+    """Distances of shapes: their poses, then a kernel."""
+    pairs = robot.collision_pairs() if pairs is None else pairs
+    if not len(pairs):
+        raise InputError(f"export_c: {robot.name!r} has no pairs of shapes; give it some with robot.with_shapes(…)")
+    placed, narrow = robot._distance_parts(pairs, True)
+    count, q = len(pairs), robot.random_configuration(np.random.default_rng(0))
+    shapes = {"distance": (count,), "normal": (3, count), "points": (2, 3, count)}
+    own = [Declared("q", (robot.nq,), True), *(Declared(name, shape, False) for name, shape in shapes.items())]
+    parts = [
+        (Exported("distances_poses", placed.algorithm, placed.sites), ["q", "poses"]),
+        (
+            Exported("distances_of_poses", narrow.algorithm, (), mechanism=narrow.mechanism),
+            ["poses", "sizes", "poses", "sizes", *shapes],
+        ),
+    ]
+    named = ", ".join(f"{a} and {b}" for a, b in pairs.names)
+    text = f"Signed distances of pairs of shapes, normals from the second to the first, nearest points: {named}."
+    arrays, sample = {"poses": 16 * len(pairs.shapes)}, ([q], robot._distance_function(pairs, True)(q))
+    return Composed("distances", text, own, parts, arrays, {"sizes": pairs.sizes}, sample)
 
 
 def _summary(docstring: str) -> str:
