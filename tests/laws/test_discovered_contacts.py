@@ -14,7 +14,7 @@ import kinetree as kt
 from kinetree import geometry as geo
 from kinetree import simulation
 from kinetree.algorithms.kinematics.frame_kinematics import joint_screws, poses
-from kinetree.errors import ConvergenceWarning, LoadError, ModelError, ModelWarning, UnknownNameError, UnsupportedError
+from kinetree.errors import ConvergenceWarning, LoadError, ModelError, ModelWarning, UnknownNameError
 from kinetree.kernels.contact_discovery import CONTACT
 from kinetree.kernels.discovered_rows import discovered_rows, discovered_rows_of_bodies
 from kinetree.runtime.kernels import bind
@@ -422,7 +422,7 @@ def test_only_points_on_bodies_of_their_own_take_the_stiff_law() -> None:
         found: Any = simulation.Simulator(robot, contacts="discover")._discovered
         T = bind(poses, robot.mechanism, found._of.sites, "poses")(np.array(q, dtype=float))
         shapes = T, found._of.sizes, np.zeros((len(T), 6))
-        rest = found._of.candidates[:, :3], np.arange(float(found._most)), (1e-3, 1e-3), found._laws
+        rest = found._of.candidates[:, :3], np.arange(float(found.most)), (1e-3, 1e-3), found._laws
         _, count, law = found._discover(*shapes, *shapes, found._of.vertices, np.ones((1, 8)), *rest)
         assert count > 1
         np.testing.assert_array_equal(law, found._laws[number])
@@ -548,9 +548,6 @@ def test_what_cannot_be_discovered_is_refused() -> None:
     hull = kt.Scene([geo.Hull("rock", "rock.stl")])
     refused("rock.stl", simulation.Simulator, robot, contacts="discover", scene=hull, error=LoadError)
     refused("methods", simulation.Simulator, robot, contacts="discover", method="rk4")
-    sim = simulation.Simulator(robot, contacts="discover")
-    state = robot.neutral(), np.zeros(6)
-    refused("discovered have no derivatives", sim.discretize, *state, error=UnsupportedError)
 
 
 def test_boxes_that_are_welded_touch_as_typed_points_do() -> None:

@@ -78,7 +78,7 @@ def contact_discovery(classes: tuple[str, ...]) -> Kernel:
             for (i,), (j,), (p,), slots, *corners in getattr(k, one):
                 a, b = _posed(T[i], sizes[i]), _posed(U[j], others[j])
                 if one == HULL:
-                    a = PosedHull(partial(field_of, T[i], sizes[i]), partial(_farthest, k, vertices, *corners))
+                    a = PosedHull(partial(field_of, T[i], sizes[i]), partial(farthest, k, vertices, *corners))
                 skip = k.scalar(far[p])
                 if one in BESIDE_BOXES:
                     for _ in k.once.until(skip):
@@ -113,7 +113,7 @@ def _posed(pose: Any, sizes: Any) -> PosedShape:
     return PosedShape(lambda name: field_of(pose, sizes, name))
 
 
-def _farthest(k: Workspace, vertices: Indexed, first: Any, last: Any, directions: Sequence[Vector]) -> list[Vector]:
+def farthest(k: Workspace, vertices: Indexed, first: Any, last: Any, directions: Sequence[Vector]) -> list[Vector]:
     """Of consecutive vertices, the first one that is farthest along each direction."""
     (w,), (e,) = first, last
     best = [(k.scalar(-np.inf), [k.scalar(0.0) for _ in range(3)]) for _ in directions]

@@ -36,7 +36,7 @@ at the limit of friction and nothing moves, the sticking side is differentiated;
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,7 +50,7 @@ from kinetree.spatial.scalar import sqrt
 OPEN, STICKING, SLIDING, EDGE = range(4)
 FREE, STUCK, SLIPPING, STOPPED = range(4)
 #: Heights above this are differentiated as on the surface or above it [m].
-_ON_SURFACE = -1e-9
+ON_SURFACE = -1e-9
 #: Speeds of contacts, relative to the fastest approach, that are rounding.
 _NOTHING = 1e-10
 #: Least margin of modes that are certain, and by what factor it exceeds the residual.
@@ -86,102 +86,38 @@ def contact_response(
     world axes. place and limits are those of joints, and numbers dt and ε. stopping is 1/dt where ξ of a joint counts.
     """
     dt, epsilon = numbers[...]
-    scale, of_impulse, of_velocity, of_normal, along, across = (k.array("t") for _ in range(6))
+    state = ResponseState(k, G, free, impulse, velocity, bounds, epsilon)
     chi = [k.array("t") for _ in range(6)]
-    X, Y, Z_mu, Z_h, probe = (k.zeros("t", x) for x in ("c", "n", "g", "g", "once"))
-    size = _scaled(k, G, free, bounds, scale)
-    margin, sum_of_all = k.scalar(np.inf), k.scalar(0.0)
-    # of the law itself, if that is soft
-    soft = less(epsilon, 10.0 * EPSILON, 0.0, epsilon)
+    X, Y, Z_mu, Z_h = (k.zeros("t", x) for x in ("c", "n", "g", "g"))
 
     for rows, own, body, columns, (shape,) in k.contacts:
-        x, y, z = rows
-        s, movable = scale[x][()], above(G[x, x] + G[y, y] + G[z, z], 3.0 * IMMOBILE, 1.0, 0.0)
-        (px, py, pz), (ux, uy, uz), mu = row_values(impulse, rows), row_values(velocity, rows), bounds[z][0]
-        h, speed = height[own[2]][()], sqrt(ux * ux + uy * uy)
-        gap, rate = above(h, 0.0, h, RECOVERY * h) / dt, less(h, _ON_SURFACE, RECOVERY, 1.0) / dt
-
-        # the mode, and how far the others are
-        pressed, apart, slip = pz / s, s * uz, s * speed
-        slack = larger(mu * pz - sqrt(px * px + py * py), 0.0) / s
-        closed = movable * above(pressed, apart, 1.0, 0.0)
-        rubs, still = above(mu, 0.0, 1.0, 0.0), above(slip, _NOTHING * size, 0.0, 1.0)
-        moves = above(slip, slack, closed, 0.0)
-        edge, slides = rubs * moves * still, where(rubs, moves * (1.0 - still), closed)
-        sticks, is_open = closed - slides, 1.0 - closed
-        for row in rows:
-            modes[row] = sticks + 2.0 * (slides + edge)
-        guard = where(rubs, where(slides, slip, where(edge, 0.0, slack)), np.inf)
-        off = where(closed, smaller(pressed, guard), apart) / size
-        margin[...] = smaller(margin[...], where(movable, off, np.inf))
-
-        # factors of the rows (3)
-        some = above(speed, 0.0, speed, 1.0)
-        c_d, s_d = above(speed, 0.0, ux / some, 1.0), uy / some
-        rubbing = mu * pressed + slip
-        kappa = above(rubbing, 0.0, mu * pressed / above(rubbing, 0.0, rubbing, 1.0), 0.0)
-        along[x], across[x] = c_d, s_d
-        of_impulse[x], of_impulse[y], of_impulse[z] = 1.0 - sticks, is_open + slides * (1.0 - kappa), is_open
-        of_velocity[x], of_velocity[y], of_velocity[z] = sticks, sticks + slides * kappa, closed
-        of_normal[x], of_normal[y], of_normal[z] = slides * mu, 0.0, 0.0
         a, b, n = (axes[row] for row in own)
-        d, p = a * c_d + b * s_d, b * c_d - a * s_d
+        h = height[own[2]][()]
+        gap, rate = above(h, 0.0, h, RECOVERY * h) / dt, less(h, ON_SURFACE, RECOVERY, 1.0) / dt
+        of = state.contact(rows, (a, b, n), gap)
         r, omega = np.array(row_values(arm, own)), np.array([twist[c][()] for c in body[:3]])
-        push, w = a * px + b * py + n * pz, a * ux + b * uy + n * (uz - gap)
         bends, steep = np.array([bend[row] for row in own]), np.array(row_values(slope, own))
-        turn = (
-            sticks * s * gap - slides * (1.0 + mu * mu) * pressed,
-            sticks * s * gap - slides * (1.0 - kappa) * (1.0 + mu * (uz - gap) / some) * pressed,
-        )
         by_point = (
-            (d @ bends) * turn[0],
-            (p @ bends) * turn[1],
-            (w @ bends) * (slides * s) + steep * (closed * s * rate),
+            (of.d @ bends) * of.turn[0],
+            (of.p @ bends) * of.turn[1],
+            (of.w @ bends) * (of.slides * of.s) + steep * (of.closed * of.s * rate),
         )
-        for row, axis, e in zip(rows, (d, p, n), by_point, strict=True):
+        for row, axis, e in zip(rows, (of.d, of.p, n), by_point, strict=True):
             for part, value in zip(chi, (*cross(r, axis), *axis), strict=True):
-                part[row] = s * value
-            held, felt = of_velocity[row], of_impulse[row] + soft * of_velocity[row]
+                part[row] = of.s * value
+            held, felt = state.of_velocity[row], state.of_impulse[row] + state.soft * state.of_velocity[row]
             swing = (
-                cross(r, cross(axis, omega)) * (held * s)
-                - (cross(axis, push) * felt + cross(n, push) * of_normal[row]) / s
+                cross(r, cross(axis, omega)) * (held * of.s)
+                - (cross(axis, of.push) * felt + cross(n, of.push) * state.of_normal[row]) / of.s
             )
             for c, other, value, part in zip(body, columns, (*(cross(r, e) + swing), *e), chi, strict=True):
                 Y[row, c], X[row, other] = value, held * part[row]
-        Z_mu[x, shape], Z_h[z, shape] = slides * pressed, -(closed * rate * s)
+        x, _, z = rows
+        Z_mu[x, shape], Z_h[z, shape] = of.slides * of.pressed, -(of.closed * rate * of.s)
 
-    for (row,), (column,), (c,) in k.joints:
-        s, p, v, (dry, slow, fast) = scale[row][()], impulse[row][()], velocity[row][()], bounds[row]
-        over, rounding = magnitude(p) - dry, _NOTHING * size / s
-        ends = above(p, 0.0, less(slow + rounding, v, 0.0, 1.0), less(v, fast - rounding, 0.0, 1.0))
-        stopped, rubs = above(over, 0.0, ends, 0.0), above(dry, 0.0, 1.0, 0.0)
-        slips = (1.0 - stopped) * where(rubs, above(s * magnitude(v), -over / s, 1.0, 0.0), 1.0)
-        modes[row] = where(stopped, STOPPED, where(slips, SLIPPING * rubs, STUCK))
-        inside = smaller(v - slow, fast - v) * s
-        moving = where(rubs, smaller(magnitude(v) * s, inside), inside)
-        off = where(stopped, over / s, where(slips, moving, -over / s)) / size
-        margin[...] = smaller(margin[...], off)
-        gap = above(p, 0.0, place[c] - limits[c][0], limits[c][1] - place[c])
-        stopping[c] = above(gap, _ON_SURFACE, stopped, 0.0) / dt
-        of_velocity[row], of_impulse[row], of_normal[row] = 1.0 - slips, slips, 0.0
-        X[row, column] = (1.0 - slips) * s
-
-    # the system (2)
-    S, inverse = _system(k, G, scale, along, across), k.array("t")
-    chance = k.scalar(0.3)
-    for i in k.t:
-        for j in k.t:
-            S[i, j] = of_velocity[i] * S[i, j]
-        S[i, i] = S[i, i] + (of_impulse[i] + epsilon * of_velocity[i])
-        sum_of_all[...] = sum_of_all[...] + (magnitude(free[i]) + magnitude(G[i, i]))
-        for j in k.once:
-            probe[i, j] = epsilon * of_velocity[i] * chance[...]
-        chance[...] = 1.0 - 1.8 * (chance[...] * chance[...])
-    for (x, _, z), *_ in k.contacts:
-        S[x, z] = S[x, z] + of_normal[x]
-    _factor(k, S, inverse)
+    state.joints(dt, place, limits, stopping, X)
     answers = [(X, k.c), (Y, k.n), (Z_mu, k.g), (Z_h, k.g)]
-    _solve(k, S, inverse, [*answers, (probe, k.once)])
+    state.solve(answers)
 
     # what it answers, (4)
     results = list(zip((C, by_place, by_friction, by_height), answers, strict=True))
@@ -194,17 +130,149 @@ def contact_response(
     for (row,), (c,), _ in k.joints:
         for result, (answer, others) in results:
             for j in others:
-                result[c, j] = result[c, j] + scale[row] * answer[row, j]
+                result[c, j] = result[c, j] + state.scale[row] * answer[row, j]
+    state.conclude(solved, modes, report)
 
-    loose = k.scalar(0.0)
-    for (x, _, z), *_ in k.contacts:
-        for o in k.once:
-            slides = of_velocity[z] * (1.0 - of_velocity[x])
-            loose[...] = larger(loose[...], slides * magnitude(probe[z, o]))
-    unity = less(sum_of_all[...], np.inf, 1.0, np.nan)  # comparisons lose NaN
-    known = unity * larger(margin[...], 0.0)
-    unique = above(loose[...], _LEFT, above(soft, 0.0, 1.0, 0.0), 1.0)
-    report[...] = np.array([known, unique, above(known, larger(_FACTOR * solved[...][1], _MARGIN), 1.0, 0.0)])
+
+class ContactMode(NamedTuple):
+    """The mode of a contact, and factors of its rows (3)."""
+
+    s: Any  # its scale
+    d: Any  # the direction of sliding, in the world
+    p: Any  # n × d
+    w: Any  # velocity of the point
+    push: Any  # impulse
+    closed: Any
+    slides: Any
+    pressed: Any  # λ_n in scales
+    turn: tuple[Any, Any]  # factors of d·δn and p·δn
+
+
+class ResponseState:
+    """Modes of all rows, and the system (2): what does not depend on how contacts are found."""
+
+    def __init__(
+        self,
+        k: Workspace,
+        G: Indexed,
+        free: Indexed,
+        impulse: Indexed,
+        velocity: Indexed,
+        bounds: Indexed,
+        epsilon: Any,
+    ) -> None:
+        self._k, self._G, self._free, self._impulse, self._velocity, self._bounds = (
+            k,
+            G,
+            free,
+            impulse,
+            velocity,
+            bounds,
+        )
+        self.scale, self.of_impulse, self.of_velocity, self.of_normal, self._along, self._across, self._modes = (
+            k.array("t") for _ in range(7)
+        )
+        self._size = _scaled(k, G, free, bounds, self.scale)
+        self._margin, self._probe = k.scalar(np.inf), k.zeros("t", "once")
+        self._sum_of_all, self._epsilon = k.scalar(0.0), epsilon
+        #: Of the law itself, if that is soft.
+        self.soft = less(epsilon, 10.0 * EPSILON, 0.0, epsilon)
+
+    def contact(self, rows: Any, axes: tuple[Any, Any, Any], gap: Any) -> ContactMode:
+        """The mode of a contact, from its axes and c(h)/dt, and how far the others are."""
+        G, size = self._G, self._size
+        x, y, z = rows
+        s, movable = self.scale[x][()], above(G[x, x] + G[y, y] + G[z, z], 3.0 * IMMOBILE, 1.0, 0.0)
+        (px, py, pz), (ux, uy, uz) = row_values(self._impulse, rows), row_values(self._velocity, rows)
+        mu, speed = self._bounds[z][0], sqrt(ux * ux + uy * uy)
+        pressed, apart, slip = pz / s, s * uz, s * speed
+        slack = larger(mu * pz - sqrt(px * px + py * py), 0.0) / s
+        closed = movable * above(pressed, apart, 1.0, 0.0)
+        rubs, still = above(mu, 0.0, 1.0, 0.0), above(slip, _NOTHING * size, 0.0, 1.0)
+        moves = above(slip, slack, closed, 0.0)
+        edge, slides = rubs * moves * still, where(rubs, moves * (1.0 - still), closed)
+        sticks, is_open = closed - slides, 1.0 - closed
+        for row in rows:
+            self._modes[row] = sticks + 2.0 * (slides + edge)
+        guard = where(rubs, where(slides, slip, where(edge, 0.0, slack)), np.inf)
+        off = where(closed, smaller(pressed, guard), apart) / size
+        self._margin[...] = smaller(self._margin[...], where(movable, off, np.inf))
+
+        # factors of the rows (3)
+        some = above(speed, 0.0, speed, 1.0)
+        c_d, s_d = above(speed, 0.0, ux / some, 1.0), uy / some
+        rubbing = mu * pressed + slip
+        kappa = above(rubbing, 0.0, mu * pressed / above(rubbing, 0.0, rubbing, 1.0), 0.0)
+        self._along[x], self._across[x] = c_d, s_d
+        for row, of_impulse, of_velocity, of_normal in (
+            (x, 1.0 - sticks, sticks, slides * mu),
+            (y, is_open + slides * (1.0 - kappa), sticks + slides * kappa, 0.0),
+            (z, is_open, closed, 0.0),
+        ):
+            self.of_impulse[row], self.of_velocity[row], self.of_normal[row] = of_impulse, of_velocity, of_normal
+        a, b, n = axes
+        turn = (
+            sticks * s * gap - slides * (1.0 + mu * mu) * pressed,
+            sticks * s * gap - slides * (1.0 - kappa) * (1.0 + mu * (uz - gap) / some) * pressed,
+        )
+        push, w = a * px + b * py + n * pz, a * ux + b * uy + n * (uz - gap)
+        return ContactMode(s, a * c_d + b * s_d, b * c_d - a * s_d, w, push, closed, slides, pressed, turn)
+
+    def joints(self, dt: Any, place: Indexed, limits: Indexed, stopping: Indexed, X: Indexed) -> None:
+        """Modes and rows of joints; X are the rows of (2) for velocities."""
+        k, size = self._k, self._size
+        for (row,), (column,), (c,) in k.joints:
+            s, p, v, (dry, slow, fast) = (
+                self.scale[row][()],
+                self._impulse[row][()],
+                self._velocity[row][()],
+                self._bounds[row],
+            )
+            over, rounding = magnitude(p) - dry, _NOTHING * size / s
+            ends = above(p, 0.0, less(slow + rounding, v, 0.0, 1.0), less(v, fast - rounding, 0.0, 1.0))
+            stopped, rubs = above(over, 0.0, ends, 0.0), above(dry, 0.0, 1.0, 0.0)
+            slips = (1.0 - stopped) * where(rubs, above(s * magnitude(v), -over / s, 1.0, 0.0), 1.0)
+            self._modes[row] = where(stopped, STOPPED, where(slips, SLIPPING * rubs, STUCK))
+            inside = smaller(v - slow, fast - v) * s
+            moving = where(rubs, smaller(magnitude(v) * s, inside), inside)
+            off = where(stopped, over / s, where(slips, moving, -over / s)) / size
+            self._margin[...] = smaller(self._margin[...], off)
+            gap = above(p, 0.0, place[c] - limits[c][0], limits[c][1] - place[c])
+            stopping[c] = above(gap, ON_SURFACE, stopped, 0.0) / dt
+            self.of_velocity[row], self.of_impulse[row], self.of_normal[row] = 1.0 - slips, slips, 0.0
+            X[row, column] = (1.0 - slips) * s
+
+    def solve(self, answers: list[tuple[Indexed, Size]]) -> None:
+        """B ← S⁻¹ B of the system (2), for matrices and their columns."""
+        k, epsilon = self._k, self._epsilon
+        S, inverse = _system(k, self._G, self.scale, self._along, self._across), k.array("t")
+        chance = k.scalar(0.3)
+        for i in k.t:
+            for j in k.t:
+                S[i, j] = self.of_velocity[i] * S[i, j]
+            S[i, i] = S[i, i] + (self.of_impulse[i] + epsilon * self.of_velocity[i])
+            self._sum_of_all[...] = self._sum_of_all[...] + (magnitude(self._free[i]) + magnitude(self._G[i, i]))
+            for j in k.once:
+                self._probe[i, j] = epsilon * self.of_velocity[i] * chance[...]
+            chance[...] = 1.0 - 1.8 * (chance[...] * chance[...])
+        for (x, _, z), *_ in k.contacts:
+            S[x, z] = S[x, z] + self.of_normal[x]
+        _factor(k, S, inverse)
+        _solve(k, S, inverse, [*answers, (self._probe, k.once)])
+
+    def conclude(self, solved: Indexed, modes: Indexed, report: Indexed) -> None:
+        """Modes, the margin, whether the law determines the derivative, and whether modes are certain."""
+        k, loose = self._k, self._k.scalar(0.0)
+        for (x, _, z), *_ in k.contacts:
+            for o in k.once:
+                slides = self.of_velocity[z] * (1.0 - self.of_velocity[x])
+                loose[...] = larger(loose[...], slides * magnitude(self._probe[z, o]))
+        for row in k.t:
+            modes[row] = self._modes[row]
+        unity = less(self._sum_of_all[...], np.inf, 1.0, np.nan)  # comparisons lose NaN
+        known = unity * larger(self._margin[...], 0.0)
+        unique = above(loose[...], _LEFT, above(self.soft, 0.0, 1.0, 0.0), 1.0)
+        report[...] = np.array([known, unique, above(known, larger(_FACTOR * solved[...][1], _MARGIN), 1.0, 0.0)])
 
 
 def _scaled(k: Workspace, G: Indexed, free: Indexed, bounds: Indexed, scale: Indexed) -> Any:

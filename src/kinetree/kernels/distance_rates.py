@@ -26,7 +26,7 @@ from kinetree.spatial.dual import Dual
 STEEPEST = 100.0
 
 
-def _moving_field(T: Any, numbers: Any, V: Any, name: str) -> Any:
+def moving_field(T: Any, numbers: Any, V: Any, name: str) -> Any:
     """A field of a shape with the twist V, as a dual number; sizes do not change."""
     value = field_of(T, numbers, name)
     if name in ("h0", "h1", "h2", "r", "uu", "iu"):
@@ -51,7 +51,7 @@ def distance_rates(classes: tuple[str, ...]) -> Kernel:
         motions = [[k.array("m") for _ in range(6)] for _ in range(2)]
         for j in k.m:
             for name, (line, change) in lines.items():
-                found = _moving_field(U[j], others[j], W[j], name)
+                found = moving_field(U[j], others[j], W[j], name)
                 moves = isinstance(found, Dual)
                 line[j] = found.value if moves else found
                 if moves:
@@ -64,7 +64,7 @@ def distance_rates(classes: tuple[str, ...]) -> Kernel:
             for (i,), (j,), (p,), (last,) in getattr(k, one):
 
                 def first(name: str, i: Any = i) -> Any:
-                    return _moving_field(T[i], numbers[i], V[i], name)
+                    return moving_field(T[i], numbers[i], V[i], name)
 
                 a = PosedShape(first)
                 for t in k.t.through(last):
@@ -83,12 +83,12 @@ def distance_rates(classes: tuple[str, ...]) -> Kernel:
                         for start in (0, 3)
                     )
                     closing = dot(moment, turn) + dot(n, shift)  # (1), and its rate
-                    drift = _rate(closing) + _value(dot(moment, spin)) + _value(dot(n, lift))
+                    drift = rate_of(closing) + value_of(dot(moment, spin)) + value_of(dot(n, lift))
                     drift = less(magnitude(drift), np.inf, between(drift, -STEEPEST, STEEPEST), 0.0)
-                    d[p + t] = _value(distance)
-                    normal[p + t] = np.array([_value(x) for x in n])
-                    points[p + t] = np.array([[_value(x) for x in point] for point in (pa, pb)])
-                    rate[p + t] = np.array([_value(closing), drift])
+                    d[p + t] = value_of(distance)
+                    normal[p + t] = np.array([value_of(x) for x in n])
+                    points[p + t] = np.array([[value_of(x) for x in point] for point in (pa, pb)])
+                    rate[p + t] = np.array([value_of(closing), drift])
 
     run: Any = rates
     run.__name__ = run.__qualname__ = "_".join(("distance_rates", *classes))  # it identifies the compiled code
@@ -100,9 +100,11 @@ def distance_rates(classes: tuple[str, ...]) -> Kernel:
     )(run)  # fmt: skip
 
 
-def _value(x: Any) -> Any:
+def value_of(x: Any) -> Any:
+    """The value of a dual number, or a number itself."""
     return x.value if isinstance(x, Dual) else x
 
 
-def _rate(x: Any) -> Any:
+def rate_of(x: Any) -> Any:
+    """The rate of a dual number; that of others is zero."""
     return x.rate if isinstance(x, Dual) else 0.0

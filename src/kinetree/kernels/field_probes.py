@@ -36,10 +36,9 @@ def field_probes(
     zero on; `grid` are the distances of columns and of rows, the numbers of the last ones, and the greatest height;
     `limits` are dt and the margin.
     """
-    dx, dy, last_column, last_row, top = grid[...]
+    top = grid[...][4]
     dt, margin = limits[...]
     base = pose[...]
-    weight, rise = k.array("b"), k.array("b")
     for (i,), (f,) in k.probes:
         place, V, (*at, radius) = T[i], twist[i], probe[f]
         away = place[:3, :3] @ np.array(at)
@@ -50,30 +49,41 @@ def field_probes(
         far = k.scalar(less(top + radius + reach, z, 1.0, 0.0))
         probed[f] = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0])
         for _ in k.once.until(far):
-            u, inside_u = _within(x / dx + 0.5 * last_column, last_column)
-            w, inside_w = _within(y / dy + 0.5 * last_row, last_row)
-            for j in k.b:
-                weight[j], rise[j] = _hat(u - columns[j])
-            h, h_u, h_w = (k.scalar(0.0) for _ in range(3))
-            for row in k.a:
-                part, slope = _hat(w - rows[row])
-                none = k.scalar(less(magnitude(w - rows[row]), 1.0, 0.0, 1.0))
-                along, across = k.scalar(0.0), k.scalar(0.0)
-                for _ in k.once.until(none):
-                    along[...] = k.sum(weight[j] * heights[row, j] for j in k.b)
-                    across[...] = k.sum(rise[j] * heights[row, j] for j in k.b)
-                    none[...] = 1.0
-                h[...] = h[...] + part * along[...]
-                h_u[...] = h_u[...] + part * across[...]
-                h_w[...] = h_w[...] + slope * along[...]
-            a, b = inside_u * h_u[...] / dx, inside_w * h_w[...] / dy
+            h, (a, b), _ = ground_below(k, (x, y, z), heights, rows, columns, grid)
             up = 1.0 / sqrt(1.0 + a * a + b * b)
             n = base[:3, :3] @ np.array([-a * up, -b * up, up])
-            gap = (z - h[...]) * up - radius
+            gap = (z - h) * up - radius
             point = world - (radius + 0.5 * gap) * n
             off = where(far[...], 1.0, less(gap, reach, 0.0, 1.0))
             probed[f] = np.array([*point, *n, gap, off])
             far[...] = 1.0
+
+
+def ground_below(
+    k: Workspace, point: Any, heights: Indexed, rows: Indexed, columns: Indexed, grid: Indexed
+) -> tuple[Any, tuple[Any, Any], Any]:
+    """Of the ground at x and y of a point, its height, its slopes along x and y, and how these twist, ∂²h/∂x∂y."""
+    dx, dy, last_column, last_row, _ = grid[...]
+    weight, rise = k.array("b"), k.array("b")
+    u, inside_u = _within(point[0] / dx + 0.5 * last_column, last_column)
+    w, inside_w = _within(point[1] / dy + 0.5 * last_row, last_row)
+    for j in k.b:
+        weight[j], rise[j] = _hat(u - columns[j])
+    h, h_u, h_w, h_uw = (k.scalar(0.0) for _ in range(4))
+    for row in k.a:
+        part, slope = _hat(w - rows[row])
+        none = k.scalar(less(magnitude(w - rows[row]), 1.0, 0.0, 1.0))
+        along, across = k.scalar(0.0), k.scalar(0.0)
+        for _ in k.once.until(none):
+            along[...] = k.sum(weight[j] * heights[row, j] for j in k.b)
+            across[...] = k.sum(rise[j] * heights[row, j] for j in k.b)
+            none[...] = 1.0
+        h[...] = h[...] + part * along[...]
+        h_u[...] = h_u[...] + part * across[...]
+        h_w[...] = h_w[...] + slope * along[...]
+        h_uw[...] = h_uw[...] + slope * across[...]
+    slopes = inside_u * h_u[...] / dx, inside_w * h_w[...] / dy
+    return h[...], slopes, inside_u * inside_w * h_uw[...] / (dx * dy)
 
 
 def _within(x: Any, last: Any) -> tuple[Any, Any]:

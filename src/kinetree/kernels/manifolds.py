@@ -43,7 +43,8 @@ from kinetree.kernels.distances import (
     times,
 )
 from kinetree.kernels.pair_distances import CLASSES, PosedShape
-from kinetree.spatial.scalar import Constant, magnitude, select, sqrt
+from kinetree.spatial.dual import select
+from kinetree.spatial.scalar import Constant, magnitude, sqrt
 
 #: Gap of what is no candidate at all [m].
 FAR = 1e30

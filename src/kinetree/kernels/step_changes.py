@@ -117,6 +117,20 @@ _SQUARE = ("n", "n")
 
 
 @kernel(
+    J=("b", "n"), drift=("b", "b"), Minv=_SQUARE, a_q=_SQUARE, dt=(), changed=_SQUARE, outputs=("changed",),
+    sparse=("changed",),
+)  # fmt: skip
+def drifting_changes(
+    k: Workspace, J: Indexed, drift: Indexed, Minv: Indexed, a_q: Indexed, dt: Indexed, changed: Indexed
+) -> None:
+    """∂a with respect to q, with that of wrenches on bodies at given impulses: a_q + M⁻¹Jᵀ Y J/dt."""
+    moved, pushed, one = k.array("b", "n"), k.array("n", "n"), 1.0 / dt[...]
+    add_product(moved, (k.b, k.b, k.n), drift, J, start=ZERO)
+    add_product(pushed, (k.n, k.b, k.n), MatrixView(lambda i, j: one * J[j, i]), moved, start=ZERO)
+    add_product(changed, (k.n, k.n, k.n), Minv, pushed, start=a_q)
+
+
+@kernel(
     a_q=_SQUARE, a_v=_SQUARE, a_tau=_SQUARE, f_q=_SQUARE, f_v=_SQUARE, f_tau=_SQUARE, half=(), by_q=_SQUARE,
     by_v=_SQUARE, by_tau=_SQUARE, outputs=_MATRICES, sparse=_MATRICES,
 )  # fmt: skip

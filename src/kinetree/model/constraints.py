@@ -36,7 +36,7 @@ from kinetree.algorithms.kinematics.manifold import integrate
 from kinetree.compiler.formats import require_double
 from kinetree.concurrency import ForkSafeLock
 from kinetree.errors import InputError
-from kinetree.kernels.constrained_solution import held_mobility, moving_columns, row_response
+from kinetree.kernels.constrained_solution import held_mobility
 from kinetree.kernels.constraint_rows import row_forces, row_mobility, row_residual
 from kinetree.kernels.eigen import regularized_inverse
 from kinetree.kernels.solve import count_doubt
@@ -226,7 +226,7 @@ class Constraints:
         """Results of a function of `kinetree.model.held_derivatives`, given the state and its own arguments."""
         q, v, tau = state
         if wanted is stabilization is f_ext is None and type(q) is type(v) is type(tau) is np.ndarray:
-            return self._resolved(self._derivative, (name, (), False), q, v, tau, self.nothing, *given, out=out)
+            return self._resolved(self.derivative_function, (name, (), False), q, v, tau, self.nothing, *given, out=out)
         _refuse_lazy(name, q=q, v=v, tau=tau, wanted=wanted, f_ext=f_ext)
         inputs = [*state, self.nothing if wanted is None else wanted, *given]
         if stabilization is not None:
@@ -234,9 +234,10 @@ class Constraints:
             inputs.append(np.broadcast_to(stabilization, (self.rows, 2)))
         sites, wrenches = self.robot.forward_dynamics._wrenches(f_ext) if f_ext else ((), ())
         key = name, sites, stabilization is not None
-        return self._resolved(self._derivative, key, *inputs, *wrenches, out=out)
+        return self._resolved(self.derivative_function, key, *inputs, *wrenches, out=out)
 
-    def _derivative(self, key: tuple[str, tuple[Site, ...], bool], near: bool) -> Compiled:
+    def derivative_function(self, key: tuple[str, tuple[Site, ...], bool], near: bool) -> Compiled:
+        """A function of `kinetree.model.held_derivatives`: its name, frames with wrenches, and whether it has gains."""
         known = self._functions.get((key, near))
         if known is not None:
             return known
@@ -322,12 +323,9 @@ class Constraints:
 
     def mobility(self, run: Any, q: Any, Minv: Any) -> Any:
         """What takes the place of M⁻¹ for forces that constraints answer, (nv, nv): rows may depend on each other."""
-        c, nv = self.rows, self.robot.nv
         J, _ = self._motion(run, q, None)
-        response, A, own = run(compiled(row_response, c=c, n=nv, **moving_columns(range(nv), nv)), J, Minv)
-        values, vectors, roots, edge, *_ = run(singular.decomposition(c), A, own, *self._weights, REDUNDANT)
-        inertia = run(compiled(regularized_inverse, n=c), values, vectors, roots, edge, 0.0)
-        return run(compiled(held_mobility, c=c, n=nv), response, inertia, Minv)
+        response, inertia, _ = DerivativeText(self, "linearize", (), False).inverses(run, True, J, Minv)
+        return run(compiled(held_mobility, c=self.rows, n=self.robot.nv), response, inertia, Minv)
 
     def _text(self, run: Any, name: str, near: bool, q: Any, *given: Any) -> tuple[Any, ...]:
         """Results of a function that solves (2), and `spread`."""

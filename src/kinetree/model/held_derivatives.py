@@ -266,7 +266,7 @@ class DerivativeText:
             columns = [c for k in nodes for c in range(mechanism.v_starts[k], mechanism.v_starts[k + 1])]
         return moving_columns(columns, mechanism.nv)
 
-    def _inverses(self, run: Any, near: bool, J: Any, Minv: Any) -> tuple[Any, Any, Any]:
+    def inverses(self, run: Any, near: bool, J: Any, Minv: Any) -> tuple[Any, Any, Any]:
         """J M⁻¹, Λ and the rank."""
         held, c = self._held, self._held.rows
         response, A, own = run(self._over(row_response, **self._moving), J, Minv)
@@ -290,7 +290,7 @@ class DerivativeText:
         if change.stiffness is not None:
             free_q = run(compiled(stiffened, n=n), Minv, change.stiffness, free_q)
         J, _ = self._held._motion(run, of.q, None)
-        response, inertia, rank = self._inverses(run, near, J, Minv)
+        response, inertia, rank = self.inverses(run, near, J, Minv)
         turned = np.zeros((self._held.rows, n)) if change.turned is None else change.turned
         given = J, response, inertia, Minv, free_q, free_v, change.psi_q, change.psi_v, turned
         found = run.concluding(0, corrected, *given)
@@ -365,7 +365,7 @@ class DerivativeText:
         robot = self._robot
         J, _ = self._held._motion(run, of.q, None)
         Minv = run(self._held.of_masses(robot.mass_matrix_inverse), of.q)
-        response, inertia, _ = self._inverses(run, near, J, Minv)
+        response, inertia, _ = self.inverses(run, near, J, Minv)
         Y, columns = run(robot.regressor, of.q, of.v, of.a), 10 * len(robot.inertial_parameters)
         found: Sequence[Any] = run(self._over(parameter_solutions, p=columns), Minv, response, inertia, Y)
         return found

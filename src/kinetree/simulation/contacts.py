@@ -93,8 +93,8 @@ class Solver(NamedTuple):
         return function, np.array(law._replace(epsilon=epsilon, centrings=centrings))
 
 
-# rotation, row by row, position, and once more the position, among the entries of a pose
-_OF_POSE = np.array([0, 1, 2, 4, 5, 6, 8, 9, 10, 3, 7, 11, 3, 7, 11])
+#: Rotation, row by row, position, and once more the position, among the entries of a pose
+OF_POSE = np.array([0, 1, 2, 4, 5, 6, 8, 9, 10, 3, 7, 11, 3, 7, 11])
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +206,7 @@ class DenseBodies:
     def at(self, q: Any) -> tuple[Any, Any]:
         """Places, (m, 15), and Λ⁻¹, (6 m, 6 m), of the bodies."""
         T = self._run(self._recursion(poses, False), q)
-        place = self._run.taken(T, 16 * np.arange(self.count)[:, None] + _OF_POSE)
+        place = self._run.taken(T, 16 * np.arange(self.count)[:, None] + OF_POSE)
         found = [self._run(function, q) for function in self._dynamics]
         mobility, self._response = found if len(found) > 1 else found[0]
         return place, mobility

@@ -19,15 +19,18 @@ from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_inverse
 from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS, VELOCITIES, joint_screws, poses
 from kinetree.kernels.contact_discovery import CONTACT, contact_discovery
 from kinetree.kernels.contact_problem import contact_forces, velocities_after
+from kinetree.kernels.contact_response import EPSILON
 from kinetree.kernels.discovered_rows import complete, discovered_rows, discovered_rows_of_bodies
 from kinetree.kernels.field_probes import PROBED, field_probes
 from kinetree.language.algorithm import with_constants
+from kinetree.language.mechanism import Site
 from kinetree.model.collision_pairs import CollisionPairs
 from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
 from kinetree.model.shapes import Scene
 from kinetree.runtime.function import compiled
 from kinetree.simulation.contacts import WORLD_AXES, JointRows, Solver, bound_to
+from kinetree.simulation.discovered_derivatives import DiscoveredResponse, ShapeBodies
 from kinetree.simulation.step_results import FoundContacts, Impulses
 from kinetree.simulation.touching_pairs import Arrangement, given_pairs, touching_pairs
 from kinetree.spatial.value import Array
@@ -45,6 +48,7 @@ class DiscoveredContacts:
     Attributes:
         pairs: Names of the shapes of each pair that may touch.
         shapes: Shapes of the results of a single step, besides velocities.
+        most: Number of contacts of a sample, at most.
         is_compiled: Always.
         joints: Dry friction and stops, if there are any.
     """
@@ -70,36 +74,46 @@ class DiscoveredContacts:
             0,
             *(count for count in _COUNTS[1:] if _COUNTS[_COUNTS.index(count) - 1] < len(self._of.candidates)),
         ]
-        self._most = self._counts[-1]
-        self.shapes = {"forces": (3 * self._most,), "found": (self._most, CONTACT), "report": (3,)}
+        self.most = self._counts[-1]
+        self.shapes = {"forces": (3 * self.most,), "found": (self.most, CONTACT), "report": (3,)}
         self.shapes |= {} if joints is None else joints.shapes
         self._columns = np.zeros(0, dtype=int) if joints is None else joints.columns
 
     # The text
 
-    def bodies(self, run: Any, solves: bool = False) -> None:
-        """No bodies are known before a step."""
+    def bodies(self, run: Any, solves: bool = False) -> ShapeBodies | None:
+        """No bodies are known before a step; those that may touch something, for derivatives."""
+        return ShapeBodies(run, self._recursion, self.sites) if solves else None
+
+    @cached_property
+    def sites(self) -> tuple[Site, ...]:
+        """The frames of all bodies that may touch something."""
+        return tuple(map(self._robot.site, self._of.moving.values()))
 
     def _recursion(self, algorithm: Any, sites: tuple[Any, ...] = (), dynamic: bool = False) -> Any:
         return bound_to(with_constants(algorithm) if dynamic and self._varied else algorithm, self._robot, sites)
 
-    def impulses(self, run: Any, q: Any, v: Any, _: Any) -> Impulses:
-        """The effect of contacts in a step on velocities v: the text."""
+    def impulses(self, run: Any, q: Any, v: Any, bodies: ShapeBodies | None) -> Impulses:
+        """The effect of contacts in a step on velocities v, and with bodies also its derivatives: the text."""
         T = run(self._recursion(poses, self._of.sites), q)
         twist = run(self._recursion(VELOCITIES[WORLD_AXES], self._of.sites), q, v)
         shapes = T, self._of.sizes, twist
         probed = self._probed(run, T, twist)
         found, count, law = run(
             self._discover, *shapes, *shapes, self._of.vertices, probed, self._of.candidates[:, :3],
-            np.arange(float(self._most)), (self._dt, MARGIN), self._laws,
+            np.arange(float(self.most)), (self._dt, MARGIN), self._laws,
         )  # fmt: skip
-        nv = self._robot.nv
-        sizes = [nv, 3 * self._most, 3, *([] if self.joints is None else [nv])]
-        texts = [partial(self._solved, run, count, q, v, found, law) for count in self._counts]
-        after, forces, report, *pushed = run.cases(count, self._counts, texts, sizes)
-        report = run(compiled(complete), report, count, float(self._most))
-        pushes = pushed[0] if pushed else None
-        return Impulses(after, forces=forces, found=found, report=report, joint_impulses=pushes)
+        nv, several, of_joints = self._robot.nv, len(self._columns), int(self.joints is not None)
+        sizes = [nv, 3 * self.most, 3, *[nv] * of_joints]
+        response = None if bodies is None else DiscoveredResponse(run, bodies, self._of, T, self._dt, self.joints)
+        if response is not None:
+            sizes += [*response.sizes, 3 * self.most, several, 3]
+        texts = [partial(self._solved, run, count, q, v, found, law, response) for count in self._counts]
+        after, forces, report, *more = run.cases(count, self._counts, texts, sizes)
+        report = run(compiled(complete), report, count, float(self.most))
+        pushes = more[0] if of_joints else None
+        touched = Impulses(after, forces=forces, found=found, report=report, joint_impulses=pushes)
+        return touched if response is None else response.told(touched, q, more[of_joints:])
 
     def _probed(self, run: Any, T: Any, twist: Any) -> Any:
         """What probes find above height fields; of none, a result that nothing reads."""
@@ -111,16 +125,17 @@ class DiscoveredContacts:
                 field_probes, n=len(self._of.sites), f=len(one.of), a=a, b=b, once=1,
                 probes=[(i, f) for f, i in enumerate(one.of)],
             )  # fmt: skip
-            place = self._robot.pose(self._robot.neutral(), str(one.field.body)) @ one.field.placement
             lines = np.arange(float(a)), np.arange(float(b))
-            found.append(run(function, T, twist, one.probes, place, heights, *lines, one.grid, (self._dt, MARGIN)))
+            found.append(run(function, T, twist, one.probes, one.place, heights, *lines, one.grid, (self._dt, MARGIN)))
         return run.joined(*found) if found else np.ones((1, PROBED))
 
-    def _solved(self, run: Any, count: int, q: Any, v: Any, found: Any, law: Any) -> list[Any]:
-        """Velocities, forces, report and impulses of joints in a problem of some contacts."""
+    def _solved(
+        self, run: Any, count: int, q: Any, v: Any, found: Any, law: Any, derived: DiscoveredResponse | None
+    ) -> list[Any]:
+        """Velocities, forces, report and impulses of joints in a problem of some contacts; and derivatives."""
         joints, nv, columns = self.joints, self._robot.nv, self._columns
         if not count and joints is None:
-            return [v, np.zeros(0), np.zeros(3)]
+            return [v, np.zeros(0), np.zeros(3), *(() if derived is None else derived.nothing)]
         bounds: Sequence[Any] = [np.zeros(nv)] * 3
         if joints is not None:
             _, _, *bounds = joints.given(run, q, v)
@@ -147,21 +162,22 @@ class DiscoveredContacts:
         contacts = run.taken(found, np.arange(CONTACT * max(count, 1)))
         given = contacts, moving, which, Minv, v, self._dt, *bounds
         G, free, limits, axes, response = run.feeding(newton, ["G", "free", "bounds", None, None], problem, *given)
-        impulse, _, report = run(newton, G, free, limits, law)
+        impulse, velocity, report = run(newton, G, free, limits, law)
         after = run(compiled(velocities_after, m=nv, n=rows), response, v, impulse)
         forces: Any = np.zeros(0)
         if count:
             first = np.arange(3 * count)
             parts = run.taken(axes, np.arange(9 * count)), run.taken(impulse, first)
             forces = run(compiled(contact_forces, r=3 * count), *parts)
-        if joints is None:
-            return [after, forces, report]
-        return [
-            after,
-            forces,
-            report,
-            run.placed(run.taken(impulse, 3 * count + np.arange(len(columns))), columns, (nv,)),
-        ]
+        results = [after, forces, report]
+        if joints is not None:
+            pushed = run.taken(impulse, 3 * count + np.arange(len(columns)))
+            results.append(run.placed(pushed, columns, (nv,)))
+        if derived is not None:
+            epsilon = EPSILON if self._laws[0][3] > 0.5 else run.taken(law, [0])
+            solved = G, free, impulse, velocity, limits, report
+            results += derived.of(count, solved, contacts, forces, q, after, epsilon)
+        return results
 
     @cached_property
     def _discover(self) -> Any:
@@ -169,7 +185,7 @@ class DiscoveredContacts:
         n = len(of.sites)
         return compiled(
             contact_discovery(of.classes), n=n, m=n, f=max(1, len(of.lists["fields"])), s=len(of.candidates),
-            c=self._most, p=len(of.pairs), t=of.longest, w=len(of.vertices), e=of.most_vertices, once=1, **of.lists,
+            c=self.most, p=len(of.pairs), t=of.longest, w=len(of.vertices), e=of.most_vertices, once=1, **of.lists,
         )  # fmt: skip
 
     @cached_property
@@ -198,5 +214,5 @@ class DiscoveredContacts:
         numbers = found[..., 11].astype(int)
         used = found[..., 10] > 0.5
         pair = np.where(used, self._of.candidates[numbers, 3].astype(int), -1)
-        force = forces.reshape(*forces.shape[:-1], self._most, 3) / dt
+        force = forces.reshape(*forces.shape[:-1], self.most, 3) / dt
         return FoundContacts(self.pairs, pair, found[..., :3], found[..., 3:6], found[..., 6], force)

@@ -519,7 +519,7 @@ class _Matrices(_Calculus):
     def _linearized(self, q: Any, v: Any, push: Any, stiff: bool = False) -> tuple[Any, tuple[Any, Any, Any], Any]:
         """a, its derivatives with respect to q, v and joint forces, and J̄; at rest, where v is None."""
         at_rest, run = v is None, self.run
-        function = self.held._derivative(("linearize", () if at_rest else self.sites, stiff), self.near)
+        function = self.held.derivative_function(("linearize", () if at_rest else self.sites, stiff), self.near)
         more = [self.gains] * stiff + ([] if at_rest or not self.sites else [self.wrenches])
         given = q, self.still if at_rest else v, push, self.held.nothing, *more
         by_q, by_v, by_push, inverse, *_, a, _, _, doubt = run(function, *given)

@@ -228,7 +228,6 @@ class Simulator:
 
         Raises:
             InputError: A method other than "midpoint" and "semi_implicit_euler", or a shape without slopes.
-            UnsupportedError: Contacts that are discovered.
         """
         if self._held is None:
             return step_functions.discretize(self, q, v, tau, f_ext)

@@ -105,14 +105,15 @@ class HeldDynamics:
         self, run: Any, sites: Sequence[Site], at: Stage, wrenches: list[Any], _user: Any, _names: Sequence[str]
     ) -> Sequence[Any]:
         """∂a with respect to q, v and push."""
-        text, of = self._state(run, sites, at, wrenches)
-        return text.linearize(run, True, of)[:3]
+        function = self._held.derivative_function(("linearize", tuple(sites), False), True)
+        found: Sequence[Any] = run(function, at.q, at.v, at.push, self._held.nothing, *wrenches)
+        return found[:3]
 
-    def solved(self, run: Any, bodies: Any, q: Any, tau: Any, wrench: Any) -> Any:
-        """P (τ + Jᵀw)."""
+    def solved(self, run: Any, q: Any, tau: Any) -> Any:
+        """P τ."""
         free = run(self._held.of_masses(mass_matrix_solve), q, tau)
         x, _, _ = self._held.solve(run, q, None, free, True)
-        return bodies.after(q, x, run.taken(wrench, np.arange(6 * bodies.count)))
+        return x
 
     def projected(self, run: Any, name: str, q: Any, v: Any, *given: Any) -> Sequence[Any]:
         """Changes, gradients or matrices of the projections from q and v on."""

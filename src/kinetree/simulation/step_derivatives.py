@@ -41,10 +41,11 @@ from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS, VELOCITIE
 from kinetree.algorithms.kinematics.manifold import ddifference, difference
 from kinetree.concurrency import ForkSafeLock
 from kinetree.kernels.chained_products import row_scaled
-from kinetree.kernels.constrained_solution import moving_columns, with_transposed_product
+from kinetree.kernels.constrained_solution import moving_columns, with_product, with_transposed_product
 from kinetree.kernels.contact_response import EPSILON, contact_response
 from kinetree.kernels.products import total
 from kinetree.kernels.step_changes import (
+    drifting_changes,
     frame_wrenches,
     impulse_changes,
     impulse_gradients,
@@ -64,8 +65,9 @@ from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence, MemorySpan
 from kinetree.runtime.texts import Recording, executed, recorded
 from kinetree.simulation.contacts import Contacts, JointRows, PythonFunction
+from kinetree.simulation.discovery import DiscoveredContacts
 from kinetree.simulation.stage_dynamics import FreeDynamics, HeldDynamics
-from kinetree.simulation.step_results import ContactProblem, Impulses
+from kinetree.simulation.step_results import ContactProblem, ImpulseResponse, Impulses
 from kinetree.simulation.steps import Stage, Steps, Trail
 
 _AXES = "local_world_aligned"
@@ -74,22 +76,6 @@ _SHAPES = ["friction", "height"]
 #: Functions that are kept.
 _KEPT = 64
 _twists_change = directional_derivative(VELOCITIES[_AXES], "twists_change", "dq", {}, ("change",))
-
-
-class _Response(NamedTuple):
-    """How impulses respond: see `contact_response`."""
-
-    C: Any
-    by_place: Any
-    by_friction: Any
-    by_height: Any
-    stopping: Any
-    modes: Any
-    report: Any
-
-    @property
-    def matrices(self) -> tuple[Any, ...]:
-        return self[:4]
 
 
 class _About(NamedTuple):
@@ -102,7 +88,7 @@ class _About(NamedTuple):
     a: Any  # (v⁺ − v)/dt
     wrenches: list[Any]  # of contacts and of the user, in the axes of their frames; one array or none
     pushed: list[Any]  # of the user alone
-    response: _Response | None
+    response: ImpulseResponse | None
     bodies: Any
 
 
@@ -116,13 +102,14 @@ class StepDerivatives:
         self._free = FreeDynamics(steps.plant)
         self._of: FreeDynamics | HeldDynamics = self._held or self._free
         self._contacts = contacts if isinstance(contacts, Contacts) else None
-        self._joints = (
-            contacts if isinstance(contacts, JointRows) else self._contacts.joints if self._contacts else None
-        )
+        self._found = contacts if isinstance(contacts, DiscoveredContacts) else None
+        self._joints = contacts if contacts is None or isinstance(contacts, JointRows) else contacts.joints
         self._lock = ForkSafeLock()
         self._made: dict[Any, Callable[..., Any]] = {}
         self.shapes = len(self._contacts.ground) if self._contacts else 0
         self._count = len(self._contacts.body_of) * self.shapes if self._contacts else 0
+        if self._found is not None:
+            self._count = self._found.most
         self._columns = self._joints.columns if self._joints else np.zeros(0, dtype=int)
 
     # Functions
@@ -253,7 +240,7 @@ class StepDerivatives:
         first, last = (None, trail.stages[0]) if len(trail.stages) == 1 else trail.stages
         touched, wrenches, push, response = trail.touched, pushed, last.push, None
         if touched is not None:
-            response = self._response(run, last.q, trail)
+            response = touched.response or self._response(run, last.q, trail)
             if touched.joint_impulses is not None:
                 push = self._own(run, advance, push, touched.joint_impulses, 1.0 / plant.dt)
             if touched.problem is not None and touched.problem.wrench is not None:
@@ -265,7 +252,7 @@ class StepDerivatives:
         of = _About(last, first, trail.q, trail.rate, found["acceleration"], wrenches, pushed, response, trail.bodies)
         return of, found
 
-    def _response(self, run: Any, q: Any, trail: Trail) -> _Response:
+    def _response(self, run: Any, q: Any, trail: Trail) -> ImpulseResponse:
         contacts, joints, touched = self._contacts, self._joints, cast(Impulses, trail.touched)
         count, several = self._count, len(self._columns)
         of, law = cast(ContactProblem, touched.problem), cast(Contacts, self._steps.contacts).law
@@ -309,7 +296,7 @@ class StepDerivatives:
         )
         numbers = np.array([self._plant.dt, EPSILON if rigid else law[0]])
         problem = of.G, of.free, of.impulse, of.velocity, of.bounds, touched.report
-        return _Response(*run(kernel, *problem, *geometry, place, limits, numbers))
+        return ImpulseResponse(*run(kernel, *problem, *geometry, place, limits, numbers))
 
     def _sloped(self, shape: Any) -> Any:
         each = self._count // self.shapes
@@ -319,6 +306,8 @@ class StepDerivatives:
 
     @cached_property
     def _contact_sites(self) -> tuple[Site, ...]:
+        if self._found is not None:
+            return self._found.sites
         return tuple(self._robot.site(frame) for frame in self._contacts.frames) if self._contacts else ()
 
     def _own(self, run: Any, algorithm: Algorithm, *inputs: Any) -> Any:
@@ -326,7 +315,23 @@ class StepDerivatives:
 
     def _solved(self, run: Any, of: _About, tau: Any, wrench: Any) -> Any:
         """M⁻¹ (τ + Jᵀw), or what takes its place under constraints."""
-        return self._of.solved(run, of.bodies, of.last.q, tau, wrench)
+        if self._held is None:
+            return self._free.solved(run, of.bodies, of.last.q, tau, wrench)
+        return self._held.solved(run, of.last.q, self._sum(run, tau, self._pressed(run, of.last.q, wrench)))
+
+    def _pressed(self, run: Any, q: Any, wrench: Any) -> Any:
+        """Jᵀw of wrenches on bodies, in world axes."""
+        nothing = np.zeros(self._robot.nv), np.zeros((len(self._contact_sites), 6))
+        return self._dynamics_free(run, twists_gradient, q, *nothing, wrench)
+
+    def _drifted(self, run: Any, of: _About, dq: Any) -> Any:
+        """The change of velocities with that of wrenches at given impulses: M⁻¹Jᵀ Y J δq."""
+        m, drift = self._of_bodies, cast(ImpulseResponse, of.response).drift
+        along = run.taken(of.bodies.twists(of.last.q, dq), np.arange(m))
+        change = run.taken(
+            run(compiled(with_product, c=m, n=m), drift, along, np.zeros(m), 1.0), np.arange(m).reshape(-1, 6)
+        )
+        return self._solved(run, of, np.zeros(self._robot.nv), change)
 
     def _moved(self, run: Any, of: _About, x: Any) -> Any:
         """J x of all rows."""
@@ -401,9 +406,14 @@ class StepDerivatives:
             if self._held is None:
                 x = self._solved(run, of, v_bar, none if wrench is None else wrench)
             elif wrench is not None:
-                pressed = self._dynamics_free(run, twists_gradient, here, np.zeros(n), none, wrench)
-                v_bar = self._sum(run, v_bar, pressed)
+                v_bar = self._sum(run, v_bar, self._pressed(run, here, wrench))
             if wrench is not None:
+                if of.response.drift is not None:
+                    m = self._of_bodies
+                    if self._held is not None:
+                        x = self._solved(run, of, v_bar, none)
+                    moved = run.taken(of.bodies.twists(here, x), np.arange(m))
+                    g = run(compiled(with_transposed_product, c=m, n=m), of.response.drift, moved, g, 1.0)
                 along = run.taken(g, np.arange(self._of_bodies).reshape(-1, 6))
                 turned = self._dynamics_free(run, twists_gradient, here, of.rate, wrench, along)
             if stops is not None:
@@ -486,6 +496,8 @@ class StepDerivatives:
         all_sites = (*self._contact_sites, *sites)
         change = self._of.change(run, all_sites, of.last, of.wrenches, dq, speed, push)
         after = self._own(run, advance, dv, change, dt)
+        if of.response is not None and of.response.drift is not None:
+            after = self._sum(run, after, self._drifted(run, of, dq))
         if of.response is not None:
             turned, along = [], np.zeros(0)
             if of.bodies is not None:
@@ -529,6 +541,9 @@ class StepDerivatives:
             before = self._of.matrices(run, sites, of.first, of.pushed, predicted, ("f_q", "f_v", "f_tau"))
             Minv, (a_q, a_v, a_tau) = after[2], run.feeding(changed, names, predicted, *after, *before, 0.5 * dt)
         J, Psi, matrices = self._rows(run, of)
+        if of.response is not None and of.response.drift is not None:
+            drifting = compiled(drifting_changes, n=n, b=self._of_bodies)
+            a_q = run(drifting, run.taken(J, np.arange(self._of_bodies * n)), of.response.drift, Minv, a_q, dt)
         ends = run.prepared(plant.recursion(step_matrices(of.first is not None, plant.soft)))
         given_J = J, Psi, *matrices, Minv, a_q, a_v, a_tau, dt
         blocks = run.feeding(ends, ("by_q", "by_v", "by_tau"), changed, *given_J)

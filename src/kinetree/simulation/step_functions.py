@@ -29,8 +29,6 @@ def require(sim: Any) -> None:
     """Refuse what has no derivatives."""
     if sim.method not in IMPULSIVE:
         raise InputError(f"derivatives of steps need one of the methods {', '.join(IMPULSIVE)}; got {sim.method!r}")
-    if sim._discovered is not None:
-        raise UnsupportedError("steps with contacts that are discovered have no derivatives yet; leave them out")
 
 
 def discretize(sim: Any, q: Any, v: Any, tau: Any, f_ext: Mapping[str, Any] | None) -> StepDiscretized:
@@ -115,6 +113,8 @@ class StepFunction(partial[tuple[Any, Any, StepInfo]]):
         given = [q, v, tau, dq, dv, zero if dtau is None else dtau]
         if shapes:
             given += [np.zeros(shapes) if x is None else x for x in (friction, height)]
+        elif friction is not None or height is not None:
+            raise InputError("step.jvp: friction and height are of shapes in `ground`, of which there are none")
         if f_ext:
             unknown = [name for name in df_ext or () if name not in f_ext]
             if unknown:

@@ -122,16 +122,34 @@ class StepGradients(NamedTuple):
 class ContactProblem(NamedTuple):
     """What a step has solved, for its derivatives: see `kinetree.kernels.contact_newton`."""
 
-    G: Any  # (…, t, t)
-    free: Any  # (…, t)
-    bounds: Any  # (…, t, 3)
-    impulse: Any  # (…, t)
-    velocity: Any  # (…, t)
+    G: Any = None  # (…, t, t)
+    free: Any = None  # (…, t)
+    bounds: Any = None  # (…, t, 3)
+    impulse: Any = None  # (…, t)
+    velocity: Any = None  # (…, t)
     axes: Any = None  # of contacts, (…, 3 n, 3)
     arms: Any = None  # from bodies to points, (…, 3 n)
     points: Any = None  # in the world, (…, k, 3)
     place: Any = None  # of bodies, (…, m, 15)
     wrench: Any = None  # on bodies, in world axes, (…, 6 m)
+
+
+class ImpulseResponse(NamedTuple):
+    """How impulses respond to changes of a step: see `kinetree.kernels.contact_response` and `discovered_response`."""
+
+    C: Any
+    by_place: Any
+    by_friction: Any
+    by_height: Any
+    stopping: Any
+    modes: Any
+    report: Any
+    drift: Any = None  # how wrenches on bodies change at given impulses, of contacts that were discovered
+
+    @property
+    def matrices(self) -> tuple[Any, ...]:
+        """What changes of velocities, places, frictions and heights do."""
+        return self[:4]
 
 
 class Impulses(NamedTuple):
@@ -144,6 +162,7 @@ class Impulses(NamedTuple):
     report: Any = None  # residual of the law with compliance, residual, whether contacts jam, (…, 3)
     joint_impulses: Any = None  # of dry friction and stops, (…, nv)
     problem: ContactProblem | None = None
+    response: ImpulseResponse | None = None  # of contacts that were discovered, for derivatives
 
 
 class Rollout(NamedTuple):

@@ -204,12 +204,14 @@ def _probes(shape: SolidShape) -> list[tuple[float, ...]]:
 class FieldProbes(NamedTuple):
     """A height field, and probes above it.
 
-    `probes` are points in the frames of shapes, and radii, (f, 4); `of` the number of the shape of each.
+    `probes` are points in the frames of shapes, and radii, (f, 4); `of` the number of the shape of each; `place` the
+    pose of the field, (4, 4).
     """
 
     field: HeightField
     probes: Array
     of: list[int]
+    place: Array
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -233,6 +235,7 @@ class Arrangement:
         fields: Height fields and their probes; candidates in this order are the last ones.
         bodies: For robots with bodies that do not follow their joints as rigid ones do, all that carry shapes; their
             numbers from 1 on take the place of nodes.
+        moving: All bodies that carry shapes and move, by the numbers that candidates have.
     """
 
     def __init__(self, robot: Model, pairs: Iterable[TouchingPair]) -> None:
@@ -251,6 +254,7 @@ class Arrangement:
         if robot.mechanism.first_general is not None:
             self.bodies = list(dict.fromkeys(name for name in carrying if name != WORLD_NAME))
             numbers = [0 if name == WORLD_NAME else 1 + self.bodies.index(name) for name in carrying]
+        self.moving = {number: name for number, name in zip(numbers, carrying, strict=True) if number}
         kinds, fields = list(CLASSES), [pair for pair in pairs if pair.kind == FIELD]
         solid = sorted(
             (pair for pair in pairs if pair.kind != FIELD), key=lambda pair: (kinds.index(pair.kind), *self.ends(pair))
@@ -273,8 +277,12 @@ class Arrangement:
         found: dict[str, FieldProbes] = {}
         for number, pair in enumerate(self.pairs[len(solid) :], len(solid)):
             i, own = self._place[pair.a.name, pair.a.kind], _probes(pair.a)
-            before = found.get(pair.b.name, FieldProbes(pair.b, np.zeros((0, 4)), []))  # type: ignore[arg-type]
-            found[pair.b.name] = FieldProbes(before.field, np.array([*before.probes, *own]), before.of + [i] * len(own))
+            if pair.b.name not in found:
+                place = robot.pose(robot.neutral(), str(pair.b.body)) @ pair.b.placement
+                found[pair.b.name] = FieldProbes(pair.b, np.zeros((0, 4)), [], place)  # type: ignore[arg-type]
+            before = found[pair.b.name]
+            both = np.array([*before.probes, *own])
+            found[pair.b.name] = before._replace(probes=both, of=before.of + [i] * len(own))
             self.lists["fields"] += [(len(rows) + k, len(self.lists["fields"]) + k) for k in range(len(own))]
             rows += [(combined(pair.a, pair.b), numbers[i], 0.0, number)] * len(own)
         self.fields = tuple(found.values())
