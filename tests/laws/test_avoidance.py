@@ -133,7 +133,8 @@ def test_what_has_to_mind_distances() -> None:
     V = 0.05 * (twists[..., 0, :] - twists[..., 1, :])
     rate = (normal * (V[..., 3:] + np.cross(V[..., :3], points[..., 0, :]))).sum(axis=-1)
     fast, close = rate < -0.3 * (d - 0.02), after < np.minimum(d, 0.02) - 1e-3
-    found = kt.compiled(damper_check, p=1)(d, normal, points, 0.05 * twists, after, np.array([0.3, 0.02, 1e-3, 0.15]))
+    last = normal.swapaxes(1, 2), np.moveaxis(points, 1, -1), 0.05 * twists
+    found = kt.compiled(damper_check, p=1)(d, *last, after, np.array([0.3, 0.02, 1e-3, 0.15]))
     np.testing.assert_array_equal(found > 0.0, ((fast | close) & (d < 0.15))[:, 0])
     for only in (fast & ~close, close & ~fast):
         assert (only & (d < 0.15)).any()

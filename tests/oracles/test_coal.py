@@ -46,6 +46,16 @@ def test_distances_of_random_pairs(kinds: tuple[str, str]) -> None:
     assert_near(found, expected, TOLERANCE)
 
 
+@pytest.mark.parametrize("kinds", [("capsule", "ellipsoid"), ("cylinder", "cylinder")], ids="-".join)
+def test_no_direction_parts_overlapping_shapes_sooner(kinds: tuple[str, str]) -> None:
+    """Local maxima that are close to each other."""
+    from tests.fuzz.distances import convex
+
+    found = convex(kinds, 500, 0)
+    assert found["overlap"] > 0.4
+    assert found["wrong"] + found["wrong rates"] == 0
+
+
 def test_distances_of_a_robot() -> None:
     model = pin.buildSampleModelHumanoid()
     robot = kt.from_pinocchio(model)

@@ -153,7 +153,7 @@ class Avoidance:
         near = robot.distances(q, pairs)
         twists = robot.velocity(q, step, self._bodies, "world").take(pairs.numbers, axis=-2)
         after = robot._clearances(robot.integrate(q, step), pairs)
-        return self._count(near.distance, near.normal, near.points, twists, after, self._limits) > 0.0
+        return self._count(*near.arrays, twists, after, self._limits) > 0.0
 
 
 class AvoidanceRows:

@@ -227,7 +227,7 @@ def distance_rows(
 
 
 @kernel(
-    d=("p",), normal=("p", 3), points=("p", 2, 3), twists=("p", 2, 6), after=("p",), limits=(4,), broken=(),
+    d=("p",), normal=(3, "p"), points=(2, 3, "p"), twists=("p", 2, 6), after=("p",), limits=(4,), broken=(),
     outputs=("broken",), sparse=("broken",),
 )  # fmt: skip
 def damper_check(

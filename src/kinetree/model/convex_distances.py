@@ -9,12 +9,17 @@ from the d that is found is the certificate. coal's iterations (GJK [M24]) stop 
 find no result at all: the tolerance is changed until the certificate is small.
 
 Where shapes overlap, (1) has several local maxima, and coal's EPA may return the wrong one, or nothing. Here, s is
-evaluated for many n. From the best ones, and from that of coal, A is moved by t = ε − s(n) along n, out of B; the
+evaluated for many n. From the best one, and from that of coal, A is moved by t = ε − s(n) along n, out of B; the
 normal n' of the distance d' that it then has gives
 
     s(n') = d' − t n·n' ≥ ε − t = s(n)                                                                     (2)
 
-since d' is the largest of all, so repeating this ascends, until n' = n. It needs distances of shapes apart only.
+since d' is the largest of all, so repeating this ascends, until n' = n. It needs distances of shapes apart only. With
+w = x − y of (1), s(n') ≤ w·n' for all n', so within an angle δ of n
+
+    s(n') ≤ s(n) cos δ + |w − s(n) n| sin δ                                                                (3)
+
+Each n is ascended from, too, whose neighbourhood may hold more by (3) than what is found.
 
 [M24] L. Montaut et al., "GJK++: Leveraging acceleration methods for faster collision detection", IEEE Transactions on
       Robotics 40, 2024.
@@ -39,9 +44,10 @@ GOOD = 1e-9
 WORST = 1e-6
 
 _ITERATIONS = 500
-# Of overlapping shapes: directions that are tried, the cosine below which two are different, how far apart shapes are
-# moved, relative to the smaller one, most steps, and the rise that counts [m].
-_OTHER, _GAP, _STEPS, _RISE = 0.8, 0.02, 60, 1e-13
+# Of overlapping shapes: directions that are tried, the angle within which each other one has one of them, the cosine
+# below which two are different, most ascents, how far apart shapes are moved, relative to the smaller one, most steps
+# of an ascent, and the rise that counts [m].
+_DIRECTIONS, _SPACING, _OTHER, _ASCENTS, _GAP, _STEPS, _RISE = 512, 0.112, 0.99, 24, 0.02, 60, 1e-13
 # Vertices of a hull that differ by less than this part of its size support it together.
 _LEVEL = 1e-12
 
@@ -141,16 +147,22 @@ class ConvexDistances:
         """d, n, (3,), points, (2, 3), and certificate of overlapping shapes at their poses T, (n, 4, 4)."""
         axes = np.concatenate([T[i, :3, :3].T, T[j, :3, :3].T])
         tried = np.concatenate([_AROUND, axes, -axes, guess[None] if np.isfinite(guess).all() else axes[:1]])
-        s = self._least(i, j, T, tried)
-        best = tried[s.argmax()]
-        second = tried[np.where(tried @ best < _OTHER, s, -np.inf).argmax()]
-        return max((self._ascended(i, j, T, n, compute) for n in (tried[-1], best, second)), key=lambda found: found[0])
+        s, w = self._least(i, j, T, tried)
+        most = s * np.cos(_SPACING) + np.sqrt(np.maximum((w * w).sum(-1) - s * s, 0.0)) * np.sin(_SPACING)  # (3)
+        best = self._ascended(i, j, T, tried[-1], compute)
+        for _ in range(_ASCENTS):
+            n = tried[s.argmax()]
+            best = max(best, self._ascended(i, j, T, n, compute), key=lambda found: found[0])
+            s = np.where((tried @ n < _OTHER) & (most > best[0]), s, -np.inf)
+            if s.max() == -np.inf:
+                break
+        return best
 
-    def _least(self, i: int, j: int, T: Array, n: Array) -> Array:
-        """(1) of normals, (m, 3)."""
+    def _least(self, i: int, j: int, T: Array, n: Array) -> tuple[Array, Array]:
+        """(1) of normals, (m, 3): s, (m,), and w = x − y, (m, 3)."""
         here = [np.broadcast_to(T[k], (len(n), 4, 4)) for k in (i, j)]
-        s: Array = ((self.support(i, here[0], -n) - self.support(j, here[1], n)) * n).sum(-1)
-        return s
+        w = self.support(i, here[0], -n) - self.support(j, here[1], n)
+        return (w * n).sum(-1), w
 
     def _ascended(self, i: int, j: int, T: Array, n: Array, compute: Any) -> tuple[float, Array, Array, float]:
         """(2) repeated, until d' is ε: the certificate of a local maximum."""
@@ -158,7 +170,7 @@ class ConvexDistances:
 
         a, fixed = T[i], coal.Transform3s(T[j, :3, :3], T[j, :3, 3])
         gap = _GAP * min(self._sizes[i], self._sizes[j])
-        s, off, points = float(self._least(i, j, T, n[None])[0]), np.inf, np.zeros((2, 3))
+        s, off, points = float(self._least(i, j, T, n[None])[0][0]), np.inf, np.zeros((2, 3))
         tolerances = iter(TOLERANCES)
         request = _request(next(tolerances))
         for _ in range(_STEPS):
@@ -166,7 +178,7 @@ class ConvexDistances:
             d, new_n, new = _measured(compute, coal.Transform3s(a[:3, :3], a[:3, 3] + t * n), fixed, request)
             if abs(d - gap) < off:
                 off, points = abs(d - gap), new - np.array([t * n, np.zeros(3)])
-            new_s = float(self._least(i, j, T, new_n[None])[0])
+            new_s = float(self._least(i, j, T, new_n[None])[0][0])
             if new_s > s + _RISE:
                 s, n = new_s, new_n
                 continue
@@ -198,7 +210,7 @@ def around(count: int) -> Array:
     return np.stack([across * np.cos(turn), across * np.sin(turn), z], axis=-1)
 
 
-_AROUND = around(128)
+_AROUND = around(_DIRECTIONS)
 
 
 def _request(tolerance: float) -> Any:

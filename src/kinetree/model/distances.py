@@ -51,7 +51,9 @@ class Distances:
 
     def __init__(self, robot: Collisions, q: Array, pairs: CollisionPairs, found: tuple[Array, Array, Array]) -> None:
         self.pairs, self.q, self._robot = pairs, q, robot
-        self.distance, self._normal, self._points = found  # pairs come last in memory
+        #: Internal. d, (…, p), n, (…, 3, p), and points, (…, 2, 3, p), as they are in memory.
+        self.arrays = found
+        self.distance, self._normal, self._points = found
 
     @property
     def normal(self) -> Array:
