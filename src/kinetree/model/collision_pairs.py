@@ -26,6 +26,7 @@ EXCLUDED = "excluded by the file"
 MASKED = "without a common bit in their masks"
 AT_NEUTRAL = "collide at the neutral configuration"
 ALWAYS = "collide at all sampled configurations"
+AT_KEYFRAME = "collide at a keyframe, by larger shapes around them,"
 BY_HAND = "left out by without()"
 
 #: The class of a pair (`kinetree.kernels.pair_distances`) by the kinds of its shapes.
@@ -225,7 +226,7 @@ def excluded_by_structure(
 
 def warn_of(reasons: Mapping[Names, str], stacklevel: int, category: type[Warning]) -> None:
     """Name the pairs that are left out because they collide."""
-    for reason in (AT_NEUTRAL, ALWAYS):
+    for reason in (AT_NEUTRAL, ALWAYS, AT_KEYFRAME):
         pairs = [f"{a}–{b}" for (a, b), why in reasons.items() if why == reason]
         if pairs:
             shown = ", ".join(pairs[:40]) + (f", … ({len(pairs)} in all)" if len(pairs) > 40 else "")

@@ -118,7 +118,10 @@ def _pair(a: SolidShape, b: SolidShape) -> TouchingPair:
 
 
 def _apart(robot: Model, pairs: Sequence[TouchingPair]) -> list[TouchingPair]:
-    """Pairs without those that overlap at the neutral configuration, on the same tree or on one fixed to the world."""
+    """Pairs without those that overlap at the neutral configuration, on the same tree or on one fixed to the world.
+
+    Shapes around others are too large, so they are left out if they overlap at a keyframe, too.
+    """
     carriers, parents = robot._moving_bodies
     roots = dict[str, str]()
     for body, parent in parents.items():  # parents come first
@@ -129,18 +132,24 @@ def _apart(robot: Model, pairs: Sequence[TouchingPair]) -> list[TouchingPair]:
         bodies = [carriers[str(shape.body)] for shape in (pair.a, pair.b)]
         moving = [roots[body] for body in bodies if body != WORLD_NAME]
         chosen.append(pair.kind != FIELD and len(set(moving)) == 1 and (len(moving) == 2 or moving[0] not in free))
-    gaps = neutral_gaps(robot, [pair for pair, one in zip(pairs, chosen, strict=True) if one])
-    overlapping = iter((gaps < -_OVERLAP).tolist())
-    left_out = {pair.names for pair, one in zip(pairs, chosen, strict=True) if one and next(overlapping)}
-    reasons.warn_of(dict.fromkeys(left_out, reasons.AT_NEUTRAL), 6, ModelWarning)
+    own = [pair for pair, one in zip(pairs, chosen, strict=True) if one]
+    left_out = dict.fromkeys(_overlapping(robot, own, robot.neutral()), reasons.AT_NEUTRAL)
+    around = [pair for pair in own if "fitted" in (pair.a.source, pair.b.source) and pair.names not in left_out]
+    for q in robot.keyframes.values():
+        left_out |= dict.fromkeys(_overlapping(robot, around, np.asarray(q)), reasons.AT_KEYFRAME)
+    reasons.warn_of(left_out, 6, ModelWarning)
     return [pair for pair in pairs if pair.names not in left_out]
 
 
-def neutral_gaps(robot: Model, pairs: Sequence[TouchingPair]) -> Array:
-    """The smallest gap of each pair at the neutral configuration, (p,) [m]."""
+def _overlapping(robot: Model, pairs: Sequence[TouchingPair], q: Array) -> list[tuple[str, str]]:
+    return [pair.names for pair, gap in zip(pairs, gaps_at(robot, pairs, q), strict=True) if gap < -_OVERLAP]
+
+
+def gaps_at(robot: Model, pairs: Sequence[TouchingPair], q: Array) -> Array:
+    """The smallest gap of each pair at a configuration, (p,) [m]."""
     found = np.full(len(pairs), np.inf)
     arranged = Arrangement(robot, pairs)
-    T = np.moveaxis(bind(poses, robot.mechanism, arranged.sites, "poses")(robot.neutral()), 0, -1)
+    T = np.moveaxis(bind(poses, robot.mechanism, arranged.sites, "poses")(q), 0, -1)
     for kind, (manifold, _) in CLASSES.items():
         numbers = [i for i, pair in enumerate(pairs) if pair.kind == kind]
         if kind == HULL:
