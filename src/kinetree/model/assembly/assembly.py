@@ -33,10 +33,10 @@ from kinetree.model.assembly.stages import merged_poses, stages_of
 from kinetree.model.body import Body, Frame
 from kinetree.model.joint import Joint
 from kinetree.model.joints.free import Welded
-from kinetree.model.joints.protocol import Stage
 from kinetree.model.loops.aggregation import Cluster, Clustering, Constraint
 from kinetree.model.loops.cluster_kind import ClusterKind, SlotKind
 from kinetree.model.loops.cluster_structure import ClusterStage, InnerConstants
+from kinetree.model.loops.inner_nodes import InnerMotion, NodeOutlet, NodeRoot
 from kinetree.model.loops.loop import Closure, Coupled, Loop
 from kinetree.model.nodes.general import ExitKind, Node, size
 from kinetree.runtime.bound import ieee_default
@@ -159,11 +159,9 @@ class Assembly:
             return
         placement, own = joint.placement, joint.own
         if joint.node is not None:
-            if body.mass:
-                raise ModelError(f"{body.name!r} is a general node, and takes no mass: give it to a body on an outlet")
+            self._add_general(body, joint.node)
             draft = NodeDraft(body.name, carrier, joint.node.kind, joint.armature, own)
             self._carriers[body.name] = self._append(draft, at, placement), IDENTITY
-            general[body.name] = joint.node
             return
         for name, stage, turn, back, armature in stages_of(body.name, joint):
             kind = jointed_kind(stage, any(armature.tolist()))
@@ -201,7 +199,7 @@ class Assembly:
             else:
                 index, (_, at) = -1, self._carrier(joint.parent)
             at = composed(at, joint.placement)
-            for stage_name, stage, turn, back, armature in stages_of(name, joint):
+            for stage_name, stage, turn, back, armature in self._inner_stages(name, joint):
                 place = composed(at, turn)
                 built.stages.append(InnerStage(stage_name, joint, index, stage, place, armature))
                 index, at = len(built.stages) - 1, back
@@ -213,11 +211,26 @@ class Assembly:
                     built.placed[body] = -1, self._carrier(body)[1]
         if every:
             carrying = {self._joints[body.name].parent for body in self._bodies if body.name not in group}
-            for name in cluster.bodies:
+            for name in (body for body in cluster.bodies if body not in self._general):
                 index = self._inside[name][1]
                 fixed = [each for each in group if self._inside[each][1] == index]
                 if not carrying.intersection(fixed):  # others get their exit with what they carry
                     self._carrier(name)
+
+    def _inner_stages(self, name: str, joint: Joint) -> Sequence[tuple[str, InnerMotion, Array, Array, Array]]:
+        """The stages of a joint inside a cluster, as `stages_of`; a general node has its root and its outlets."""
+        if joint.node is not None:
+            self._add_general(self._by_name[name], joint.node)
+            return [(name, NodeRoot(joint.node.kind), IDENTITY, IDENTITY, joint.armature)]
+        if joint.parent in self._general:
+            node = self._general[joint.parent]
+            return [(name, NodeOutlet(node.kind, _outlet(name, joint, node)), IDENTITY, IDENTITY, NONE)]
+        return stages_of(name, joint)
+
+    def _add_general(self, body: Body, node: Node) -> None:
+        if body.mass:
+            raise ModelError(f"{body.name!r} is a general node, and takes no mass: give it to a body on an outlet")
+        self._general[body.name] = node
 
     def _frames(self, reframed: bool) -> Reframed:
         """The frames of nodes; bodies that they carry get poses in these."""
@@ -326,7 +339,7 @@ class InnerStage(NamedTuple):
     name: str
     joint: Joint
     parent: int
-    stage: Stage
+    stage: InnerMotion
     at: Array
     armature: Array
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from kinetree.spatial import screw
 from kinetree.spatial.hinge import JointMap
+from kinetree.spatial.motion import Motion
 from kinetree.spatial.rotation import turn_about_z
 from kinetree.spatial.transform import Transform
 from kinetree.spatial.value import Array
@@ -128,6 +129,22 @@ class Stage(JointKind):
     @abstractmethod
     def joint_map(self, own: Array) -> JointMap:
         """H, 6×nv, in the moved frame's coordinates."""
+
+    # Inside clusters, where general nodes have these, too.
+
+    @property
+    def coordinates(self) -> JointKind:
+        """Its coordinates."""
+        return self
+
+    def frame_motion(self, placement: Transform, own: Array, q: Array) -> tuple[Transform, list[Array]]:
+        """`transform`, and the columns of H."""
+        H = self.joint_map(own)
+        return self.transform(placement, own, q), [H.column(c).data for c in range(self.nv)]
+
+    def swerve(self, _own: Array, _q: Array, _v: Array) -> Motion | None:
+        """Ḣ v in the moved frame's coordinates, or None for zero."""
+        return None
 
 
 class AxialMotion(NamedTuple):

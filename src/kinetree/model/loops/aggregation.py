@@ -94,9 +94,12 @@ class Linkage:
         self.rank = {body.name: i for i, body in enumerate(bodies)}
         #: The moving body that a body is fixed to: itself if it moves, or "world". Outlets of nodes count as moving.
         self.hub = {"world": "world"}
-        general = {body.name for body in bodies if joints[body.name].node is not None}
+        #: General nodes, with the bodies on their outlets.
+        self.outlets: dict[str, set[str]] = {body.name: set() for body in bodies if joints[body.name].node is not None}
         for body in bodies:
-            moves = joints[body.name].type.nv or body.name in general or body.parent in general
+            moves = joints[body.name].type.nv or body.name in self.outlets or body.parent in self.outlets
+            if body.parent in self.outlets:
+                self.outlets[body.parent].add(body.name)
             self.hub[body.name] = body.name if moves else self.hub[body.parent]
         self.parent = {name: self.hub[joints[name].parent] for name in self.rank if self.hub[name] == name}
         self.by_name = {joint.name: joint for joint in joints.values()}
@@ -142,9 +145,6 @@ def aggregate(
                 f"couplings or loops join {len(bodies)} bodies, from {bodies[0]!r} to {bodies[-1]!r}, into a cluster; "
                 f"at most {MOST_BODIES} are supported. Leave some joints independent, or lock them"
             )
-        for body in bodies:
-            if linkage.joints[body].node is not None or linkage.joints[body].kind == "fixed":
-                raise ModelError(f"{body!r} lies on a loop or between coupled joints, but is not a rigid body")
         (carrier,) = {linkage.parent[body] for body in bodies} - inside
         couplings = [one for one in joined if not isinstance(one, Loop)]
         follows = followers(couplings, chosen) if len(couplings) == len(joined) else None
@@ -165,9 +165,10 @@ def _coupled(linkage: Linkage, coupling: Coupling, name: str) -> str:
     if name not in linkage.by_name:
         raise UnknownNameError(f"joint (needed for the coupling {coupling})", name, tuple(linkage.by_name))
     joint = linkage.by_name[name]
-    if joint.node is not None or (joint.type.nq, joint.type.nv) != (1, 1):
-        what = "a general node" if joint.node is not None else f"a {joint.kind} joint"
-        raise ModelError(f"coupling {coupling}: {name!r} is {what}; only joints with one coordinate can be coupled")
+    if (joint.type.nq, joint.type.nv) != (1, 1):
+        raise ModelError(
+            f"coupling {coupling}: {name!r} is a {joint.kind} joint; only joints with one coordinate can be coupled"
+        )
     return joint.child
 
 
@@ -185,9 +186,12 @@ def _common(linkage: Linkage, bodies: Sequence[str]) -> str:
 
 
 def _below(linkage: Linkage, ends: Sequence[str], top: str) -> set[str]:
-    """All bodies from an ancestor, without it, to some bodies."""
+    """All bodies from an ancestor, without it, to some bodies; general nodes are whole, with all of their outlets."""
+    if top in linkage.outlets:
+        top = linkage.parent[top]
     ways = [linkage.way(end) for end in ends]
-    return {body for way in ways for body in way[: way.index(top)]}
+    found = {body for way in ways for body in way[: way.index(top)]}
+    return found.union(*(outlets for node, outlets in linkage.outlets.items() if node in found))
 
 
 def followers(couplings: Sequence[Coupling], independent: set[str]) -> dict[str, Follows]:

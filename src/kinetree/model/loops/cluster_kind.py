@@ -18,8 +18,8 @@ import numpy as np
 
 from kinetree.errors import UnsupportedError
 from kinetree.language.node import NodeManifold
-from kinetree.model.joints.protocol import PlainCoordinates, ScrewStage, Series
-from kinetree.model.loops.cluster_structure import ClusterStructure, InnerConstants, columns, plain
+from kinetree.model.joints.protocol import JointKind, PlainCoordinates, Series
+from kinetree.model.loops.cluster_structure import ClusterStructure, InnerConstants, Posed, columns, plain
 from kinetree.model.nodes.general import OutletKind
 from kinetree.spatial.cluster import ClusterInertia, ClusterMap, ClusterWeight, Slot
 from kinetree.spatial.dense import least_squares
@@ -41,7 +41,10 @@ class ClusterKind(ClusterStructure):
 
     moving: ClassVar[bool] = True
     rigid: ClassVar[bool] = False
-    rigid_multibody: ClassVar[bool] = True
+
+    @property
+    def rigid_multibody(self) -> bool:
+        return not self.nodes
 
     @property
     def port(self) -> str:
@@ -58,8 +61,8 @@ class ClusterKind(ClusterStructure):
     def manifold(self, parameters: Array) -> NodeManifold:
         if self.closures:
             return LoopManifold(self, parameters)
-        free = tuple(each.stage for each in self.inner if each.follower is None)
-        return PlainCoordinates() if all(stage.nq == 1 for stage in free) else Series(free)
+        free = tuple(each.stage.coordinates for each in self.inner if each.nq)
+        return Series(free) if any(map(_curved, free)) else PlainCoordinates()
 
     def weight(self, parameters: Array, q: Array) -> ClusterWeight:
         posed = self.posed(parameters, q)
@@ -71,16 +74,15 @@ class ClusterKind(ClusterStructure):
         blocks = []
         for i in self.outlets:
             if self.inner[i].parent < 0:  # in its own coordinates, most entries are constants
-                blocks.append(self._own_map(i, constants) @ posed.G[i])
+                blocks.append(self._own_map(i, posed, constants) @ posed.G[i])
             else:
                 blocks.append(columns([(posed.inside.up[i] @ Motion(posed.T[i][:, c])).data for c in range(self.nv)]))
         return ClusterMap(stack(np.zeros(0), *blocks), len(self.outlets), self.nv)
 
-    def _own_map(self, i: int, constants: list[InnerConstants]) -> Array:
+    def _own_map(self, i: int, posed: Posed, constants: list[InnerConstants]) -> Array:
         """Joint motions of an inner body in its own coordinates, (6, stage.nv)."""
-        stage = self.inner[i].stage
-        H = stage.joint_map(constants[i].own)
-        return columns([H.column(c).data for c in range(stage.nv)])
+        _, H = self.inner[i].stage.frame_motion(constants[i].placement, constants[i].own, posed.inside.x[i])
+        return columns(H)
 
     def inertia(self, parameters: Array, q: Array | None = None) -> ClusterInertia:
         posed, constants = self.posed(parameters, q), self.constants(parameters)
@@ -92,6 +94,13 @@ class ClusterKind(ClusterStructure):
                 R, Q, N = R + M, Q + U, N + posed.T[i].T @ U
             if own.armature is not None:
                 N = N + posed.G[i].T @ (own.armature[:, None] * posed.G[i])
+        for i, node in self.nodes:
+            at = node.matrices(constants[i].own, posed.inside.x[i])
+            root = columns([(posed.inside.up[i] @ Motion(posed.T[i][:, c])).data for c in range(self.nv)])
+            Z = at.W @ root + at.H @ posed.G[i]  # velocity of the node per independent rate
+            U = at.M @ Z
+            back = [posed.inside.up[i].T @ at.back(U[:, c]) for c in range(self.nv)]
+            R, Q, N = R + posed.inside.up[i].congruence(at.locked()), Q + columns([f.data for f in back]), N + Z.T @ U
         outlets = [(constants[i].inertia or RigidInertia.zero()).articulated() for i in self.outlets]
         return ClusterInertia.of(outlets, R, Q, N)
 
@@ -106,7 +115,7 @@ class ClusterKind(ClusterStructure):
         pushed = []
         for slot, i in enumerate(self.outlets):
             if self.inner[i].parent < 0:
-                S, V = self._own_map(i, constants), Motion(velocity[6 * slot : 6 * slot + 6])
+                S, V = self._own_map(i, posed, constants), Motion(velocity[6 * slot : 6 * slot + 6])
                 own = V.cross(Motion(S @ (posed.G[i] @ v))) + Motion(S @ rates.g[i])
             else:
                 own = posed.inside.up[i] @ (rates.a[i] + carrier.cross(rates.V[i]))
@@ -131,6 +140,13 @@ class ClusterKind(ClusterStructure):
                 total, along = total + f, along + posed.T[i].T @ f.data
             if own.armature is not None:
                 along = along + posed.G[i].T @ (own.armature * rates.g[i])
+        for i, node in self.nodes:
+            c, x, up = constants[i].own, posed.inside.x[i], posed.inside.up[i]
+            at = node.matrices(c, x)
+            root, pushed = up @ (carrier + rates.V[i]), up @ (rates.a[i] + carrier.cross(rates.V[i]))
+            F = node.force(at, c, x, posed.G[i] @ v, rates.g[i], root, pushed)
+            f = up.T @ at.back(F)
+            total, along = total + f, along + posed.T[i].T @ f.data + posed.G[i].T @ (at.H.T @ F)
         return stack(*outlets, total.data, along)
 
     def coriolis_inertia(self, parameters: Array, q: Array, v: Array, velocity: Array) -> Array:
@@ -151,11 +167,18 @@ class ClusterKind(ClusterStructure):
                 found[at + 6 :, at : at + 3] = found[at + 6 :, at : at + 3] + posed.T[i].T @ B_i
         return plain(found)
 
-    def resistance(self, _parameters: Array, _q: Array, _v: Array) -> Array:
-        return np.zeros(self.nv)
+    def resistance(self, parameters: Array, q: Array, v: Array) -> Array:
+        total: Array = np.zeros(self.nv)
+        for i, node in self.nodes:
+            posed, c = self.posed(parameters, q), self.constants(parameters)[i].own
+            total = total + posed.G[i].T @ node.resistance(c, posed.inside.x[i], posed.G[i] @ v)
+        return total
 
-    def potential(self, _parameters: Array, _q: Array) -> float:
-        return 0.0
+    def potential(self, parameters: Array, q: Array) -> Any:
+        total: Any = 0.0
+        for i, node in self.nodes:
+            total = total + node.potential(self.constants(parameters)[i].own, self.posed(parameters, q).inside.x[i])
+        return total
 
     # -- joints inside ------------------------------------------------------------------------------------------------
 
@@ -253,7 +276,7 @@ class LoopManifold:
         for stage in self.kind.series.parts:
             rates = set(range(start, start + stage.nv))
             start += stage.nv
-            if own & rates and not rates <= own and isinstance(stage, ScrewStage):
+            if own & rates and not rates <= own and _curved(stage):
                 raise UnsupportedError(
                     f"a single velocity of a {stage.name} joint is independent here, a rate without coordinate: there "
                     "are no differences of configurations, and no derivatives of integrate. Choose whole joints with "
@@ -264,6 +287,11 @@ class LoopManifold:
         self._require_coordinates()
         own: Array = matrix[np.ix_(self.kind.independent, self.kind.independent)]
         return own
+
+
+def _curved(coordinates: JointKind) -> bool:
+    """Whether coordinates are not plain numbers."""
+    return type(coordinates).integrate is not PlainCoordinates.integrate
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ S_i and rates q̇ = G v of the joints:
 
     T_i = T_π(i) + S_i G_i                        V_i = T_i v    velocity relative to the carrier
     a_i = a_π(i) + V_i × S_i q̇_i + S_i (Ġ v)_i                   its acceleration at v̇ = 0
+
+General nodes inside (`kinetree.model.loops.inner_nodes`) have a root frame without motion of its own. Their outlets
+move by the root's rates.
 """
 
 from __future__ import annotations
@@ -26,8 +29,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.model.joints.protocol import Series, Stage
+from kinetree.model.joints.protocol import Series
 from kinetree.model.loops.coupling import Follower
+from kinetree.model.loops.inner_nodes import InnerMotion, NodeOutlet, NodeRoot
 from kinetree.model.loops.loop import Closure, Inside
 from kinetree.spatial.dense import least_squares
 from kinetree.spatial.inertia import RigidInertia
@@ -45,7 +49,7 @@ class ClusterStage:
     """One joint stage inside a cluster, and the body that it moves."""
 
     parent: int  # index of the body's parent in the cluster, −1 for the carrier
-    stage: Stage
+    stage: InnerMotion
     massive: bool = True  # whether the body has inertia; if not, the formulas contain none
     armed: bool = False  # whether the joint has armature
     follower: Follower | None = None  # how its coordinate follows from others, if it does
@@ -161,7 +165,7 @@ class ClusterStructure:
     @cached_property
     def series(self) -> Series:
         """The coordinates of all joints."""
-        return Series(tuple(each.stage for each in self.inner))
+        return Series(tuple(each.stage.coordinates for each in self.inner))
 
     @cached_property
     def dependent(self) -> tuple[int, ...]:
@@ -174,13 +178,14 @@ class ClusterStructure:
         return tuple(accumulate((each.stage.nv for each in self.inner), initial=0))
 
     @cached_property
-    def below(self) -> tuple[frozenset[int], ...]:
-        """The joint rates that move each body."""
-        found: list[frozenset[int]] = []
-        for i, each in enumerate(self.inner):
-            own = frozenset(range(self.firsts[i], self.firsts[i + 1]))
-            found.append(own if each.parent < 0 else own | found[each.parent])
-        return tuple(found)
+    def movers(self) -> tuple[int, ...]:
+        """For each body, the joint whose rates move it relative to its parent: its own, or an outlet's root."""
+        return tuple(each.parent if isinstance(each.stage, NodeOutlet) else i for i, each in enumerate(self.inner))
+
+    @cached_property
+    def nodes(self) -> tuple[tuple[int, NodeRoot], ...]:
+        """The general nodes inside."""
+        return tuple((i, each.stage) for i, each in enumerate(self.inner) if isinstance(each.stage, NodeRoot))
 
     @cached_property
     def followers(self) -> tuple[tuple[int, Follower, tuple[int, ...]], ...]:
@@ -280,31 +285,43 @@ class ClusterStructure:
         G = self._closed(parameters, inside) if self.closures else self._coupled(constants, x)
         T: list[Array] = []
         inertia: list[RigidInertia | None] = []
-        for i, (each, own) in enumerate(zip(self.inner, constants, strict=True)):
-            moved = columns(inside.S[self.firsts[i] : self.firsts[i + 1]]) @ G[i]
-            T.append(moved if each.parent < 0 else T[each.parent] + moved)
+        for i, own in enumerate(constants):
+            T.append(self._after(T, i, self._moved(inside, i, G[self.movers[i]]), np.zeros((6, self.nv))))
             seen = None if own.inertia is None or i in self.outlets else inside.up[i].congruence(own.inertia)
             inertia.append(seen)
         return Posed(inside, G, T, inertia)
 
     def rates(self, parameters: Array, at: Posed, v: Array) -> InnerRates:
         """Velocities relative to the carrier at independent rates v."""
-        joint_rates, inside = [G @ v for G in at.G], at.inside
-        S = [columns(inside.S[self.firsts[i] : self.firsts[i + 1]]) for i in range(len(self.inner))]
+        constants, joint_rates, inside = self.constants(parameters), [G @ v for G in at.G], at.inside
         V: list[Motion] = []
+        turned: list[Motion | None] = []  # relative to the parent
         pushed: list[Motion] = []  # at zero joint accelerations
-        for i, each in enumerate(self.inner):
-            own = Motion(S[i] @ joint_rates[i])
-            V.append(own if each.parent < 0 else V[each.parent] + own)
-            turned = V[i].cross(own)
-            pushed.append(turned if each.parent < 0 else pushed[each.parent] + turned)
+        for i, (mover, each) in enumerate(zip(self.movers, self.inner, strict=True)):
+            own = _motion(self._moved(inside, i, joint_rates[mover]))
+            V.append(self._after(V, i, own, Motion.zero()))
+            turned.append(None if own is None else V[i].cross(own))
+            swerve = each.stage.swerve(constants[mover].own, inside.x[mover], joint_rates[mover])
+            if swerve is not None:
+                turned[i] = _sum(turned[i], inside.up[i].back(swerve))
+            pushed.append(self._after(pushed, i, turned[i], Motion.zero()))
         moving = replace(inside, V=V, a=pushed, rates=stack(*joint_rates))
         g = (self._drift_of_loops if self.closures else self._drift_of_followers)(parameters, moving)
         a: list[Motion] = []
-        for i, each in enumerate(self.inner):
-            own = V[i].cross(Motion(S[i] @ joint_rates[i])) + Motion(S[i] @ g[i])
-            a.append(own if each.parent < 0 else a[each.parent] + own)
+        for i, mover in enumerate(self.movers):
+            a.append(self._after(a, i, _sum(turned[i], _motion(self._moved(inside, i, g[mover]))), Motion.zero()))
         return InnerRates(V, a, g)
+
+    def _moved(self, inside: Inside, i: int, rates: Array) -> Array | None:
+        """Motion of a body relative to its parent, given rates of its mover; None if they do not move it."""
+        first, end = self.firsts[self.movers[i]], self.firsts[self.movers[i] + 1]
+        own = [inside.S[i][j] for j in range(first, end) if j in inside.S[i]]
+        return columns(own) @ rates if own else None
+
+    def _after(self, found: list[Any], i: int, own: Any, none: Any) -> Any:
+        """A motion of a body: that of its parent and its own, if it has one."""
+        parent = self.inner[i].parent
+        return _sum(None if parent < 0 else found[parent], own) if parent >= 0 or own is not None else none
 
     def inside(self, parameters: Array, q: Array) -> Inside:
         """Where the bodies are, relative to the carrier."""
@@ -335,13 +352,13 @@ class ClusterStructure:
     def _inside(self, constants: list[InnerConstants], x: list[Array]) -> Inside:
         """Where the bodies are, relative to the carrier."""
         up: list[Transform] = []
-        S: list[Array] = []
-        for i, (each, own) in enumerate(zip(self.inner, constants, strict=True)):
-            X = each.stage.transform(own.placement, own.own, x[i])
+        S: list[dict[int, Array]] = []
+        for i, (each, mover) in enumerate(zip(self.inner, self.movers, strict=True)):
+            X, H = each.stage.frame_motion(constants[i].placement, constants[mover].own, x[mover])
             up.append(X if each.parent < 0 else X @ up[each.parent])
-            H = each.stage.joint_map(own.own)
-            S += [up[i].back(H.column(c)).data for c in range(each.stage.nv)]
-        return Inside(up, S, self.below, x, self.firsts)
+            own = {self.firsts[mover] + c: up[i].back(Motion(column)).data for c, column in enumerate(H)}
+            S.append(own if each.parent < 0 else S[each.parent] | own)
+        return Inside(up, S, x, self.firsts)
 
     def _coupled(self, constants: list[InnerConstants], x: list[Array]) -> list[Array]:
         """Rates of each joint per independent rate, where joints are coupled explicitly."""
@@ -395,6 +412,17 @@ class ClusterStructure:
     def _split(self, rows: Array) -> list[Array]:
         """One part for each joint."""
         return [rows[self.firsts[i] : self.firsts[i + 1]] for i in range(len(self.inner))]
+
+
+def _motion(numbers: Array | None) -> Motion | None:
+    return None if numbers is None else Motion(numbers)
+
+
+def _sum(one: Any, other: Any) -> Any:
+    """The sum of two motions, either of which may be missing."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
 
 
 def _count(each: ClusterStage) -> int:

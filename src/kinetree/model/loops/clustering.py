@@ -27,8 +27,9 @@ _EXACT = 1e-13
 _CLOSING_STEPS, _LONGEST = 100, 0.5
 # singular values below this fraction of the largest are rounding
 _RANK = 1e-9
-# closed configurations at which choices of independent rates are compared, and how far apart they are [rad or m]
-_SAMPLES, _SPREAD = 6, 0.3
+# closed configurations at which choices of independent rates are compared, and how far apart they are [rad or m];
+# nodes that are not rigid bodies deform less than joints move
+_SAMPLES, _SPREAD, _DEFORMED = 6, 0.3, 0.03
 
 
 def clustered(
@@ -62,7 +63,7 @@ def clustered(
     for i, cluster in enumerate(found):
         if cluster.follows is not None:
             continue
-        own = [joints[body] for body in cluster.bodies]
+        own = [joints[body] for body in cluster.bodies if joints[body].type.nv]
         start = np.concatenate([_start(joint, near) for joint in own])
         kind, parameters = formulas[cluster.bodies[0]]
         cluster = _turned(cluster, kind, parameters, start)
@@ -123,8 +124,9 @@ def _closed(
             return q, tuple(rates[i] for i in sorted(fixed))
     rng = np.random.default_rng(0)
     samples = [q]
+    spread = np.concatenate([np.full(each.type.nv, _DEFORMED if each.node else _SPREAD) for each in joints])
     for _ in range(4 * _SAMPLES):
-        start = kind.series.integrate(q, _SPREAD * rng.standard_normal(kind.joint_rates))
+        start = kind.series.integrate(q, spread * rng.standard_normal(kind.joint_rates))
         other, off = _newton(kind, parameters, start, [])
         if off <= CLOSED:
             samples.append(other)
@@ -149,8 +151,9 @@ def _closed(
 
 
 def _driven(joints: Sequence[Joint], rate: Rate) -> bool:
+    """Whether a rate is one of a motor, or of a general node, whose springs are stiffer than joints."""
     joint = next(joint for joint in joints if joint.name == rate[0])
-    return bool(joint.armature[rate[1]])
+    return joint.node is not None or bool(joint.armature[rate[1]])
 
 
 def _listed(rates: Sequence[Rate]) -> str:
@@ -201,7 +204,7 @@ def _least_pivot(K: Array, independent: Sequence[int]) -> float:
 def _chosen(matrices: Sequence[Array], fixed: Sequence[int], free: int, driven: Sequence[int]) -> list[int] | None:
     """So many independent rates, `fixed` ones included, for which the others are determined best.
 
-    That is, at the worst of several configurations, given K there. Rates that are `driven` by a rotor are preferred.
+    That is, at the worst of several configurations, given K there. Rates that are `driven` are preferred.
     """
     scale = max(float(np.abs(K).max()) for K in matrices)
     candidates: list[list[int]] = []

@@ -6,7 +6,7 @@ constraint functions φ(q) and joint rates q̇, φ̇ = K q̇ and φ̈ = K q̈ + 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,10 +29,9 @@ class Inside:
     """The bodies of a cluster at a configuration, and with velocities if they move; body −1 is the carrier."""
 
     up: Sequence[Transform]  # from the carrier to each body
-    S: Sequence[Array]  # motion of each joint rate, (6,)
-    below: Sequence[frozenset[int]]  # the joint rates that move each body
+    S: Sequence[Mapping[int, Array]]  # motion of each body, (6,), for each joint rate that moves it
     x: Sequence[Array]  # coordinates of each joint
-    first: Sequence[int]  # the first rate of each joint
+    first: Sequence[int]  # the first rate of each joint, followed by their number
     V: Sequence[Motion] = ()  # velocity of each body relative to the carrier
     a: Sequence[Motion] = ()  # its acceleration at zero joint accelerations
     rates: Any = ()  # of the joints
@@ -54,9 +53,8 @@ class Inside:
         return self._rows(body, lambda S: S[:3])
 
     def _rows(self, body: int, column: Any) -> Array:
-        none = np.zeros(3)
-        moved = frozenset[int]() if body < 0 else self.below[body]
-        return np.stack([column(S) if j in moved else none for j, S in enumerate(self.S)], axis=1)
+        none, moved = np.zeros(3), {} if body < 0 else self.S[body]
+        return np.stack([column(moved[j]) if j in moved else none for j in range(self.first[-1])], axis=1)
 
     def angular(self, body: int) -> tuple[Array, Array]:
         """Angular velocity and acceleration of a body."""
@@ -263,7 +261,7 @@ class Coupled:
 
     def jacobian(self, c: Array, at: Inside) -> Array:
         slopes = self.follower.slopes(c, self._leading(at))
-        row: list[Any] = [0.0] * len(at.S)
+        row: list[Any] = [0.0] * at.first[-1]
         row[at.first[self.a]] = 1.0
         for leader, slope in zip(self.leaders, slopes, strict=True):
             row[at.first[leader]] = -slope

@@ -48,7 +48,7 @@ def parts_of(mechanism: Mechanism, joints: Sequence[Joint], clusters: Sequence[C
     for cluster in clusters:
         if cluster.follows is not None:
             continue
-        own = [by_child[body] for body in cluster.bodies]
+        own = [by_child[body] for body in cluster.bodies if body in by_child]
         columns = tuple(starts[joint.name] + i for joint in own for i in range(joint.type.nv))
         node = nodes[columns[0]]
         kind: Any = mechanism.kinds[node]

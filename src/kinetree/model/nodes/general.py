@@ -146,8 +146,8 @@ def coordinates_of(node: Node) -> JointKind:
     made = in_parts(parts_of(node))
     if made.nv != node.nv:
         raise ModelError(
-            f"{type(node).__name__}: its coordinates {node.coordinates!r} have {made.nv} velocities, but nv is {node.nv}; "
-            "they must be the same"
+            f"{type(node).__name__}: its coordinates {node.coordinates!r} have {made.nv} velocities, but nv is "
+            f"{node.nv}; they must be the same"
         )
     return made
 
