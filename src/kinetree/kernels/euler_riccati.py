@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kinetree.kernels.language import Workspace, kernel
-from kinetree.kernels.products import ZERO, MatrixView, Over, add_products, at, mirror, transposed
+from kinetree.kernels.products import ZERO, MatrixView, Over, add_image, add_products, add_row, at, mirror, transposed
 from kinetree.kernels.riccati import eliminate, substitute
 from kinetree.language.tree import Indexed
 
@@ -68,7 +68,8 @@ def euler_riccati(
     D, PD, Quu = k.array("nv", "nu"), k.array("nv", "nu"), k.array("nu", "nu")
     Yq, Yv, Wq, Wv = (k.array("nu", "nv") for _ in range(4))
     gq, gv, g = (k.array("nv") for _ in range(3))
-    y, share, least, fall = k.array("nu"), k.array("nu"), k.scalar(end_pivot[...]), k.scalar(end_decrease[...])
+    y, w, share = (k.array("nu") for _ in range(3))
+    least, fall = k.scalar(end_pivot[...]), k.scalar(end_decrease[...])
     for t in reversed(k.T):
         step = dt[t]
         for i in nv:
@@ -118,11 +119,9 @@ def euler_riccati(
         # the vectors of (4)
         for i in nv:
             gq[i], gv[i] = pq[i], pv[i]
-        for j in nv:
-            by_q, by_v = gap_q[t, j], gap_v[t, j]
-            for i in nv:
-                gq[i] = gq[i] + Pqq[j, i] * by_q + Pqv[i, j] * by_v
-                gv[i] = gv[i] + Pqv[j, i] * by_q + Pvv[j, i] * by_v
+        for out, matrix, gap in ((gq, Pqq, gap_q), (gv, Pqv, gap_q), (gv, Pvv, gap_v)):
+            add_row(out, (nv, nv), at(gap, t), matrix, _TILE)
+        add_image(gq, (nv, nv), Pqv, at(gap_v, t), _TILE)
         for i in nv:
             g[i] = gv[i] + step * gq[i]
         for own, block in _blocks(k):
@@ -137,12 +136,8 @@ def euler_riccati(
             pq[i], pv[i] = lq[t, i] + gq[i], lv[t, i]
         for j in nu:
             y[j] = lu[t, j]
-        for i in nv:
-            entry = g[i]
-            for j in nv:
-                pq[j], pv[j] = pq[j] + Cq[i, j] * entry, pv[j] + Cv[i, j] * entry
-            for j in nu:
-                y[j] = y[j] + D[i, j] * entry
+        for out, size, matrix in ((pq, nv, Cq), (pv, nv, Cv), (y, nu, D)):
+            add_row(out, (nv, size), g, matrix, _TILE)
 
         # (3), and what elimination of u takes from it
         add_product(PD, right, Rv, D, ZERO)
@@ -153,12 +148,13 @@ def euler_riccati(
         add_product(Yv, wide, transposed(D), Sv, at(Huv, t))
         eliminate(k, Quu, ((Yq, nv), (Yv, nv)), share, least, y, _TILE)
         for i in nu:
-            factor, entry = -share[i], -share[i] * y[i]
-            fall[...] = fall[...] - entry * y[i]
+            factor = -share[i]
+            w[i] = factor * y[i]
+            fall[...] = fall[...] - w[i] * y[i]
             for j in nv:
                 Wq[i, j], Wv[i, j] = factor * Yq[i, j], factor * Yv[i, j]
-            for j in nv:
-                pq[j], pv[j] = pq[j] + entry * Yq[i, j], pv[j] + entry * Yv[i, j]
+        for out, matrix in ((pq, Yq), (pv, Yv)):
+            add_row(out, (nu, nv), w, matrix, _TILE)
         add_product(Pqq, square, transposed(Cq), Sq, _sum(at(Hqq, t), XP), symmetric=True)
         add_product(Pqq, square, transposed(N), Cq, symmetric=True)
         add_product(Pqq, (nv, nu, nv), transposed(Wq), Yq, symmetric=True)
@@ -169,7 +165,7 @@ def euler_riccati(
         add_product(Pvv, (nv, nu, nv), transposed(Wv), Yv, symmetric=True)
         mirror(nv, Pqq)
         mirror(nv, Pvv)
-        substitute(k, Quu, ((Yq, nv), (Yv, nv)), share, y)
+        substitute(k, Quu, ((Yq, nv), (Yv, nv)), share, y, _TILE)
         for i in nu:
             for j in nv:
                 Kq[t, i, j], Kv[t, i, j] = Yq[i, j], Yv[i, j]
@@ -204,19 +200,27 @@ def euler_forward(
     """
     nv, nu = k.nv, k.nu
     q, v, new, u = k.zeros("nv"), k.zeros("nv"), k.array("nv"), k.array("nu")
-    of_q, of_v, total, rest = k.array("nv"), k.array("nv"), k.scalar(0.0), k.scalar(0.0)
+    of_q, of_v = k.array("nv"), k.array("nv")
+    # sums of each entry on its own over all steps, which do not wait for each other
+    total_u, rest_u, total_x, rest_x = k.zeros("nu"), k.zeros("nu"), k.zeros("nv"), k.zeros("nv")
     for t in k.T:
         step, s = dt[t], pace[t]
         for i in nu:
-            u[i] = -k_u[t, i] - k.sum(Kq[t, i, j] * q[j] + Kv[t, i, j] * v[j] for j in nv)
+            u[i] = k_u[t, i]
+        for gain, x in ((Kq, q), (Kv, v)):
+            add_image(u, (nu, nv), at(gain, t), x, _TILE)
+        for i in nu:
+            u[i] = -u[i]
             du[t, i] = u[i]
-            total[...] = total[...] + lu[t, i] * u[i]
-            rest[...] = rest[...] - damping[...] * (u[i] * u[i])
+            total_u[i] = total_u[i] + lu[t, i] * u[i]
+            rest_u[i] = rest_u[i] - damping[...] * (u[i] * u[i])
         for i in nv:
-            total[...] = total[...] + lq[t, i] * q[i] + lv[t, i] * v[i]
+            total_x[i] = total_x[i] + lq[t, i] * q[i] + lv[t, i] * v[i]
+            new[i] = 0.0
+        for rates, x, size in ((a_q, q, nv), (a_v, v, nv), (a_u, u, nu)):
+            add_image(new, (nv, size), at(rates, t), x, _TILE)
         for i in nv:
-            state = k.sum(a_q[t, i, j] * q[j] + a_v[t, i, j] * v[j] for j in nv)
-            new[i] = v[i] + s * (state + k.sum(a_u[t, i, j] * u[j] for j in nu))
+            new[i] = v[i] + s * new[i]
         # (1): q′ = X q + dt J v′, blocks after the numbers
         for own, block in _blocks(k):
             before, rates = [q[i] for i in own], [step * new[i] for i in own]
@@ -228,18 +232,15 @@ def euler_forward(
             v[i] = new[i] + gap_v[t, i]
             of_q[i], of_v[i] = next_q[t, i], next_v[t, i]
         # w = P x + p
-        for j in nv:
-            x, y = q[j], v[j]
-            for i in nv:
-                of_q[i], of_v[i] = of_q[i] + next_qq[t, j, i] * x, of_v[i] + next_qv[t, j, i] * x + next_vv[t, j, i] * y
-            of_q[j] = of_q[j] + k.sum(next_qv[t, j, i] * v[i] for i in nv)
+        for out, x, matrices in ((of_q, q, next_qq), (of_v, q, next_qv), (of_v, v, next_vv)):
+            add_row(out, (nv, nv), x, at(matrices, t), _TILE)
+        add_image(of_q, (nv, nv), at(next_qv, t), v, _TILE)
         for i in nv:
             dq[t, i], dv[t, i], wq[t, i], wv[t, i] = q[i], v[i], of_q[i], of_v[i]
-            rest[...] = rest[...] + gap_q[t, i] * of_q[i] + gap_v[t, i] * of_v[i]
-    for i in nv:
-        total[...] = total[...] + end_q[i] * q[i] + end_v[i] * v[i]
-    slope[...] = total[...]
-    curve[...] = rest[...] - total[...]
+            rest_x[i] = rest_x[i] + gap_q[t, i] * of_q[i] + gap_v[t, i] * of_v[i]
+    total = k.sum(total_u[i] for i in nu) + k.sum(total_x[i] + end_q[i] * q[i] + end_v[i] * v[i] for i in nv)
+    slope[...] = total
+    curve[...] = k.sum(rest_u[i] for i in nu) + k.sum(rest_x[i] for i in nv) - total
 
 
 def add_product(out: Indexed, over: Over, left: Any, right: Any, start: Any = None, symmetric: bool = False) -> None:

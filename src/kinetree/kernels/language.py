@@ -109,6 +109,9 @@ class _BlockLoops:
         entity = Entity(f"{dimension}:block {length}", self._count, numbers)
         self._group = Group("block", entity, {dimension: dimension}, self._size, lambda _: [length, 1])
         self.all: Table[GroupRole] = Table(self._group, rows=self._rows, name=self._name)
+        self.backwards: Table[GroupRole] = Table(
+            self._group, of=self.all, backwards=True, name=f"{self._name} reversed"
+        )
         self.since = self.part("since", index, lambda setup, i: range(self.of(setup, i), self._count(setup)))
 
     def part(self, name: str, over: Entity, part: Callable[[Setup, int], range]) -> Table[GroupRole]:
@@ -296,15 +299,18 @@ class Size(_SubRange):
             base, offset = j.start(self._dimension)
             yield _OuterIndex({self._dimension: (base, offset - 1)}), j
 
-    def blocks(self, length: int, since: Any = None, through: Any = None) -> Iterator[IndexBlock]:
+    def blocks(
+        self, length: int, since: Any = None, through: Any = None, backwards: bool = False
+    ) -> Iterator[IndexBlock]:
         """All indices, several at a time (one of `BLOCKS`), and those that are left one at a time.
 
-        The first block is that of `since`, an index of a loop; the last that of `through`, an index of a list.
+        The first block is that of `since`, an index of a loop; the last that of `through`, an index of a list. Without
+        either, blocks may be visited `backwards`.
         """
         if length not in BLOCKS:
             refuse(f"blocks have {', '.join(map(str, BLOCKS[:-1]))} or {BLOCKS[-1]} indices, not {length!r}")
         blocks, over = _loops(self._dimension).blocks[length], None
-        loop = blocks.all
+        loop = blocks.backwards if backwards else blocks.all
         if since is not None:
             base, _ = self._at(since)
             if isinstance(since, _OuterIndex):

@@ -21,13 +21,13 @@ Over = tuple[Size, Size, Size]
 
 
 class MatrixView:
-    """A matrix given by its entries, to be read as `view[i, j]`."""
+    """A matrix given by its entries, to be read as `view[i, j]`; or a vector, as `view[i]`."""
 
-    def __init__(self, entry: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, entry: Callable[..., Any]) -> None:
         self._entry = entry
 
-    def __getitem__(self, keys: tuple[Any, Any]) -> Any:
-        return self._entry(*keys)
+    def __getitem__(self, keys: Any) -> Any:
+        return self._entry(*keys) if isinstance(keys, tuple) else self._entry(keys)
 
 
 def transposed(matrix: Any) -> MatrixView:
@@ -36,8 +36,8 @@ def transposed(matrix: Any) -> MatrixView:
 
 
 def at(matrices: Any, t: Any) -> MatrixView:
-    """One of several matrices."""
-    return MatrixView(lambda i, j: matrices[t, i, j])
+    """One of several matrices, or of several vectors."""
+    return MatrixView(lambda *keys: matrices[(t, *keys)])
 
 
 def add_products(
@@ -71,6 +71,31 @@ def add_products(
 def add_product(out: Indexed, over: Over, left: Any, right: Any, start: Any = None, symmetric: bool = False) -> None:
     """Add one product: see `add_products`."""
     add_products([out], over, left, [right], start, symmetric)
+
+
+def add_image(out: Indexed, over: tuple[Size, Size], matrix: Any, x: Any, tile: int = TILE) -> None:
+    """Add the product of a matrix and a vector, `out += matrix @ x`: the sums of several rows do not wait for each other."""
+    rows, terms = over
+    for block in rows.blocks(tile):
+        for some in terms.blocks(tile):
+            entries = [x[p] for p in some]
+            for i in block:
+                total = out[i]
+                for p, entry in zip(some, entries, strict=True):
+                    total = total + matrix[i, p] * entry
+                out[i] = total
+
+
+def add_row(out: Indexed, over: tuple[Size, Size], x: Any, matrix: Any, tile: int = TILE) -> None:
+    """The same of a transposed matrix, `out += x @ matrix`, with columns in lanes."""
+    terms, columns = over
+    for some in terms.blocks(tile):
+        entries = [x[p] for p in some]
+        for j in columns:
+            total = out[j]
+            for p, entry in zip(some, entries, strict=True):
+                total = total + entry * matrix[p, j]
+            out[j] = total
 
 
 #: A matrix of zeros, to start from.

@@ -68,43 +68,53 @@ def eliminate(
 
     Only the upper triangle of H counts.
     """
+
+    def reduce(i: Any, above: Sequence[Any]) -> None:
+        factors = [H[p, i] * share[p] for p in above]
+        for matrix, columns in ((H, k.nu.since(i)), *right):
+            for j in columns:
+                matrix[i, j] = _less(matrix[i, j], factors, [matrix[p, j] for p in above])
+        if y is not None:
+            y[i] = _less(y[i], factors, [y[p] for p in above])
+
     for block in k.nu.blocks(tile):
-        for n, p in enumerate(block):
-            least[...] = smaller(least[...], H[p, p])
-            share[p] = 1.0 / H[p, p]
-            for i in block[n + 1 :]:
-                factor = H[p, i] * share[p]
-                for matrix, columns in ((H, k.nu.since(i)), *right):
-                    for j in columns:
-                        matrix[i, j] = matrix[i, j] - factor * matrix[p, j]
-                if y is not None:
-                    y[i] = y[i] - factor * y[p]
+        for n, i in enumerate(block):
+            if n:
+                reduce(i, block[:n])
+            least[...] = smaller(least[...], H[i, i])
+            share[i] = 1.0 / H[i, i]
         for i in k.nu.after(block):
-            factors = [H[p, i] * share[p] for p in block]
-            for matrix, columns in ((H, k.nu.since(i)), *right):
-                for j in columns:
-                    total = matrix[i, j]
-                    for factor, p in zip(factors, block, strict=True):
-                        total = total - factor * matrix[p, j]
-                    matrix[i, j] = total
-            if y is not None:
-                for factor, p in zip(factors, block, strict=True):
-                    y[i] = y[i] - factor * y[p]
+            reduce(i, block)
 
 
-def substitute(k: Workspace, H: Indexed, right: Sequence[tuple[Indexed, Size]], share: Indexed, y: Any = None) -> None:
-    """Each Y becomes U⁻¹ D⁻¹ Y, and so does y, given D U and 1/D."""
-    for i in reversed(k.nu):
-        for p in k.nu.after(i):
-            factor = H[i, p]
+def substitute(
+    k: Workspace, H: Indexed, right: Sequence[tuple[Indexed, Size]], share: Indexed, y: Any = None, tile: int = TILE
+) -> None:
+    """Each Y becomes U⁻¹ D⁻¹ Y, and so does y, given D U and 1/D, some rows at a time."""
+    for block in k.nu.blocks(tile, backwards=True):
+        for p in k.nu.after(block):
+            factors = [H[i, p] for i in block]
             for matrix, columns in right:
                 for j in columns:
-                    matrix[i, j] = matrix[i, j] - factor * matrix[p, j]
+                    entry = matrix[p, j]
+                    for factor, i in zip(factors, block, strict=True):
+                        matrix[i, j] = matrix[i, j] - factor * entry
             if y is not None:
-                y[i] = y[i] - factor * y[p]
-        scale = share[i]
-        for matrix, columns in right:
-            for j in columns:
-                matrix[i, j] = matrix[i, j] * scale
-        if y is not None:
-            y[i] = y[i] * scale
+                entry = y[p]
+                for factor, i in zip(factors, block, strict=True):
+                    y[i] = y[i] - factor * entry
+        for n, i in reversed(list(enumerate(block))):
+            below, scale = block[n + 1 :], share[i]
+            factors = [H[i, p] for p in below]
+            for matrix, columns in right:
+                for j in columns:
+                    matrix[i, j] = scale * _less(matrix[i, j], factors, [matrix[p, j] for p in below])
+            if y is not None:
+                y[i] = scale * _less(y[i], factors, [y[p] for p in below])
+
+
+def _less(x: Any, factors: Sequence[Any], entries: Sequence[Any]) -> Any:
+    """What is left of x without products, first product first."""
+    for factor, entry in zip(factors, entries, strict=True):
+        x = x - factor * entry
+    return x

@@ -24,6 +24,8 @@ class Lanes:
     count: int
     first: str
     mask: str | None = None
+    #: Whether groups start at multiples of their length, so that rows of arrays, which are padded, hold whole ones.
+    aligned: bool = False
 
     @property
     def every(self) -> str:
@@ -228,7 +230,8 @@ class Memory:
             f.do(f"store {self.element} {value}, ptr {pointer}, align {aligned}")
             return
         t, suffix, mask = self.scalar.vector(lanes.count), self.scalar.suffix(lanes.count), f"<{lanes.count} x i1>"
-        if _straight(access) and lanes.mask is None:
+        padded = lanes.aligned and access.space[0] == "array"  # a load can take what it needs from a whole store only
+        if _straight(access) and (lanes.mask is None or padded):
             f.do(f"store {t} {value}, ptr {pointer}, align {self.bytes}")
         elif _straight(access):
             name = self.intrinsic(f"void @llvm.masked.store.{suffix}.p0", f"{t}, ptr, i32, {mask}")

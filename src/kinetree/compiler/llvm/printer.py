@@ -33,6 +33,7 @@ from kinetree.compiler.ir import (
 )
 from kinetree.compiler.llvm.memory import Lanes, Memory, Scope, Written, counting
 from kinetree.compiler.llvm.writer import FunctionWriter, kernel_entry
+from kinetree.compiler.lower.layout import LINE
 from kinetree.compiler.lower.lower import LONG, Lowered
 from kinetree.compiler.passes.hoist import COUNT, KEPT, POSITIONS
 
@@ -245,7 +246,8 @@ class Emitter(Memory):
         mask = f.let(f"icmp slt <{count} x i64> {counting(count)}, {left}")
         names: dict[Any, str] = {id(loop.index): first}
         place = f.mark() if before is None else before
-        self.block(loop.body, Scope(count, scope, Lanes(count, first, mask), names, place))
+        aligned = loop.start.code == "int" and loop.start.attr == 0 and loop.stop.code == "size" and count <= LINE
+        self.block(loop.body, Scope(count, scope, Lanes(count, first, mask, aligned), names, place))
 
     def repeat(self, loop: For, start: str, stop: str, scope: Scope) -> None:
         """Run a loop's body for one number after another."""

@@ -35,7 +35,7 @@ from kinetree.language.setup import WORLD_CLASS, Setup, Variants, length
 from kinetree.spatial.value import Array
 
 #: Rows of arrays are padded to a multiple of the widest vector, so that loops over all columns load aligned vectors.
-_LINE = 8
+LINE = 8
 
 
 class LiveRange(NamedTuple):
@@ -210,7 +210,7 @@ def size_of(setup: Setup, name: str) -> int:
     """A size of a mechanism: the length of a dimension, that of an array "line" along it, or the "count" of a loop."""
     kind, _, rest = name.partition(" ")
     if kind == "line":
-        return _LINE * -(-length(setup, rest) // _LINE)
+        return LINE * -(-length(setup, rest) // LINE)
     if kind == "count":
         return len(LOOPS[rest].visits(setup, WORLD))
     return length(setup, name)
@@ -356,9 +356,9 @@ class Tables:
         starts["node lanes"] = position
         workspace = self.records
         for i in range(len(self.metadata["arrays"])):
-            starts[f"array {i}"] = workspace = _LINE * -(-workspace // _LINE)
+            starts[f"array {i}"] = workspace = LINE * -(-workspace // LINE)
             workspace += self.array_size(i)
-        starts[angle.KEPT] = workspace = _LINE * -(-workspace // _LINE)
+        starts[angle.KEPT] = workspace = LINE * -(-workspace // LINE)
         workspace += 2 * len(angles)
         head = [starts[name] if name in starts else self.head(name) for name in self.metadata["head"]]
         cells = [table.reshape(-1) for table in (*tables.values(), angles)]
