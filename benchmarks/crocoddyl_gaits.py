@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 
@@ -30,13 +31,21 @@ def problem(kind: str, urdf: str, srdf: str) -> tuple[crocoddyl.ShootingProblem,
 
 
 def main(kind: str, urdf: str, srdf: str) -> None:
-    """Solve the problem once for each line of the standard input; print milliseconds, iterations and cost."""
-    gait, x = problem(kind, urdf, srdf)
+    """Solve the problem once for each line of the standard input; print milliseconds, iterations and cost.
+
+    A line has the angles of joints to start with by name, if these are not those of the posture, as JSON.
+    """
+    gait, posture = problem(kind, urdf, srdf)
+    model = gait.terminalModel.state.pinocchio
     gait.nthreads = 1
-    states, inputs = [x] * (gait.T + 1), gait.quasiStatic([x] * gait.T)
     solver = crocoddyl.SolverFDDP(gait)
     solver.th_stop = 1e-9
-    for _ in sys.stdin:
+    for line in sys.stdin:
+        x = posture.copy()
+        for name, angle in json.loads(line).items():
+            x[model.joints[model.getJointId(name)].idx_q] = angle
+        gait.x0 = x
+        states, inputs = [x] * (gait.T + 1), gait.quasiStatic([x] * gait.T)
         begin = time.process_time()
         solver.solve(states, inputs, 100, False)
         taken = 1e3 * (time.process_time() - begin)

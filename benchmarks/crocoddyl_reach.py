@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 
@@ -13,7 +14,11 @@ STEPS, DT = 100, 1e-2
 
 
 def main(urdf: str) -> None:
-    """Solve the problem once for each line of the standard input; print milliseconds, iterations and cost."""
+    """Solve the problem once for each line of the standard input; print milliseconds, iterations and cost.
+
+    A line has the angles to start with as JSON, with torques that hold them; or else none, which is a start with zero
+    torques.
+    """
     model = pin.buildModelFromUrdf(urdf)
     state = crocoddyl.StateMultibody(model)
     motors = crocoddyl.ActuationModelFull(state)
@@ -36,9 +41,13 @@ def main(urdf: str) -> None:
     problem.nthreads = 1
     solver = crocoddyl.SolverFDDP(problem)
     solver.th_stop = 1e-9
-    for _ in sys.stdin:
+    for line in sys.stdin:
+        angles = json.loads(line)
+        start = np.concatenate([angles, np.zeros(model.nv)]) if angles else x
+        problem.x0 = start
+        inputs = problem.quasiStatic([start] * STEPS) if angles else [np.zeros(model.nv)] * STEPS
         begin = time.process_time()
-        solver.solve([x] * (STEPS + 1), [np.zeros(model.nv)] * STEPS, 100, False)
+        solver.solve([start] * (STEPS + 1), inputs, 100, False)
         taken = 1e3 * (time.process_time() - begin)
         print(taken, solver.iter, solver.cost, crocoddyl.__version__, flush=True)
 

@@ -9,8 +9,10 @@ crocoddyl needs an older Pinocchio than the other benchmarks, so it runs in an e
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,59 @@ from benchmarks.timing import pin_to_one_core
 from kinetree import ocp
 
 STEPS, DT, MANY = 100, 1e-2, 64
+
+
+class Peer:
+    """crocoddyl in a process of its own; without an interpreter, nothing.
+
+    Args:
+        peer: An interpreter that has crocoddyl.
+        script: What it runs, beside this file.
+        given: Arguments of the script.
+    """
+
+    def __init__(self, peer: str | None, script: str, *given: str) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        if peer is not None:
+            command = [peer, "-I", str(Path(__file__).with_name(script)), *given]
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def solve(self, start: Any) -> tuple[str, float, int, float] | None:
+        """Its name, milliseconds, iterations and the cost, from a start as the script takes it."""
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            return None
+        process.stdin.write(f"{json.dumps(start)}\n")
+        process.stdin.flush()
+        taken, count, cost, version = process.stdout.readline().split()
+        return f"crocoddyl {version}", float(taken), int(count), float(cost)
+
+    def solve_all(self, starts: Sequence[Any]) -> tuple[str, float, float, float] | None:
+        """The same of one of several, on average; the cost is NaN."""
+        found = [each for each in map(self.solve, starts) if each is not None]
+        if not found:
+            return None
+        _, taken, count, _ = zip(*found, strict=True)
+        return f"crocoddyl, one of {len(starts)}", float(np.mean(taken)), round(float(np.mean(count)), 1), float("nan")
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            self._process.wait()
+
+
+def table_of(title: str, best: dict[str, tuple[float, Any, float]]) -> Table:
+    """Milliseconds, iterations and costs of contenders, beside crocoddyl with as many problems."""
+    table = Table(title, ["", "ms", "iterations", "ms each", "cost", "crocoddyl takes", "of an iteration"])
+    for name, (taken, iterations, cost) in best.items():
+        several = f"one of {MANY}" in name
+        theirs = next((x for n, x in best.items() if n.startswith("crocoddyl") and (f"one of {MANY}" in n) == several), None)
+        each = taken / max(iterations, 1)
+        ratios = ["", ""] if theirs is None else [f"{theirs[0] / taken:.1f}×", f"{theirs[0] / theirs[1] / each:.1f}×"]
+        shown = "" if np.isnan(cost) else f"{cost:.7f}"
+        table.add(name, f"{taken:.2f}", f"{iterations}", f"{each:.3f}", shown, *ratios)
+    return table
 
 
 def reach(peer: str | None, rounds: int) -> Table:
@@ -49,49 +104,31 @@ def reach(peer: str | None, rounds: int) -> Table:
         "default": {}, "Gauss–Newton, rolled out": {"second_order": False, "rollout": "nonlinear"},
     }  # fmt: skip
     others = q + 0.2 * np.random.default_rng(0).normal(size=(MANY, 6))
-    best: dict[str, tuple[float, Any, Any]] = {}
+    best: dict[str, tuple[float, Any, float]] = {}
 
-    def note(name: str, taken: float, iterations: Any, cost: Any) -> None:
-        if name not in best or taken < best[name][0]:
-            best[name] = taken, iterations, cost
+    def note(name: str, taken: float, iterations: Any, cost: float) -> None:
+        best[name] = min(best.get(name, (np.inf, 0, 0.0)), (taken, iterations, cost))
 
-    process = None
-    if peer is not None:
-        command = [peer, "-I", str(Path(__file__).with_name("crocoddyl_reach.py")), str(urdf)]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    other = Peer(peer, "crocoddyl_reach.py", str(urdf))
     for _ in range(rounds):
         for name, way in ways.items():
             begin = time.process_time()
             plan = problem.solve(q, **options, **way)
             note(name, 1e3 * (time.process_time() - begin), int(plan.iterations), float(plan.cost))
-        if process is not None and process.stdin is not None and process.stdout is not None:
-            process.stdin.write("\n")
-            process.stdin.flush()
-            each, count, value, version = process.stdout.readline().split()
-            note(f"crocoddyl {version}", float(each), int(count), float(value))
-    problem.solve(others, targets={"tool0": target})
-    for _ in range(max(3, rounds // 10)):
+        found = other.solve(None)
+        if found is not None:
+            note(*found)
+    for i in range(1 + max(3, rounds // 10)):
         begin = time.process_time()
         plans = problem.solve(others, targets={"tool0": target})
-        note(
-            f"default, one of {MANY}",
-            1e3 * (time.process_time() - begin) / MANY,
-            round(float(plans.iterations.mean()), 1),
-            float("nan"),
-        )
-    if process is not None and process.stdin is not None:
-        process.stdin.close()
-        process.wait()
-    theirs = next((found[0] for name, found in best.items() if name.startswith("crocoddyl")), None)
-    table = Table(
-        "UR5, 100 steps, to a pose; crocoddyl as its wheels are built, one thread",
-        ["", "ms", "iterations", "ms each", "cost", "crocoddyl takes"],
-    )
-    for name, (taken, iterations, cost) in best.items():
-        ratio = "" if theirs is None else f"{theirs / taken:.1f}×"
-        shown = "" if np.isnan(cost) else f"{cost:.10f}"
-        table.add(name, f"{taken:.2f}", f"{iterations}", f"{taken / max(iterations, 1):.3f}", shown, ratio)
-    return table
+        taken = 1e3 * (time.process_time() - begin) / MANY
+        if i:
+            note(f"default, one of {MANY}", taken, round(float(plans.iterations.mean()), 1), float("nan"))
+    many = other.solve_all(others.tolist())
+    if many is not None:
+        note(*many)
+    other.close()
+    return table_of("UR5, 100 steps, to a pose; crocoddyl as its wheels are built, one thread", best)
 
 
 def walks(kind: str, peer: str | None, rounds: int) -> Table:
@@ -111,25 +148,16 @@ def walks(kind: str, peer: str | None, rounds: int) -> Table:
         taken = 1e3 * (time.process_time() - begin) / count
         best[name] = min(best.get(name, (np.inf, 0, 0.0)), (taken, iterations, cost))
 
-    process = None
-    if peer is not None:
-        own = Path(__file__).with_name("crocoddyl_gaits.py")
-        command = [peer, "-I", str(own), kind, *(str(share() / file) for file in files)]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    other = Peer(peer, "crocoddyl_gaits.py", kind, *(str(share() / file) for file in files))
     plan = gait.solve()
     for _ in range(rounds):
         begin = time.process_time()
         plan = gait.solve()
         note("default", begin, int(plan.iterations), float(plan.cost))
-        if process is not None and process.stdin is not None and process.stdout is not None:
-            process.stdin.write("\n")
-            process.stdin.flush()
-            each, count, value, version = process.stdout.readline().split()
-            name = f"crocoddyl {version}"
-            best[name] = min(best.get(name, (np.inf, 0, 0.0)), (float(each), int(count), float(value)))
-    if process is not None and process.stdin is not None:
-        process.stdin.close()
-        process.wait()
+        found = other.solve({})
+        if found is not None:
+            name, *taken = found
+            best[name] = min(best.get(name, (np.inf, 0, 0.0)), tuple(taken))
     robot = gait.problem.robot
     away = 0.02 * np.random.default_rng(0).normal(size=(MANY, robot.nv))
     away[:, :6] = 0.0
@@ -139,6 +167,11 @@ def walks(kind: str, peer: str | None, rounds: int) -> Table:
         plans = gait.problem.solve(starts, targets=gait.targets)
         if i:
             note(f"default, one of {MANY}", begin, round(float(plans.iterations.mean()), 1), float("nan"), MANY)
+    joints = [joint for joint in robot.joints if joint.nq == 1]
+    many = other.solve_all([{joint.name: float(q[joint.q_slice][0]) for joint in joints} for q in starts])
+    if many is not None:
+        best[many[0]] = many[1:]
+    other.close()
     # the state is a little off the plan each time, as in a loop
     updates = []
     for i in range(20 * rounds):
@@ -146,15 +179,9 @@ def walks(kind: str, peer: str | None, rounds: int) -> Table:
         begin = time.process_time()
         gait.problem.solve(q, targets=gait.targets, start=plan, iterations=1)
         updates.append(1e3 * (time.process_time() - begin))
-    theirs = next((found[0] for name, found in best.items() if name.startswith("crocoddyl")), None)
-    title = f"{robot.name}, {kind}, {gait.problem.nodes} steps"
-    table = Table(title, ["", "ms", "iterations", "ms each", "cost", "crocoddyl takes"])
-    for name, (taken, iterations, cost) in best.items():
-        ratio = "" if theirs is None else f"{theirs / taken:.1f}×"
-        shown = "" if np.isnan(cost) else f"{cost:.7f}"
-        table.add(name, f"{taken:.2f}", f"{iterations}", f"{taken / max(iterations, 1):.3f}", shown, ratio)
+    table = table_of(f"{robot.name}, {kind}, {gait.problem.nodes} steps", best)
     low, middle, high = np.percentile(updates, [0, 50, 100])
-    table.add("one iteration from the plan", f"{low:.2f}", "1", f"median {middle:.2f}, at most {high:.2f}", "", "")
+    table.add("one iteration from the plan", f"{low:.2f}", "1", f"median {middle:.2f}, at most {high:.2f}", "", "", "")
     return table
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
+from kinetree.algorithms.derivatives.inverse_dynamics_curvature import inverse_dynamics_curvature
 from kinetree.algorithms.derivatives.jvp import inverse_dynamics_jvp
 from kinetree.algorithms.dynamics.inverse_dynamics import inverse_dynamics
 from kinetree.compiler.count import count
@@ -15,8 +16,10 @@ from kinetree.errors import ContractError, InputError, SingularMechanismError, U
 from kinetree.language.algorithm import algorithm
 from kinetree.language.forward_mode import directional_derivative
 from kinetree.runtime import reference
+from kinetree.runtime.function import Function
 from kinetree.runtime.kernels import bind
 from tests.laws.cases import (
+    ENGINES,
     LONG,
     Case,
     H,
@@ -30,7 +33,8 @@ from tests.laws.cases import (
     weights_of,
     wrenches,
 )
-from tests.tolerance import assert_close, assert_near, peak, refused
+from tests.tolerance import assert_close, assert_near, bound, peak, refused
+from tests.trees import mixed, random_mechanism
 
 MATRICES = {"inverse_dynamics": "inverse_dynamics_derivatives", "forward_dynamics": "forward_dynamics_derivatives"}
 FUNCTIONS = tuple(MATRICES)
@@ -234,6 +238,23 @@ def test_differences_of_gradients(name: str, function: str) -> None:
     h = 1e-3
     expected = (8 * (gradients(h) - gradients(-h)) - (gradients(2 * h) - gradients(-2 * h))) / (12 * h)
     assert_close(np.stack(products), expected, 1e-8)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_second_derivatives_of_joints_with_one_freedom(engine: str) -> None:
+    """All of them at once, beside products with unit directions, on a tree with several roots and tips."""
+    joints = mixed(9, 4, "revolute", "prismatic", "helical")
+    robot = random_mechanism("one freedom", joints, 4, roots=2, armature=0.5, branching=0.5).kinetree()
+    n, rng = robot.nv, np.random.default_rng(3)
+    q = robot.random_configuration(rng, shape=(11,))
+    v, a, w = rng.normal(size=(3, 11, n))
+    f: Function[..., Any] = Function("curvature", robot.mechanism, inverse_dynamics_curvature)
+    qq, qv, qa, vv = f.engine(engine)(q, v, a, w)
+    given, none = [x[:, None] for x in (q, v, a, w)], np.zeros(n)
+    wanted = robot.inverse_dynamics.hvp(*given, np.eye(n), none, none)
+    _, by_v, _ = robot.inverse_dynamics.hvp(*given, none, np.eye(n), none)
+    for found, expected in zip((qq, qv, qa, vv), (*wanted, by_v), strict=True):
+        assert_close(found, expected, bound(10 * n))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

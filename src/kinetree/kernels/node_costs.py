@@ -85,16 +85,16 @@ def position_bend(k: Workspace, jacobian: Indexed, slope: Indexed, start: Indexe
 
 
 @kernel(
-    a_q=_SQUARE, a_v=_SQUARE, a_u=("nv", "nu"), qq=_SQUARE, qv=_SQUARE, qa=_SQUARE, vv=_SQUARE, share=(), Hqq=_SQUARE,
-    Hqv=_SQUARE, Hvv=_SQUARE, Huq=_WIDE, Sqq=_SQUARE, Sqv=_SQUARE, Svv=_SQUARE, Suq=_WIDE,
+    a_q=_SQUARE, a_v=_SQUARE, a_u=("nv", "nu"), qq=_SQUARE, qv=_SQUARE, qa=_SQUARE, vv=_SQUARE, bend=_SQUARE, share=(),
+    Hqq=_SQUARE, Hqv=_SQUARE, Hvv=_SQUARE, Huq=_WIDE, Sqq=_SQUARE, Sqv=_SQUARE, Svv=_SQUARE, Suq=_WIDE,
     outputs=("Sqq", "Sqv", "Svv", "Suq"),
 )  # fmt: skip
 def with_curvature(
     k: Workspace, a_q: Indexed, a_v: Indexed, a_u: Indexed, qq: Indexed, qv: Indexed, qa: Indexed, vv: Indexed,
-    share: Indexed, Hqq: Indexed, Hqv: Indexed, Hvv: Indexed, Huq: Indexed, Sqq: Indexed, Sqv: Indexed, Svv: Indexed,
-    Suq: Indexed,
+    bend: Indexed, share: Indexed, Hqq: Indexed, Hqv: Indexed, Hvv: Indexed, Huq: Indexed, Sqq: Indexed, Sqv: Indexed,
+    Svv: Indexed, Suq: Indexed,
 ) -> None:  # fmt: skip
-    """Hessians of a node with a share of the curvature (1) of its dynamics, from second derivatives qq, qv, … ."""
+    """Hessians of a node with a share of the curvature of its residuals, and of that (1) of its dynamics."""
     nv, nu, some = k.nv, k.nu, share[...]
     one, other = k.array("nv", "nv"), k.array("nv", "nv")
     square, wide = (nv, nv, nv), (nu, nv, nv)
@@ -102,7 +102,8 @@ def with_curvature(
     add_product(other, square, qa, a_v, ZERO)
     for i in nv:
         for j in nv:
-            Sqq[i, j] = Hqq[i, j] + some * (0.5 * (qq[i, j] + qq[j, i]) + (one[i, j] + one[j, i]))
+            dynamics = 0.5 * (qq[i, j] + qq[j, i]) + (one[i, j] + one[j, i])
+            Sqq[i, j] = Hqq[i, j] + some * (bend[i, j] + dynamics)
             Svv[i, j] = Hvv[i, j] + some * (0.5 * (vv[i, j] + vv[j, i]))
             Sqv[i, j] = Hqv[i, j] + some * (qv[i, j] + other[i, j])
     left = k.array("nu", "nv")

@@ -177,8 +177,8 @@ def largest_of(k: Workspace, x: Indexed, most: Indexed) -> None:
     most[...] = found[...]
 
 
-@kernel(one=("n",), other=("n",), share=(), between=("n",), outputs=("between",))
-def blended(k: Workspace, one: Indexed, other: Indexed, share: Indexed, between: Indexed) -> None:
-    """x + s (y − x); y itself if the share is one."""
+@kernel(x=("n",), more=("n",), share=(), total=("n",), outputs=("total",))
+def with_share(k: Workspace, x: Indexed, more: Indexed, share: Indexed, total: Indexed) -> None:
+    """x + s y."""
     for i in k.n:
-        between[i] = less(share[...], 1.0, one[i] + share[...] * (other[i] - one[i]), other[i])
+        total[i] = x[i] + share[...] * more[i]

@@ -366,6 +366,15 @@ class Costs:
         """Whether all curvature of residuals has texts."""
         return all(row.part.of != "rows" or row.part.bend is not None for row in self.rows)
 
+    @property
+    def given_operands(self) -> list[Operand]:
+        """Inputs of models besides q, v, u and the derivatives of forces."""
+        return [operand for operand in self.operands(True)[3:] if operand.name != "force_by"]
+
+    def with_forces(self, others: Sequence[Any], forces: Sequence[Any]) -> list[Any]:
+        """The same with the derivatives of forces in their places."""
+        return [others[0], *forces, *others[1:]] if self.forced else list(others)
+
     def without_rows(self, given: Sequence[Any]) -> list[Any]:
         """Of the inputs of models, those of costs."""
         operands = self.operands(True)

@@ -8,21 +8,22 @@ bits.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
+from kinetree.algorithms.derivatives.inverse_dynamics_curvature import inverse_dynamics_curvature
 from kinetree.kernels.euler_riccati import euler_forward, euler_riccati
 from kinetree.kernels.node_costs import pushed, with_curvature
-from kinetree.kernels.node_models import blended
-from kinetree.kernels.products import total
+from kinetree.kernels.node_models import with_share
 from kinetree.kernels.solve import count_doubt
 from kinetree.model.model import Model
 from kinetree.ocp.costs import Costs, NodeModel
 from kinetree.ocp.linearization import Linear, Linearization, record_forces
 from kinetree.runtime.bound import Compiled
-from kinetree.runtime.function import compiled
+from kinetree.runtime.function import Function, compiled
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import Call, KernelSequence, MemorySpan
 from kinetree.runtime.texts import Recording
@@ -51,21 +52,70 @@ def direction(linearization: Linearization, costs: Costs, sweep: dict[str, Any],
     return _Recorded(linearization, costs, sweep, exact).finish()
 
 
-def node_curvature(run: KernelSequence, robot: Model, *given: Any) -> list[MemorySpan]:
+def record_curvature(run: KernelSequence, robot: Model, given: Sequence[Any], into: Sequence[MemorySpan]) -> None:
     """Second derivatives qq, qv, qa and vv of wᵀa for one node, given q, v, τ, costates, dt: see `with_curvature`."""
     q, v, tau, wq, wv, dt = given
     nv = robot.nv
     a = run.call(robot.forward_dynamics, q, v, tau)
     w = run.call(robot.mass_matrix_solve, q, run.call(compiled(pushed, n=nv), wq, wv, dt))
-    units, none = run.constant(np.eye(nv)), np.zeros(nv)
-    qq, qv, qa, vv = (run.space(nv * nv) for _ in range(4))
+    if robot.mechanism.first_general is None and all(joint.nv == 1 for joint in robot.joints):
+        second: Function[..., Any] = Function("curvature", robot.mechanism, inverse_dynamics_curvature)
+        run.call(second, q, v, a, w, into=into)
+        return
+    units, none, (qq, qv, qa, vv) = run.constant(np.eye(nv)), np.zeros(nv), into
     with run.loop(nv) as i:
         along = units.at(i, nv)
         places = [x.at(i, nv) for x in (qq, qv, qa)]
         run.call(robot.inverse_dynamics.hvp, q, v, a, w, along, none, none, into=places)
         _, by_v, _ = run.call(robot.inverse_dynamics.vjp, q, along, none, w)
         run.copy(by_v, vv.at(i, nv))
-    return [qq, qv, qa, vv]
+
+
+def node_function(linearization: Linearization, costs: Costs, kind: int, exact: bool) -> Compiled:
+    """Derivatives and the model of a node of a kind of step, in the order of `_LINEAR` and `_MODEL`, and doubts.
+
+    Takes q, v, u, the gap of q, dt, pace and the doubts so far; if `exact`, costates and a share of curvature; and what
+    costs take.
+    """
+    dynamics, robot = linearization.dynamics, linearization.robot
+    nv, nu = robot.nv, len(dynamics.actuated)
+    names: dict[str, tuple[int, ...]] = {"q": (robot.nq,), "v": (nv,), "u": (nu,), "gap_q": (nv,)}
+    names |= dict.fromkeys(("dt", "pace", "doubts"), ())
+    names |= {"costate_q": (nv,), "costate_v": (nv,), "share": ()} if exact else {}
+    shapes = [*linearization.shapes[:5], *costs.shapes, ()]
+    outputs = [Operand(*each) for each in zip((*_LINEAR, *_MODEL, "doubts"), shapes, strict=True)]
+    run = KernelSequence("node", [*(Operand(*each) for each in names.items()), *costs.given_operands], outputs)
+    q, v, u, gap_q, dt, pace, doubts, *others = run.inputs
+    tau, near = record_forces(run, dynamics, u), not dynamics.regular(kind)
+    forces = [run.space(shape[0] * shape[1]) for shape in linearization.shapes[5:]]
+    linear = Linear(*run.outputs[:5], *forces)
+    spread = linearization.record(run, kind, near, (q, v, tau, gap_q, dt, pace), linear)
+    run.call(compiled(count_doubt), spread, doubts, into=run.outputs[-1:])
+    places: list[MemorySpan] = run.outputs[5:-1]
+    second = others[:3] if exact else []
+    given = (q, v, u, *costs.with_forces(others[len(second) :], forces))
+    if not exact:
+        costs.model_text(Recording(run, places), *given, concluding=True)
+        return run.finish()
+    # what curvature adds to is made where it is added
+    curved = run.prepare(compiled(with_curvature, nv=nv, nu=nu))
+    plain = [place_of(curved, name) for name in _MODEL[:4]]
+    costs.model_text(Recording(run, [*plain, *places[4:]]), *given, concluding=True)
+    record_curvature(run, robot, (q, v, tau, *second[:2], dt), [place_of(curved, n) for n in ("qq", "qv", "qa", "vv")])
+    bend = costs.bend_text(Recording(run), *costs.without_rows(given))
+    run.copy(bend[0] if bend else run.constant(np.zeros(nv * nv)), place_of(curved, "bend"))
+    for name, place in zip(("a_q", "a_v", "a_u", "share"), (*linear[:3], second[2]), strict=True):
+        run.copy(place, place_of(curved, name))
+    curved.run(*[None] * len(curved.inputs), into=places[:4])
+    return run.finish()
+
+
+def place_of(call: Call, name: str) -> MemorySpan:
+    """The place of an input that there is."""
+    place = call.place(name)
+    if place is None:
+        raise KeyError(name)
+    return place
 
 
 class _Recorded:
@@ -74,7 +124,6 @@ class _Recorded:
         self.dynamics, self.robot = linearization.dynamics, linearization.robot
         self.T, self.nv, self.nu = len(self.dynamics.dt), self.robot.nv, len(self.dynamics.actuated)
         T, S, nv, nu = self.T, self.T + 1, self.nv, self.nu
-        self.of_costs = [operand for operand in costs.operands(True)[3:] if operand.name != "force_by"]
         names: dict[str, tuple[int, ...]] = {"q": (S, self.robot.nq), "v": (S, nv), "u": (S, nu)}
         names |= {"gap_q": (T, nv), "gap_v": (T, nv), "damping": ()}
         names |= {"costate_q": (T, nv), "costate_v": (T, nv), "share": ()} if exact else {}
@@ -84,7 +133,7 @@ class _Recorded:
         results |= {"doubts": ()}
         inputs = [Operand(*each) for each in names.items()]
         self.run = run = KernelSequence(
-            "direction", [*inputs, *(Operand(o.name, (S, *o.shape)) for o in self.of_costs)],
+            "direction", [*inputs, *(Operand(o.name, (S, *o.shape)) for o in costs.given_operands)],
             [Operand(*each) for each in results.items()],
         )  # fmt: skip
         self.given = dict(zip(names, run.inputs, strict=False))
@@ -93,7 +142,7 @@ class _Recorded:
         self.dt, self.pace = run.constant(self.dynamics.dt), run.constant(self.dynamics.pace)
         self.doubts = run.variable(run.constant(np.zeros(1)))
         self.back, self.ahead = (run.prepare(self._kernel(*each)) for each in ((euler_riccati, 1), (euler_forward, T)))
-        self._made = cache(self._function)
+        self._made = cache(partial(node_function, linearization, costs, exact=exact))
 
     def _kernel(self, kernel: Any, steps: int) -> Any:
         return compiled(kernel, **{**self.sweep, "T": steps})
@@ -124,7 +173,7 @@ class _Recorded:
 
                 self._node(kind, at)
         for name in ("pivot", "decrease"):
-            run.copy(self._at(self.back, f"end_{name}"), self.results[name])
+            run.copy(place_of(self.back, f"end_{name}"), self.results[name])
         run.copy(self.doubts, self.results["doubts"])
         into = [self.results[name] for name in ("dq", "dv", "du", "wq", "wv", "slope", "curve")]
         self.ahead.run(*[None] * len(self.ahead.inputs), into=into)
@@ -137,73 +186,19 @@ class _Recorded:
         times = at(self.dt), at(self.pace)
         second = [at(self.given[name]) for name in _SECOND[:2]] + [self.given["share"]] if self.exact else []
         needed = [*state[:4], *times, self.doubts, *second, *(at(place, S) for place in self.of_nodes)]
-        into = [*(self._at(back, name) for name in (*_LINEAR, *_MODEL)), self.doubts]
+        into = [*(place_of(back, name) for name in (*_LINEAR, *_MODEL)), self.doubts]
         run.call(self._made(kind), *needed, into=into)
         for name, place in zip(("gap_q", "gap_v", "dt", "pace"), (*state[3:], *times), strict=True):
             self._put(back, name, place)
-        kept = [at(self._at(ahead, name)) for name in ("Kq", "Kv", "k_u", *_NEXT)]
+        kept = [at(place_of(ahead, name)) for name in ("Kq", "Kv", "k_u", *_NEXT)]
         found = back.run(*[None] * len(back.inputs), into=[*kept, *[None] * len(_ENDS)])
         for name, place in zip(("Kq", "Kv", "k"), found[:3], strict=True):
             run.copy(place, at(self.results[name]))
         for name in (*_LINEAR, "lq", "lv", "lu"):
-            if self._at(back, name).size:
-                run.copy(self._at(back, name), at(self._at(ahead, name)))
+            if place_of(back, name).size:
+                run.copy(place_of(back, name), at(place_of(ahead, name)))
         for name, place in zip(_ENDS, found[8:], strict=True):
             self._put(back, name, place)
-
-    def _function(self, kind: int) -> Compiled:
-        """Derivatives and the model of a node, as one function for each kind of step."""
-        nv = self.nv
-        names: dict[str, tuple[int, ...]] = {"q": (self.robot.nq,), "v": (nv,), "u": (self.nu,), "gap_q": (nv,)}
-        names |= dict.fromkeys(("dt", "pace", "doubts"), ())
-        names |= {"costate_q": (nv,), "costate_v": (nv,), "share": ()} if self.exact else {}
-        shapes = [*self.linearization.shapes[:5], *self.costs.shapes, ()]
-        outputs = [Operand(*each) for each in zip((*_LINEAR, *_MODEL, "doubts"), shapes, strict=True)]
-        run = KernelSequence("node", [*(Operand(*each) for each in names.items()), *self.of_costs], outputs)
-        q, v, u, gap_q, dt, pace, doubts, *others = run.inputs
-        tau, near = record_forces(run, self.dynamics, u), not self.dynamics.regular(kind)
-        forces = [run.space(shape[0] * shape[1]) for shape in self.linearization.shapes[5:]]
-        linear = Linear(*run.outputs[:5], *forces)
-        spread = self.linearization.record(run, kind, near, (q, v, tau, gap_q, dt, pace), linear)
-        run.call(compiled(count_doubt), spread, doubts, into=run.outputs[-1:])
-        places = run.outputs[5:-1]
-        if not self.exact:
-            text = Recording(run, places)
-            self.costs.model_text(text, q, v, u, *self._with_forces(others, forces), concluding=True)
-            return run.finish()
-        wq, wv, share, *others = others
-        plain, full = self._bent(run, (q, v, u, *self._with_forces(others, forces)))
-        second = node_curvature(run, self.robot, q, v, tau, wq, wv, dt)
-        curved = compiled(with_curvature, nv=nv, nu=self.nu)
-        bent = run.call(curved, *linear[:3], *second, 1.0, full.qq, full.qv, full.vv, full.uq)
-        full = full._replace(qq=bent[0], qv=bent[1], vv=bent[2], uq=bent[3])
-        self._blended(run, plain, full, share, places)
-        return run.finish()
-
-    def _with_forces(self, others: Any, forces: Any) -> list[Any]:
-        """Inputs of models, with the derivatives of forces in their places."""
-        return [others[0], *forces, *others[1:]] if self.costs.forced else list(others)
-
-    def _bent(self, run: KernelSequence, given: Any) -> tuple[NodeModel, NodeModel]:
-        """A node's model, and the same with the curvature of residuals."""
-        text = Recording(run)
-        plain = NodeModel(*self.costs.model_text(text, *given))
-        bend = self.costs.bend_text(text, *self.costs.without_rows(given))
-        if not bend:
-            return plain, plain
-        return plain, plain._replace(qq=run.call(compiled(total, n=plain.qq.size), plain.qq, bend[0]))
-
-    def _blended(self, run: KernelSequence, plain: Any, full: Any, share: Any, into: Any) -> NodeModel:
-        """A model with a share of curvature."""
-        found = []
-        for one, other, place in zip(plain, full, into, strict=True):
-            if one is not other:
-                found.append(run.call(compiled(blended, n=one.size), one, other, share, into=[place]))
-            elif place is None:
-                found.append(one)
-            else:
-                run.copy(one, place)
-        return NodeModel(*found) if into[0] is None else full
 
     def _last(self) -> NodeModel:
         """The model of the last node, which has no forces."""
@@ -211,16 +206,13 @@ class _Recorded:
         places = [*(self.given[name] for name in ("q", "v", "u")), *self.of_nodes]
         q, v, u, *others = (place.part((S - 1) * (place.size // S), place.size // S) for place in places)
         forces = [np.zeros(shape) for shape in self.linearization.shapes[5:]]
-        given = (q, v, u, *self._with_forces(others, forces))
-        if not self.exact:
-            return NodeModel(*self.costs.model_text(Recording(run), *given))
-        return self._blended(run, *self._bent(run, given), self.given["share"], [None] * len(_MODEL))
-
-    def _at(self, call: Call, name: str) -> MemorySpan:
-        place = call.place(name)
-        if place is None:
-            raise KeyError(name)
-        return place
+        given, text = (q, v, u, *self.costs.with_forces(others, forces)), Recording(run)
+        plain = NodeModel(*self.costs.model_text(text, *given))
+        bend = self.costs.bend_text(text, *self.costs.without_rows(given)) if self.exact else []
+        if not bend:
+            return plain
+        bent = run.call(compiled(with_share, n=plain.qq.size), plain.qq, bend[0], self.given["share"])
+        return plain._replace(qq=bent)
 
     def _put(self, call: Call, name: str, place: MemorySpan) -> None:
-        self.run.copy(place, self._at(call, name))
+        self.run.copy(place, place_of(call, name))

@@ -19,7 +19,7 @@ from kinetree.kernels.node_models import summary
 from kinetree.model.model import Model
 from kinetree.ocp.costs import Costs, Given, NodeModel, Row
 from kinetree.ocp.dynamics import DenseDynamics, Dynamics, FreeDynamics
-from kinetree.ocp.fused import direction, node_curvature
+from kinetree.ocp.fused import direction, node_function, record_curvature
 from kinetree.ocp.linearization import Linear, Linearization
 from kinetree.ocp.terms import CostTerm, curved_blocks
 from kinetree.runtime.fastcall_results import SMALLEST_BATCH
@@ -137,8 +137,13 @@ class Horizon:
         self._linear = Linearization(self.dynamics, self._blocks)
         self._summary = compiled(summary, S=self.T + 1, T=self.T, nv=self.nv)
         self._fused: dict[bool, Any] = {}
+        self._nodes: dict[bool, Any] = {}
         self._rollout: Any = None
-        self._bent: Any = None
+        self._curved: Any = None
+        #: Whether one function computes models of all steps.
+        self.alike = type(self.dynamics) is FreeDynamics
+        #: Time steps and paces, with those of the last node.
+        self._times = np.append([self.dynamics.dt, self.dynamics.pace], [[0.0], [0.0]], axis=1)
 
     # Dynamics
 
@@ -171,33 +176,60 @@ class Horizon:
             return Linear(A, A, B, none, none, none, none, none)
         return self._linear(x.q, x.v, x.u, np.zeros((*x.u.shape[:2], self.nv)) if gap is None else gap.q)
 
-    def curvature(
-        self, x: Path, linear: Linear, costate_q: Array, costate_v: Array, share: Array, model: NodeModel
-    ) -> NodeModel:
-        """The model with a share of each problem's curvature of the dynamics, given costates of the nodes reached."""
-        T = self.T
-        if self._bent is None:
-            self._bent = self._curved()
-        q, v = (np.ascontiguousarray(each[:, :T]) for each in (x.q, x.v))
-        dt, each = np.broadcast_to(self.dt, q.shape[:2]).copy(), np.repeat(share[:, None], T, axis=1)
-        some = [np.ascontiguousarray(h[:, :T]) for h in model[:4]]
-        found = self._bent(q, v, self.tau(x.u), costate_q, costate_v, dt, *linear[:3], each, *some)
-        joined = [np.concatenate([new, old[:, T:]], axis=1) for new, old in zip(found, model[:4], strict=True)]
-        return NodeModel._make([*joined, *model[4:]])
+    def models(
+        self, x: Path, gap: Gap, given: Given, costate: Sequence[Array], share: Array
+    ) -> tuple[Linear, NodeModel]:
+        """Derivatives of all steps, and models of all nodes with a share of each problem's curvature, (N,).
 
-    def _curved(self) -> Any:
+        Of steps that are all alike, both are one call of the function that `direction` calls for each node.
+        """
+        exact = bool(share.any())
+        if not self.alike or (exact and not self.costs.bends_by_texts):
+            linear = self.linear(x, gap)
+            plain = self.model(x, linear, given)
+            return linear, self._bent(x, linear, plain, given, costate, share) if exact else plain
+        if exact not in self._nodes:
+            self._nodes[exact] = node_function(self._linear, self.costs, 0, exact)
+        N, padded = len(share), self.costs.padded
+        q, v, u, *others = self.costs.inputs(x, given, True)
+        second = [*map(padded, costate), np.repeat(share[:, None], self.T + 1, axis=1)] if exact else []
+        times = np.repeat(self._times[:, None], N, axis=1)
+        found = self._nodes[exact](q, v, u, padded(gap.q), *times, np.zeros((N, self.T + 1)), *second, *others)
+        steps = [np.ascontiguousarray(each[:, :-1]) for each in found[:5]]
+        none = [np.zeros((N, self.T + 1, *shape)) for shape in self._linear.shapes[5:]]
+        return Linear(*steps, *none), NodeModel(*found[5:-1])
+
+    def _bent(
+        self, x: Path, linear: Linear, plain: NodeModel, given: Given, costate: Sequence[Array], share: Array
+    ) -> NodeModel:
+        """Models with a share of curvature, where residuals are functions of users, by differences."""
+        T, N = self.T, len(share)
+        if self._curved is None:
+            self._curved = self._recorded_curvature()
+        bend = self.costs.bend(x, given)
+        q, v = (np.ascontiguousarray(each[:, :T]) for each in (x.q, x.v))
+        dt, each = np.broadcast_to(self.dt, (N, T)).copy(), np.repeat(share[:, None], T, axis=1)
+        some = [np.ascontiguousarray(h[:, :T]) for h in (bend, *plain[:4])]
+        found = self._curved(q, v, self.tau(x.u), *costate, dt, *linear[:3], each, *some)
+        last = plain.qq[:, T:] + share[:, None, None, None] * bend[:, T:]
+        ends = [last, *(old[:, T:] for old in plain[1:4])]
+        joined = [np.concatenate(both, axis=1) for both in zip(found, ends, strict=True)]
+        return NodeModel._make([*joined, *plain[4:]])
+
+    def _recorded_curvature(self) -> Any:
         """The same for one node, as one function."""
         nq, nv, nu, robot = self.robot.nq, self.nv, self.nu, self.robot
         square, wide = (nv, nv), (nu, nv)
         names = {"q": (nq,), "v": (nv,), "tau": (nv,), "wq": (nv,), "wv": (nv,), "dt": ()}
-        names |= {"a_q": square, "a_v": square, "a_u": (nv, nu), "share": ()}
+        names |= {"a_q": square, "a_v": square, "a_u": (nv, nu), "share": (), "bend": square}
         names |= {"Hqq": square, "Hqv": square, "Hvv": square, "Huq": wide}
         outputs = [Operand(name, shape) for name, shape in zip("abc", [square] * 3, strict=True)]
         run = KernelSequence("curvature", [Operand(*each) for each in names.items()], [*outputs, Operand("d", wide)])
-        q, v, tau, wq, wv, dt, a_q, a_v, a_u, share, *H = run.inputs
-        qq, qv, qa, vv = node_curvature(run, robot, q, v, tau, wq, wv, dt)
+        q, v, tau, wq, wv, dt, a_q, a_v, a_u, share, bend, *H = run.inputs
+        second = [run.space(nv * nv) for _ in range(4)]
+        record_curvature(run, robot, (q, v, tau, wq, wv, dt), second)
         bent = compiled(with_curvature, nv=nv, nu=nu)
-        run.call(bent, a_q, a_v, a_u, qq, qv, qa, vv, share, *H, into=run.outputs)
+        run.call(bent, a_q, a_v, a_u, *second, bend, share, *H, into=run.outputs)
         return run.finish()
 
     # Costs

@@ -19,7 +19,6 @@ Everything is decided for each problem on its own.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,11 +27,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.kernels.node_models import blended
 from kinetree.ocp.costs import Bounds, Given, NodeModel
 from kinetree.ocp.horizon import Gains, Gap, Horizon, Path, Step, Trial
-from kinetree.ocp.linearization import Linear
-from kinetree.runtime.function import compiled
 from kinetree.spatial.value import Array
 
 #: The whole step, and lengths that are tried together if it is refused.
@@ -225,9 +221,7 @@ class Solver:
         # twice the share of curvature that was convex before
         share, damping = np.where(exact, np.minimum(np.maximum(2.0 * self.share, _LITTLE), 1.0), 0.0), self.damping
         if h.fuses(len(exact), bool(exact.any())):
-            gains, step, doubtful = h.direction(
-                at.path, at.gap, self.given, damping, self.costate, share if exact.any() else None
-            )
+            gains, step, doubtful, share, damping = self._together(share, damping)
             bad = self._bad(gains)
             if len(bad) or doubtful.any():
                 share, damping = _weaker(share, damping, bad[~doubtful[bad]])
@@ -261,53 +255,50 @@ class Solver:
             own[name][self.index] = each
         return reason, gains
 
+    def _together(self, share: Array, damping: Array) -> tuple[Gains, Step, Array, Array, Array]:
+        """Gains and steps of all problems in lanes, and again of those that are not convex, while there are several.
+
+        Returns which of them are in doubt (see `Horizon.direction`), and the shares of curvature and the damping.
+        """
+        h, at, exact = self.h, self.at, bool(share.any())
+        gains, step, doubtful = h.direction(
+            at.path, at.gap, self.given, damping, self.costate, share if exact else None
+        )
+        for _ in range(_TRIES):
+            bad = self._bad(gains)
+            bad = bad[~doubtful[bad]]
+            if not h.fuses(len(bad), exact):
+                break
+            share, damping = _weaker(share, damping, bad)
+            own, some = at.of(bad), share[bad] if exact else None
+            again = h.direction(own.path, own.gap, self.given.some(bad), damping[bad], _of(self.costate, bad), some)
+            for whole, part in zip((*gains, *step), chain(*again[:2]), strict=True):
+                whole[bad] = part
+        return gains, step, doubtful, share, damping
+
     def _separate(self, share: Array, damping: Array, some: Any = None) -> list[Array]:
         """Gains, steps, shares of curvature and damping of some problems, from all their nodes at once."""
         h, clock = self.h, time.perf_counter()
         at, given, costate = self.at, self.given, self.costate
         if some is not None:
             at, given, costate = at.of(some), given.some(some), _of(costate, some)
-        linear = h.linear(at.path, at.gap)
-        plain = h.model(at.path, linear, given)
-        full = self._full(at.path, linear, plain, given, costate, share > 0.0)
+        linear, model = h.models(at.path, at.gap, given, costate, share)
         self._clock("derivatives", clock)
-        model = _between(plain, full, share)
         gains, later = h.gains(linear, at.gap, model, damping)
         for _ in range(_TRIES):
             bad = self._bad(gains)
             if not len(bad):
                 break
             share, damping = _weaker(share, damping, bad)
-            own = NodeModel(*_of(plain, bad)), NodeModel(*_of(full, bad))
-            again = _between(*own, share[bad])
-            model = NodeModel(*(each.copy() for each in model))
-            for each, new in zip(model, again, strict=True):
-                each[bad] = new
-            found = h.gains(Linear(*_of(linear, bad)), Gap(*_of(at.gap, bad)), again, damping[bad])
-            gains, later = Gains(*(each.copy() for each in gains)), tuple(each.copy() for each in later)
-            for whole, part in zip((*gains, *later), chain(*found), strict=True):
+            own = at.of(bad)
+            of_bad, again = h.models(own.path, own.gap, given.some(bad), _of(costate, bad), share[bad])
+            found = h.gains(of_bad, own.gap, again, damping[bad])
+            model, gains = NodeModel(*(each.copy() for each in model)), Gains(*(each.copy() for each in gains))
+            later = tuple(each.copy() for each in later)
+            for whole, part in zip((*model, *gains, *later), chain(again, *found), strict=True):
                 whole[bad] = part
         step = h.step(linear, at.gap, model, gains, later, damping)
         return [*gains, *step, share, damping]
-
-    def _full(
-        self, x: Path, linear: Linear, model: NodeModel, given: Given, costate: list[Array], exact: Array
-    ) -> NodeModel:
-        """Models with the curvature of dynamics and residuals, where it is asked for."""
-        if not exact.any():
-            return model
-        every, some, part = bool(exact.all()), np.flatnonzero(exact), model
-        if not every:
-            x, given, costate = x.of(some), given.some(some), _of(costate, some)
-            part, linear = NodeModel(*_of(model, some)), Linear(*_of(linear, some))
-        part = part._replace(qq=part.qq + self.h.costs.bend(x, given))
-        part = self.h.curvature(x, linear, costate[0], costate[1], np.ones(len(some)), part)
-        if every:
-            return part
-        whole = NodeModel(*(each.copy() for each in model))
-        for each, new in zip(whole, part, strict=True):
-            each[some] = new
-        return whole
 
     def _bad(self, gains: Gains) -> Array:
         """Problems that are not convex in the inputs."""
@@ -432,21 +423,6 @@ class Solver:
         now = time.perf_counter()
         self.seconds[name] += now - since
         return now
-
-
-def _between(plain: NodeModel, full: NodeModel, share: Array) -> NodeModel:
-    """Models with a share of each problem's curvature."""
-    if plain is full or (share == 1.0).all():
-        return full
-
-    def between(one: Array, other: Array) -> Array:
-        if one is other:
-            return one
-        found = compiled(blended, n=math.prod(one.shape[1:]))(_flat(one), _flat(other), share)
-        shaped: Array = found.reshape(one.shape)
-        return shaped
-
-    return NodeModel(*map(between, plain, full))
 
 
 def _weaker(share: Array, damping: Array, bad: Array) -> tuple[Array, Array]:

@@ -11,8 +11,9 @@ import kinetree as kt
 from kinetree import ocp
 from kinetree.errors import DifferencesWarning, InputError, UnknownNameError
 from kinetree.ocp.costs import Bounds
-from kinetree.ocp.horizon import Path
+from kinetree.ocp.horizon import Gap, Path
 from kinetree.ocp.terms import CostTerm
+from tests.mechanisms import gripper
 from tests.tolerance import assert_close, bound
 from tests.unit.ocp.cases import reach, swing_up
 
@@ -72,17 +73,22 @@ def test_gradients_of_the_cost(make: Any, frame: str | None) -> None:
         assert_close(square, np.swapaxes(square, -1, -2), bound(nv))
 
 
-def test_curvature_makes_the_model_a_hessian() -> None:
-    """Differences of the Lagrangian's gradient along tangents, of costs and dynamics."""
-    robot, _, q, v, u, target = drawn(kt.zoo.arm7, "hand")
-    problem, rng = reach(robot, "hand", 3), np.random.default_rng(1)
+@pytest.mark.parametrize(("make", "frame"), [(kt.zoo.arm7, "hand"), (gripper, "tip")])
+def test_curvature_makes_the_model_a_hessian(make: Any, frame: str) -> None:
+    """Differences of the Lagrangian's gradient along tangents, of costs and dynamics; also with coupled joints."""
+    robot, _, q, v, u, target = drawn(make, frame)
+    problem, rng = reach(robot, frame, 3), np.random.default_rng(1)
     h, nv = problem.horizon, robot.nv
-    aims = h.costs.given(h.costs.targets({"hand": target}, (1,)), ())
+    aims = h.costs.given(h.costs.targets({frame: target}, (1,)), ())
     x = Path(*(np.tile(each, (1, n, 1)) + 0.1 * rng.normal(size=(1, n, nv)) for each, n in ((q, 4), (v, 4), (u, 3))))
     by_q, by_v = rng.normal(size=(2, 1, 3, nv))
-    model = h.model(x, h.linear(x), aims)
-    model = model._replace(qq=model.qq + h.costs.bend(x, aims))
-    exact = h.curvature(x, h.linear(x), by_q, by_v, np.ones(1), model)
+    gap, plain = Gap(*np.zeros((2, 1, 3, nv))), h.model(x, h.linear(x), aims)
+    _, exact = h.models(x, gap, aims, [by_q, by_v], np.ones(1))
+    _, half = h.models(x, gap, aims, [by_q, by_v], np.full(1, 0.5))
+    for one, other, middle in zip(plain, exact, half, strict=True):
+        assert_close(middle, 0.5 * (one + other), bound(nv))
+    for one, other in zip(h._bent(x, h.linear(x), plain, aims, [by_q, by_v], np.ones(1)), exact, strict=True):
+        np.testing.assert_array_equal(one, other)
 
     def slopes(x: Path) -> list[Array]:
         model = h.model(x, h.linear(x), aims)
