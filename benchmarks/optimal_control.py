@@ -75,7 +75,9 @@ def table_of(title: str, best: dict[str, tuple[float, Any, float]]) -> Table:
     table = Table(title, ["", "ms", "iterations", "ms each", "cost", "crocoddyl takes", "of an iteration"])
     for name, (taken, iterations, cost) in best.items():
         several = f"one of {MANY}" in name
-        theirs = next((x for n, x in best.items() if n.startswith("crocoddyl") and (f"one of {MANY}" in n) == several), None)
+        theirs = next(
+            (x for n, x in best.items() if n.startswith("crocoddyl") and (f"one of {MANY}" in n) == several), None
+        )
         each = taken / max(iterations, 1)
         ratios = ["", ""] if theirs is None else [f"{theirs[0] / taken:.1f}×", f"{theirs[0] / theirs[1] / each:.1f}×"]
         shown = "" if np.isnan(cost) else f"{cost:.7f}"
@@ -157,7 +159,7 @@ def walks(kind: str, peer: str | None, rounds: int) -> Table:
         found = other.solve({})
         if found is not None:
             name, *taken = found
-            best[name] = min(best.get(name, (np.inf, 0, 0.0)), tuple(taken))
+            best[name] = min(best.get(name, (np.inf, 0, 0.0)), (taken[0], taken[1], taken[2]))
     robot = gait.problem.robot
     away = 0.02 * np.random.default_rng(0).normal(size=(MANY, robot.nv))
     away[:, :6] = 0.0

@@ -37,7 +37,12 @@ def transposed(matrix: Any) -> MatrixView:
 
 def at(matrices: Any, t: Any) -> MatrixView:
     """One of several matrices, or of several vectors."""
-    return MatrixView(lambda *keys: matrices[(t, *keys)])
+
+    def entry(*keys: Any) -> Any:
+        every = (t, *keys)
+        return matrices[every]
+
+    return MatrixView(entry)
 
 
 def add_products(
@@ -74,7 +79,7 @@ def add_product(out: Indexed, over: Over, left: Any, right: Any, start: Any = No
 
 
 def add_image(out: Indexed, over: tuple[Size, Size], matrix: Any, x: Any, tile: int = TILE) -> None:
-    """Add the product of a matrix and a vector, `out += matrix @ x`: the sums of several rows do not wait for each other."""
+    """Add the product of a matrix and a vector, `out += matrix @ x`, where sums of rows do not wait for each other."""
     rows, terms = over
     for block in rows.blocks(tile):
         for some in terms.blocks(tile):

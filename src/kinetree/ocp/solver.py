@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.ocp.costs import Bounds, Given, NodeModel
+from kinetree.ocp.costs import Bounds, NodeModel
 from kinetree.ocp.horizon import Gains, Gap, Horizon, Path, Step, Trial
 from kinetree.spatial.value import Array
 
@@ -43,8 +43,9 @@ _EARLY = 3
 _TRIES = 24
 #: Shares of curvature below which it is left out.
 _LITTLE = 0.2
-#: What a filter asks for: a fall of the cost per gap, and of the gaps themselves; and how far costs may rise.
-_FALL, _CLOSE, _RISE = 1e-5, 1e-3, 100.0
+#: What a filter asks for: a fall of the cost per gap, and of the gaps themselves; how far costs may rise, and how wide
+#: gaps may be, per step.
+_FALL, _CLOSE, _RISE, _WIDE = 1e-5, 1e-3, 100.0, 0.5
 #: Gaps of a solution; sums of gaps that are as good as none.
 GAP, _CLOSED = 1e-6, 1e-9
 #: Gaps below which states are rolled out first, if there is no curvature.
@@ -354,7 +355,7 @@ class Solver:
             closer = (left[:, None] < (1.0 - _CLOSE) * gaps) & (gaps > _CLOSED)
             good = ((new[:, None] < costs - _FALL * left[:, None]) | closer).all(axis=1)
             highest = np.where(costs < np.inf, np.abs(costs), 0.0).max(axis=1)
-            good &= new < _RISE * np.maximum(1.0, highest)
+            good &= (new < _RISE * np.maximum(1.0, highest)) & (left < np.maximum(_WIDE * self.h.T, gap))
             if not good.all():  # rounding decides at a solution
                 scale = np.maximum(1.0, np.abs(cost))
                 flat = (np.abs(expected) < 1e-8 * scale) & (gap < GAP) & (left < GAP)

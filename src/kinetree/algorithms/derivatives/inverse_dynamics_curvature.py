@@ -8,14 +8,14 @@ The power of inertial forces along ω is wᵀτ = Σ ωᵀ (M α + b). A change 
 (`language.variation`) and ω by o = ω⁺ × h, the same for all that joint j carries; of its velocity, V by h and α by 2 ϑ.
 So derivatives along the joint k that is nearer to the tips, which are sums over what k carries [JR],
 
-    ∂q = oᵀf + ζᵀg + ϑᵀĝ,    ∂v = 2 ϑᵀg + hᵀĝ,    ∂a = hᵀg,        g = Σ M ω,  ĝ = Σ M̂ᵀω                                (1)
+    ∂q = oᵀf + ζᵀg + ϑᵀĝ,    ∂v = 2 ϑᵀg + hᵀĝ,    ∂a = hᵀg,        g = Σ M ω,  ĝ = Σ M̂ᵀω                             (1)
 
 change with joint j in proportion to its o, ζ, ϑ and h, and with Jacobi's identity for the products × of motions,
 
     qⱼqₖ  oⱼᵀ(h ×* f + R ζ + R̂ ϑ) + ζⱼᵀr + ϑⱼᵀs             r = R o + h ×* g
     qⱼvₖ  oⱼᵀ(2 R ϑ + R̂ h) + ϑⱼᵀt                            s = R̂ᵀo + 2 ϑ ×* g − Q ϑ + h ×* ĝ
     qₖvⱼ  2 ϑⱼᵀr + hⱼᵀs                                      t = 2 h ×* g − Q h
-    vⱼvₖ  hⱼᵀt          qⱼaₖ  oⱼᵀR h          qₖaⱼ  hⱼᵀr                                                                (2)
+    vⱼvₖ  hⱼᵀt          qⱼaₖ  oⱼᵀR h          qₖaⱼ  hⱼᵀr                                                             (2)
 
 where all that has no index is that of k, and Q is R̂ of the virtual velocity. Published recursions [SRW] compute arrays
 of n³ numbers; these are their products with w. Joints have one degree of freedom each.
