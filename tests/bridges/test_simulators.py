@@ -274,9 +274,22 @@ def test_what_simulators_cannot_do() -> None:
     np.testing.assert_array_equal(np.asarray(IN_JAX.step(rk4)(q, v, tau)[0]), rk4.step(q, v, tau)[0])
     with pytest.raises(InputError, match="derivatives of steps need one of the methods"):
         jax.grad(lambda t: IN_JAX.step(rk4)(q, v, t)[1].sum())(tau)
+
+
+def test_discovered_contacts() -> None:
+    """A box that lies on a floor is pushed to the side: values, and gradients of both libraries, are those of `step`."""
     box = kt.zoo.box((0.1, 0.1, 0.1), 1.0).with_shapes([kt.geometry.Box("box", (0.1, 0.1, 0.1), friction=0.5)])
-    found = simulation.Simulator(box, contacts="discover", scene=kt.Scene([kt.geometry.Plane("floor", friction=0.5)]))
-    state = box.neutral(), np.zeros(6), np.zeros(6)
-    np.testing.assert_array_equal(np.asarray(IN_JAX.step(found)(*state)[1]), found.step(*state)[1])
-    with pytest.raises(UnsupportedError, match="discovered have no derivatives"):
-        jax.grad(lambda t: IN_JAX.step(found)(*state[:2], t)[1].sum())(state[2])
+    scene = kt.Scene([kt.geometry.Plane("floor", (np.eye(3), (0.0, 0.0, -0.05)), friction=0.5)])
+    sim = simulation.Simulator(box, contacts="discover", scene=scene)
+    rng = np.random.default_rng(0)
+    q, v, tau = box.neutral(), np.zeros(6), np.array([0.0, 0.0, 0.0, 8.0, 2.0, 0.0])
+    w = 0.0 * v, rng.normal(size=6)
+    expected = sim.step.vjp(q, v, tau, *w)
+    assert np.abs(expected.tau).max() > 1e-4
+    np.testing.assert_array_equal(np.asarray(IN_JAX.step(sim)(q, v, tau)[1]), sim.step(q, v, tau)[1])
+    by_v, by_tau = jax.grad(lambda v, t: IN_JAX.step(sim)(q, v, t)[1] @ w[1], argnums=(0, 1))(v, tau)
+    tensors = [torch.tensor(x, requires_grad=True) for x in (v, tau)]
+    (IN_TORCH.step(sim)(torch.tensor(q), *tensors)[1] @ torch.tensor(w[1])).backward()
+    for found in ((by_v, by_tau), [x.grad for x in tensors]):
+        for one, exact in zip(found, (expected.v, expected.tau), strict=True):
+            assert_near(np.asarray(one), exact, 1e-12 * np.abs(exact).max())

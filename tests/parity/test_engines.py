@@ -36,6 +36,7 @@ from kinetree.compiler.llvm.phis import emit
 from kinetree.compiler.programs import is_own, lowered
 from kinetree.compiler.trace import trace
 from kinetree.compiler.verify import verify
+from kinetree.kernels.contact_discovery import CONTACT
 from kinetree.kernels.language import Kernel
 from kinetree.kernels.riccati import riccati
 from kinetree.language.algorithm import Algorithm
@@ -272,13 +273,20 @@ def sizes_of(kernel: Kernel) -> dict[str, Any]:
         sizes |= {"t": 9, "r": 6, "n": 12, "c": 15, "g": 2, "v": 4, "once": 1}
         sizes |= {"contacts": [(0, 0, 6, 6, 1), (3, 3, 0, 0, 0)], "joints": [(6, 12, 3), (7, 13, 1), (8, 14, 0)]}
         sizes |= {"contacts_backwards": [(3,), (0,)], "joints_backwards": [(8,), (7,), (6,)]}
+    elif kernel.name == "discovered_response":
+        sizes |= {"t": 9, "s": 2, "m": 2, "n": 12, "c": 15, "v": 4, "once": 1, "bodies": [(0, 0, 0), (1, 6, 6)]}
+        sizes |= {"contacts": [(0, 0), (3, 1)], "joints": [(6, 12, 3), (7, 13, 1), (8, 14, 0)]}
+        sizes |= {"contacts_backwards": [(3,), (0,)], "joints_backwards": [(8,), (7,), (6,)]}
+    elif kernel.name == "discovered_wrenches":
+        sizes |= {"s": 2, "r": 6, "m": 2, "contacts": [(0, 0), (3, 1)]}
     elif kernel.name == "velocity_changes":
         bodies = [(i, i) for i in range(6)]
         sizes |= {"c": 9, "b": 6, "n": 11, "bodies": bodies, "moving": [(1,)], "rest": [(6,), (7,)]}
     elif kernel.name == "with_lift":
         sizes |= {"m": 14, "n": 7, "columns": [(i, i) for i in range(7)]}
     elif kernel.lists_given == ("probes",):
-        sizes |= {"once": 1, "probes": [(i % 3, i) for i in range(sizes["f"])]}
+        candidate = kernel.name == "field_rates"
+        sizes |= {"once": 1, "probes": [(i % 3, i, i)[: 2 + candidate] for i in range(sizes["f"])]}
     elif "joints" in kernel.lists_given:  # behind two contacts
         alone = kernel.name == "contact_newton"
         joint, contacts = ([(6,), (8,), (7,)], [(0,), (3,)]) if alone else ([(8, 0), (6, 6), (7, 1)], [(3, 0), (0, 6)])
@@ -298,6 +306,11 @@ def samples(kernel: Kernel, count: int) -> list[Array]:
         given = rng.uniform(0.2, 1.0, (count, *shape))
         if len(shape) > 1 and shape[-1] == shape[-2]:
             given = given + np.swapaxes(given, -1, -2) + 2.0 * shape[-1] * np.eye(shape[-1])
+        if argument.name == "number":  # of bodies, or of candidates
+            given = np.broadcast_to(np.arange(float(shape[0])), given.shape)
+        elif argument.name in ("contact", "contacts") and shape[-1] == CONTACT:
+            given = given.copy()
+            given[..., 8:10], given[..., 10], given[..., 11] = (0.0, 1.0), 1.0, np.arange(shape[0])
         found.append(given / (2.0 * shape[-1]) if argument.name in ("a_q", "a_v", "turn", "drift") else given)
     return found
 
