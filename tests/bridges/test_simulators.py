@@ -277,7 +277,7 @@ def test_what_simulators_cannot_do() -> None:
 
 
 def test_discovered_contacts() -> None:
-    """A box that lies on a floor is pushed to the side: values, and gradients of both libraries, are those of `step`."""
+    """A box that lies on a floor is pushed: values, and gradients of both libraries, are those of `step`."""
     box = kt.zoo.box((0.1, 0.1, 0.1), 1.0).with_shapes([kt.geometry.Box("box", (0.1, 0.1, 0.1), friction=0.5)])
     scene = kt.Scene([kt.geometry.Plane("floor", (np.eye(3), (0.0, 0.0, -0.05)), friction=0.5)])
     sim = simulation.Simulator(box, contacts="discover", scene=scene)
