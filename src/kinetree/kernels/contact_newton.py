@@ -28,13 +28,8 @@ of joints that press contacts against the ground make rounds cycle, and another 
 all start at its impulses, and the last one, or every one of contacts on bodies of their own, goes back to the problem
 before it, which is nearly solved.
 
-A sweep visits contacts one after another. Each takes the impulse that obeys (2) while the others stay [JAJ98]: with b
-its velocity without its own impulse and W its block of G + ε, it is open if b_n ≥ 0, sticks if −W⁻¹ b is in the cone,
-and else slides,
-
-    u_n = 0, u_t = −α λ_t, |λ_t| = μ λ_n;    λ_t = −(A + α)⁻¹ (b_t − w b_n/W_nn),  A = W_tt − w wᵀ/W_nn   (5)
-
-which leaves one equation for α. A root exists whenever b_n < 0; Newton's steps are kept within a bracket.
+A sweep visits contacts one after another; each takes the impulse that obeys (2) while the others stay [JAJ98]
+(`single_contact.py`).
 
 Contacts that are each on a body of its own start from two sweeps, and need ε = 1e-10 and ρ = 1. Faces need ε = 1e-4,
 and ρ_t up to 0.01/ε: near the limit of friction, steps with ρ_t = 1 only halve the error. Rows of joints have ρ_n.
@@ -47,7 +42,7 @@ satisfy all contacts: they jam.
 Impulses that obey the rigid law never add energy, for λᵀ(G λ + g) ≤ 0. Those of a problem that was not solved might, so
 all are multiplied by the largest share up to one that keeps
 
-    λᵀG λ ≤ −κ λᵀg         κ = 1.1                                                                 (6)
+    λᵀG λ ≤ −κ λᵀg         κ = 1.1                                                                 (5)
 
 Then kinetic energy grows at most by what the correction of penetrations, which is part of g, takes.
 
@@ -66,8 +61,9 @@ import numpy as np
 from kinetree.kernels.branchless import above, larger, less, magnitude, smaller, where
 from kinetree.kernels.contact_problem import IMMOBILE, ROUNDING, in_cone, row_values
 from kinetree.kernels.language import IndexBlock, Workspace, kernel
+from kinetree.kernels.single_contact import ENDLESS, NEVER_ZERO, single_contact, slowness
 from kinetree.language.tree import Indexed
-from kinetree.spatial.scalar import select, sqrt
+from kinetree.spatial.scalar import sqrt
 
 #: Residuals at which (1) to (3) count as solved, and at which the centre may move.
 TOLERANCE, NEARLY = 1e-10, 1e-6
@@ -78,12 +74,11 @@ _MOST, _RISE, _FALL = 0.1, 3.0, 0.1
 # a centring that does not halve the creep is the last; one that does not lower it by a tenth tells of a jam
 _HELPS, _STAYS, _JAM = 0.5, 0.9, 1e-2
 _LEAST_PIVOT = 1e-13
-_NEVER_ZERO, _ENDLESS = 2.0**-500, 2.0**500
 # rounds of the root search for one contact at first
 _ROUNDS = 2.0
 # sweeps in place of a step; and sweeps that the attempts after the first begin with, their ρ_n, and ρ of joints
 _SWEEPS, _ATTEMPTS = 2.0, ((2.0, 30.0, 30.0), (20.0, 300.0, 30.0), (50.0, 300.0, 300.0))
-# κ of (6)
+# κ of (5)
 _EXCESS = 1.1
 
 
@@ -150,7 +145,7 @@ def contact_newton(
     searches, many, rough = k.scalar(_ROUNDS), k.scalar(_SWEEPS), k.scalar(0.0)
     pressing, stopping = k.scalar(rho_n), k.scalar(rho_n)
     number, second, swept, ends = (k.scalar(0.0) for _ in range(4))
-    residual, creep, creep_before = (k.scalar(_ENDLESS) for _ in range(3))
+    residual, creep, creep_before = (k.scalar(ENDLESS) for _ in range(3))
     steady, most_centrings = k.scalar(1.0 - begins), k.scalar(centrings)
     for row in k.r:
         kept[row] = p[row] = c[row] = former[row] = 0.0
@@ -238,11 +233,11 @@ def contact_newton(
         for setting, later in zip((many, pressing, stopping), zip(*_ATTEMPTS, strict=True), strict=True):
             setting[...] = less(number[...], 1.5, later[0], less(number[...], 2.5, *later[1:]))
 
-    # what is left to the cone is rounding; G λ + g once more, without that of updates; and the share of (6)
+    # what is left to the cone is rounding; G λ + g once more, without that of updates; and the share of (5)
     for x, y, n in k.contacts:
         px, py, mu, pressed = kept[x][()], kept[y][()], limit[n][()], less(kept[n], 0.0, 0.0, kept[n])
         t = sqrt(px * px + py * py)
-        share = less(mu * pressed, t, mu * pressed / (t + _NEVER_ZERO), above(pressed, 0.0, 1.0, 0.0))
+        share = less(mu * pressed, t, mu * pressed / (t + NEVER_ZERO), above(pressed, 0.0, 1.0, 0.0))
         kept[x], kept[y], kept[n] = share * px, share * py, pressed
     for row in k.r:
         u[row] = g[row]
@@ -312,7 +307,7 @@ def _sweep(rows: _Rows, matrix: Indexed, searches: Any, p: Indexed, u: Indexed) 
             moving[1] - (xy * was[0] + yy * was[1] + yn * was[2]),
             moving[2] - (xn * was[0] + yn * was[1] + nn * was[2]),
         ]
-        now = _coulomb(k, searches, (xx, xy, yy, xn, yn, nn), b, mu, _slowness(moving, was))
+        now = single_contact(k, searches, (xx, xy, yy, xn, yn, nn), b, mu, slowness(moving, was))
         dx, dy, dn = (part - before for part, before in zip(now, was, strict=True))
         p[x], p[y], p[n] = now
         for other in k.r:
@@ -339,7 +334,7 @@ def _newton_step(
     for contact in k.contacts:
         x, y, n = contact
         (px, py, pn), (ux, uy, un), mu = row_values(p, contact), row_values(u, contact), limit[n][()]
-        wanted = larger(mu * pn, sqrt(px * px + py * py)) / (sqrt(ux * ux + uy * uy) + _NEVER_ZERO)
+        wanted = larger(mu * pn, sqrt(px * px + py * py)) / (sqrt(ux * ux + uy * uy) + NEVER_ZERO)
         rho_t = larger(smaller(wanted, cap), 1.0)
         tx, ty, tn = px - rho_t * ux, py - rho_t * uy, pn - rho_n * un
         size = sqrt(tx * tx + ty * ty)
@@ -509,7 +504,7 @@ def _merit(rows: _Rows, rho: Indexed, rho_n: Any, p: Indexed, u: Indexed) -> Any
         mu, rho_t = limit[n][()], rho[n][()]
         x, y, pressed = px - rho_t * ux, py - rho_t * uy, larger(pn - rho_n * un, 0.0)
         t = sqrt(x * x + y * y)
-        share = less(mu * pressed, t, mu * pressed / (t + _NEVER_ZERO), 1.0)
+        share = less(mu * pressed, t, mu * pressed / (t + NEVER_ZERO), 1.0)
         dx, dy, dn = px - share * x, py - share * y, pn - pressed
         total[...] = total[...] + (dx * dx + dy * dy + dn * dn)
     for row in k.joints:
@@ -532,7 +527,7 @@ def _residual(rows: _Rows, size: Any, p: Indexed, u: Indexed) -> Any:
     for row in k.joints:
         off = p[row][()] - _of_joint(rows, row, 1.0, p[row][()] - u[row][()])
         worst[...] = less(off * off, worst[...], worst[...], off * off)
-    return sqrt(worst[...][()]) / (size + _NEVER_ZERO)
+    return sqrt(worst[...][()]) / (size + NEVER_ZERO)
 
 
 def _joint_mode(rows: _Rows, row: Any, rho: Any, tau: Any) -> tuple[Any, Any]:
@@ -548,54 +543,3 @@ def _of_joint(rows: _Rows, row: Any, rho: Any, tau: Any) -> Any:
     """λ by (3), where τ = λ − ρ u."""
     dry, low, high = rows.limit[row][()], rows.low[row][()], rows.high[row][()]
     return above(tau, dry, larger(tau + rho * low, dry), less(tau, -dry, smaller(tau + rho * high, -dry), tau))
-
-
-def _slowness(u: Any, impulse: Any) -> Any:
-    """α of a contact as it is; zero unless it slides."""
-    speed, force = (v[0] * v[0] + v[1] * v[1] for v in (u, impulse))
-    return select(-force, 0.0, sqrt(speed / select(-force, 0.0, force, 1.0)), 0.0)
-
-
-def _coulomb(k: Workspace, searches: Any, block: Any, b: Any, mu: Any, start: Any) -> list[Any]:
-    """The impulse of one contact by (5), after so many rounds of a search that starts at an α."""
-    xx, xy, yy, nx, ny, nn = block
-    inverse = 1.0 / (nn + _NEVER_ZERO)
-    kx, ky, pressed = nx * inverse, ny * inverse, -b[2] * inverse
-    a, c, d = xx - nx * kx, xy - nx * ky, yy - ny * ky
-    free = b[0] - kx * b[2], b[1] - ky * b[2]
-
-    def solve(alpha: Any, v: Any) -> tuple[Any, Any]:
-        """(A + α)⁻¹ v."""
-        p, q = a + alpha, d + alpha
-        share = 1.0 / (p * q - c * c + _NEVER_ZERO)
-        return (q * v[0] - c * v[1]) * share, (p * v[1] - c * v[0]) * share
-
-    def at(alpha: Any) -> tuple[Any, Any, Any, Any]:
-        """λ, and |λ_t|²."""
-        x, y = solve(alpha, free)
-        return -x, -y, pressed + kx * x + ky * y, x * x + y * y
-
-    alpha, low, high, number, ends = (k.scalar(x) for x in (start, 0.0, _ENDLESS, 0.0, 0.0))
-    for _ in k.roots.until(ends):
-        here, since, below, above_ = alpha[...][()], number[...][()], low[...][()], high[...][()]
-        x, y, normal, square = at(here)
-        dx, dy = solve(here, (x, y))  # −dλ_t/dα
-        beyond = sqrt(square) - mu * normal
-        above_, below = select(beyond, 0.0, here, above_), select(beyond, 0.0, below, here)
-        slope = mu * ((kx * dx + ky * dy) * square + normal * (x * dx + y * dy))
-        step = here + beyond * square / select(-slope, 0.0, slope, 1.0)
-        halved = select(above_, _ENDLESS, 0.5 * (below + above_), 8.0 * here + 1.0)
-        step = select(step, below, halved, select(-step, -above_, halved, step))
-        low[...], high[...], number[...] = below, above_, since + 1.0
-        alpha[...] = select(-slope, 0.0, step, halved)
-        ends[...] = less(number[...], searches - 0.5, 0.0, 1.0)
-
-    stuck, slid = at(0.0), at(alpha[...][()])
-    holds = select(mu * mu * stuck[2] * stuck[2], stuck[3], 0.0, select(stuck[2], 0.0, 0.0, 1.0))
-    # the direction of a root that is not exact yet, with |λ_t| = μ λ_n
-    normal = select(slid[2], 0.0, 0.0, slid[2])
-    share = mu * normal / (sqrt(slid[3]) + _NEVER_ZERO)
-    slides = slid[0] * share, slid[1] * share, normal
-    return [
-        select(b[2], 0.0, select(-holds, 0.0, held, moved), 0.0) for held, moved in zip(stuck, slides, strict=False)
-    ]

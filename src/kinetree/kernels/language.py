@@ -33,59 +33,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
-from threading import RLock
+from functools import cached_property
 from types import FunctionType, MappingProxyType
 from typing import Any
 
 from kinetree.errors import ContractError, InputError
+from kinetree.kernels.index_loops import (
+    BLOCKS,
+    PREVIOUS,
+    GroupList,
+    ListedIndex,
+    OuterIndex,
+    group_list,
+    inner_name,
+    loops_over,
+    plain_name,
+)
 from kinetree.language.algorithm import Algorithm, algorithm
 from kinetree.language.contract import refuse
-from kinetree.language.loops import COLUMN, PLACE, Entity, Group, IndexEntity, Number, Range, Table
+from kinetree.language.loops import Table
 from kinetree.language.mechanism import Sizes
-from kinetree.language.roles import GroupRole, Index, RowRole
-from kinetree.language.setup import Dimension, Setup
+from kinetree.language.roles import GroupRole, Index
+from kinetree.language.setup import Dimension
 from kinetree.language.tree import Indexed, Tree
-
-#: Lengths that blocks may have.
-BLOCKS = (2, 3, 4, 6, 8)
-_PREVIOUS = "previous"
 
 Dimension("one", lambda _: 1)
 
 
-# Loops over a size, as data
-
-
-class _Index(RowRole):
-    """An index of a kernel."""
-
-    def span(self, dimension: str) -> tuple[Index, int | None]:
-        if dimension not in self.at:
-            refuse(f"an axis over {_plain(dimension)} is indexed by an index over {' and '.join(map(_plain, self.at))}")
-        return self.at[dimension], None
-
-    def start(self, dimension: str) -> Index:
-        return self.span(dimension)[0]
-
-
-class _OuterIndex(_Index):
-    """An index that is not a loop's own: of a block, before another, of a list."""
-
-    def __add__(self, i: Any) -> _OuterIndex:
-        """As many further on as a loop inside has come."""
-        if type(i) is not _Index or len(i.at) != 1:
-            refuse("an index of a block or a list is added to an index of a loop inside, such as j + t")
-        ((inner, shift),) = i.at.values()
-        return _OuterIndex({dimension: (inner + base, offset + shift) for dimension, (base, offset) in self.at.items()})
-
-
-class _Listed(_OuterIndex):
-    """An index of a list."""
-
-    def __init__(self, at: dict[str, Index], handle: Any, of: _List) -> None:
-        super().__init__(at)
-        self.handle, self.of = handle, of
+# What a text sees
 
 
 class IndexBlock(tuple[Any, ...]):
@@ -98,147 +73,6 @@ class IndexBlock(tuple[Any, ...]):
     of: Any = None
 
 
-class _BlockLoops:
-    """The loops over blocks of one length."""
-
-    def __init__(self, index: IndexEntity, length: int) -> None:
-        self._index, self._length, dimension = index, length, index.dimension
-        self._name = f"{dimension}:blocks {length}"
-        #: The block before it starts at the index before; the first block has its own first index there.
-        numbers = {dimension: self._start, _PREVIOUS: lambda setup, block: max(self._start(setup, block) - 1, 0)}
-        entity = Entity(f"{dimension}:block {length}", self._count, numbers)
-        self._group = Group("block", entity, {dimension: dimension}, self._size, lambda _: [length, 1])
-        self.all: Table[GroupRole] = Table(self._group, rows=self._rows, name=self._name)
-        self.backwards: Table[GroupRole] = Table(
-            self._group, of=self.all, backwards=True, name=f"{self._name} reversed"
-        )
-        self.since = self.part("since", index, lambda setup, i: range(self.of(setup, i), self._count(setup)))
-
-    def part(self, name: str, over: Entity, part: Callable[[Setup, int], range]) -> Table[GroupRole]:
-        """Some of the blocks, given an entity."""
-        return Table(self._group, of=self.all, over=over, part=part, name=f"{self._name} {name}")
-
-    def of(self, setup: Setup, i: int) -> int:
-        """The block of an index."""
-        whole = self._whole(setup)
-        return min(i // self._length, whole) + max(i - whole * self._length, 0)
-
-    def _whole(self, setup: Setup) -> int:
-        return self._index.count(setup) // self._length
-
-    def _count(self, setup: Setup) -> int:
-        return self._whole(setup) + self._index.count(setup) % self._length
-
-    def _start(self, setup: Setup, block: int) -> int:
-        return self._length * min(block, self._whole(setup)) + max(block - self._whole(setup), 0)
-
-    def _size(self, setup: Setup, block: int) -> int:
-        return self._length if block < self._whole(setup) else 1
-
-    def _rows(self, setup: Setup) -> list[tuple[int]]:
-        return [(block,) for block in range(self._count(setup))]
-
-
-class _Loops:
-    """The loops over a dimension."""
-
-    def __init__(self, index: IndexEntity) -> None:
-        self.index, dimension = index, index.dimension
-        self.forwards: Range[Any] = Range(index, name=f"{dimension}:all")
-        self.backwards: Range[Any] = Range(index, backwards=True, name=f"{dimension}:reversed")
-        self.blocks = {length: _BlockLoops(index, length) for length in BLOCKS}
-
-
-class _List:
-    """Groups of indices that are given when a kernel is compiled: some of each of one or several sizes."""
-
-    def __init__(self, name: str, over: Mapping[str, int]) -> None:
-        self._name, self.over = name, over
-        numbers: dict[str, Number] = {d: partial(self._start, place) for place, d in enumerate(over)}
-        self.entity = Entity(name, lambda setup: len(self._starts(setup)), numbers)
-        groups = [
-            Group(f"of {dimension}", self.entity, {dimension: dimension}, _always(length), _always([length]))
-            for dimension, length in over.items()
-        ]
-        self.all: Table[Any] = Table(*groups, rows=self._rows, name=name)
-        self.backwards: Table[Any] = Table(*groups, of=self.all, backwards=True, name=f"{name} reversed")
-        self.before: Table[Any] = Table(
-            *groups, of=self.all, over=self.entity, part=lambda _, row: range(row), name=f"{name} before"
-        )
-        self.through: dict[int, Table[GroupRole]] = {}
-        if list(over.values()) == [1]:
-            (dimension,) = over
-            self.through = {
-                length: blocks.part(name, self.entity, self._part(blocks))
-                for length, blocks in _loops(dimension).blocks.items()
-            }
-
-    def _starts(self, setup: Setup) -> Sequence[tuple[int, ...]]:
-        return Sizes.lists_of(setup.mechanism)[self._name]
-
-    def _start(self, place: int, setup: Setup, row: int) -> int:
-        return self._starts(setup)[row][place]
-
-    def _rows(self, setup: Setup) -> list[tuple[int, ...]]:
-        return [(row,) * len(self.over) for row in range(len(self._starts(setup)))]
-
-    def _part(self, blocks: _BlockLoops) -> Callable[[Setup, int], range]:
-        return lambda setup, row: range(blocks.of(setup, self._start(0, setup, row)) + 1)
-
-
-def _always(value: Any) -> Callable[..., Any]:
-    return lambda *_: value
-
-
-#: Dimensions of trees that kernels may run over.
-_OF_TREES = {"rows": PLACE, "v": COLUMN}
-
-
-# Loops and lists are made once, when a kernel that names them is declared: code from the cache needs them, untraced.
-_making = RLock()
-
-
-def _loops(dimension: str) -> _Loops:
-    """The loops over a dimension."""
-    with _making:
-        return _loops_made(dimension)
-
-
-@cache
-def _loops_made(dimension: str) -> _Loops:
-    return _Loops(_OF_TREES.get(dimension) or _index(dimension))
-
-
-@cache
-def _list_made(name: str, over: tuple[tuple[str, int], ...]) -> _List:
-    return _List(name, {_inner(size): length for size, length in over})
-
-
-def _index(dimension: str) -> IndexEntity:
-    def size(setup: Setup) -> int:
-        return Sizes.of(setup.mechanism)[dimension]
-
-    Dimension(dimension, size)
-    return IndexEntity(dimension, size, {"index": lambda _, i: i}, dimension=dimension, role=_Index)
-
-
-for _dimension in _OF_TREES:  # texts name them when they are traced, but their code may come from the cache
-    _loops(_dimension)
-
-
-def _inner(name: str) -> str:
-    """The dimension of a named size; no tree has one of this name."""
-    return f"size {name}"
-
-
-def _plain(dimension: str) -> str:
-    """A dimension, as its author calls it."""
-    return dimension.removeprefix("size ")
-
-
-# What a text sees
-
-
 class _SubRange:
     """Some of the indices of a size, in either direction."""
 
@@ -246,10 +80,10 @@ class _SubRange:
         self._tree, self._dimension, self._bounds = tree, dimension, (start, stop)
 
     def __iter__(self) -> Iterator[Any]:
-        return self._tree.visit(_loops(self._dimension).forwards, None, *self._bounds)
+        return self._tree.visit(loops_over(self._dimension).forwards, None, *self._bounds)
 
     def __reversed__(self) -> Iterator[Any]:
-        return self._tree.visit(_loops(self._dimension).backwards, None, *self._bounds)
+        return self._tree.visit(loops_over(self._dimension).backwards, None, *self._bounds)
 
 
 class Size(_SubRange):
@@ -297,7 +131,7 @@ class Size(_SubRange):
         stop = self.through(through)._bounds[1] if through is not None else None
         for j in _SubRange(self._tree, self._dimension, (0, 1), stop):
             base, offset = j.start(self._dimension)
-            yield _OuterIndex({self._dimension: (base, offset - 1)}), j
+            yield OuterIndex({self._dimension: (base, offset - 1)}), j
 
     def blocks(
         self, length: int, since: Any = None, through: Any = None, backwards: bool = False
@@ -309,15 +143,15 @@ class Size(_SubRange):
         """
         if length not in BLOCKS:
             refuse(f"blocks have {', '.join(map(str, BLOCKS[:-1]))} or {BLOCKS[-1]} indices, not {length!r}")
-        blocks, over = _loops(self._dimension).blocks[length], None
+        blocks, over = loops_over(self._dimension).blocks[length], None
         loop = blocks.backwards if backwards else blocks.all
         if since is not None:
             base, _ = self._at(since)
-            if isinstance(since, _OuterIndex):
+            if isinstance(since, OuterIndex):
                 refuse("blocks begin with that of an index of a loop over the size, not of a block or a list")
             loop, over = blocks.since, getattr(base, "role", base)
         elif through is not None:
-            if not isinstance(through, _Listed):
+            if not isinstance(through, ListedIndex):
                 refuse("blocks end with that of an index of a list")
             loop, over = through.of.through[length], through.handle
         return self._grouped(loop, over)
@@ -325,14 +159,14 @@ class Size(_SubRange):
     def _grouped(self, loop: Table[GroupRole], over: Any) -> Iterator[IndexBlock]:
         tree, dimension = self._tree, self._dimension
         for group in tree.visit(loop, over, None):
-            block = IndexBlock(_OuterIndex(row.at) for row in group.rows)
-            before = tree.number(loop.roles[0].entity, group.handle, _PREVIOUS), 0
-            block.previous = _OuterIndex({dimension: before})
+            block = IndexBlock(OuterIndex(row.at) for row in group.rows)
+            before = tree.number(loop.roles[0].entity, group.handle, PREVIOUS), 0
+            block.previous = OuterIndex({dimension: before})
             yield block
 
     def _at(self, i: Any) -> Index:
         if not hasattr(i, "start"):
-            refuse(f"{i!r} is no index over {_plain(self._dimension)}; take one from a loop")
+            refuse(f"{i!r} is no index over {plain_name(self._dimension)}; take one from a loop")
         found: Index = i.start(self._dimension)
         return found
 
@@ -379,7 +213,7 @@ _ONE = _One()
 class _Entries:
     """The entries of a list."""
 
-    def __init__(self, tree: Tree, of: _List) -> None:
+    def __init__(self, tree: Tree, of: GroupList) -> None:
         self._tree, self._of = tree, of
 
     def __iter__(self) -> Iterator[Any]:
@@ -399,9 +233,9 @@ class _Entries:
         for found in self._tree.visit(loop, over, None):
             groups = found if isinstance(found, tuple) else (found,)
             if self._of.through:
-                yield _Listed(groups[0].rows[0].at, groups[0].handle, self._of)
+                yield ListedIndex(groups[0].rows[0].at, groups[0].handle, self._of)
                 continue
-            blocks = tuple(IndexBlock(_OuterIndex(row.at) for row in group.rows) for group in groups)
+            blocks = tuple(IndexBlock(OuterIndex(row.at) for row in group.rows) for group in groups)
             blocks[0].handle, blocks[0].of = groups[0].handle, self._of
             yield blocks if len(blocks) > 1 else blocks[0]
 
@@ -409,7 +243,7 @@ class _Entries:
 class Workspace:
     """What a text sees: sizes by name, and memory."""
 
-    def __init__(self, tree: Tree, sizes: Mapping[str, Size], lists: Mapping[str, _List]) -> None:
+    def __init__(self, tree: Tree, sizes: Mapping[str, Size], lists: Mapping[str, GroupList]) -> None:
         self._tree, self._sizes, self._lists = tree, sizes, lists
 
     def __getattr__(self, name: str) -> Any:
@@ -489,10 +323,9 @@ class Listing:
     #: From the first size to the first indices; None if these are given when the kernel is compiled.
     chosen: Callable[[int], Sequence[Any]] | None
 
-    def declare(self) -> _List:
+    def declare(self) -> GroupList:
         """The loops over it, made when first asked for."""
-        with _making:
-            return _list_made(self.key, self.over)
+        return group_list(self.key, self.over)
 
     def starts(self, sizes: Mapping[str, int], given: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
         """The first index of each group, along each size.
@@ -525,7 +358,7 @@ class Kernel(Algorithm):
     ) -> Sizes:
         """What engines run it on: its sizes, a floating-point format, and the lists that do not follow from sizes."""
         found = {one.key: one.starts(sizes, lists.get(one.name, ())) for one in self.lists}
-        return Sizes.made({_inner(name): sizes[name] for name in self.sizes_named}, scalar, found)
+        return Sizes.made({inner_name(name): sizes[name] for name in self.sizes_named}, scalar, found)
 
     @cached_property
     def lists_given(self) -> tuple[str, ...]:
@@ -582,17 +415,17 @@ def kernel(
             for name, over in lists.items()
         )
         for name in sizes:
-            _loops(_inner(name))
+            loops_over(inner_name(name))
         for one in own:
             one.declare()
 
         def text(tree: Tree, *arguments: Any) -> None:
-            named = {name: Size(tree, _inner(name)) for name in sizes}
+            named = {name: Size(tree, inner_name(name)) for name in sizes}
             run(Workspace(tree, named, {one.name: one.declare() for one in own}), *arguments)
 
         text.__module__, text.__doc__ = run.__module__, run.__doc__
         inner: dict[str, Any] = {
-            name: tuple(_inner(d) if isinstance(d, str) else d for d in axes[name]) for name in names
+            name: tuple(inner_name(d) if isinstance(d, str) else d for d in axes[name]) for name in names
         }
         made = algorithm(outputs=outputs, symmetric=symmetric, sparse=sparse, **inner)(run)
         return Kernel(run.__name__, text, made.inputs, made.outputs, sizes_named=sizes, lists=own)

@@ -28,9 +28,8 @@ from kinetree.errors import ContractError
 from kinetree.spatial.value import Array, Value
 
 _LIBRARY = Path(__file__).resolve().parents[1]
-_OURS = tuple(
-    str(_LIBRARY / part) for part in ("language", "compiler", "runtime", "spatial", "model", "kernels/language.py")
-)
+_PACKAGES = ("language", "compiler", "runtime", "spatial", "model")
+_OURS = tuple(str(_LIBRARY / part) for part in (*_PACKAGES, "kernels/language.py", "kernels/index_loops.py"))
 
 
 @functools.cache

@@ -12,7 +12,7 @@ import numpy as np
 from kinetree.algorithms.methods import inertia, inverse_inertia
 from kinetree.algorithms.methods.choice import choose, view_of
 from kinetree.algorithms.tasks.task_space import TaskKinds
-from kinetree.compiler.c99 import SCALARS, Composed, CSource, Declared, Exported
+from kinetree.compiler.c99.source import SCALARS, Composed, CSource, Declared, Exported
 from kinetree.errors import InputError, UnknownNameError, UnsupportedError
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.common_frame import in_view

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
-from kinetree.compiler.c99 import CSource, Exported
+from kinetree.compiler.c99.source import CSource, Exported
 from kinetree.compiler.count import Count, count
 from kinetree.compiler.formats import format_named, format_of
 from kinetree.compiler.specialize import Specialization, specialization

@@ -21,7 +21,8 @@ from kinetree.compiler.programs import lowered
 from kinetree.compiler.specialize import RobotKey, straight
 from kinetree.compiler.trace import trace
 from kinetree.kernels.branchless import less, magnitude, where
-from kinetree.kernels.language import BLOCKS, Kernel
+from kinetree.kernels.index_loops import BLOCKS
+from kinetree.kernels.language import Kernel
 from kinetree.kernels.riccati import riccati
 from kinetree.language.mechanism import Mechanism
 from kinetree.language.setup import Variants
