@@ -292,10 +292,13 @@ class Counterpart(ABC):
 
     # -- frames -------------------------------------------------------------------------------------------------------
 
+    #: What the other library calls the frames that both models have, in Kinetree's order.
+    _named: Mapping[str, Any]
+
     @property
-    @abstractmethod
     def frames(self) -> tuple[str, ...]:
         """Frames that both models have, in Kinetree's order."""
+        return tuple(self._named)
 
     @abstractmethod
     def read_poses(self, data: Any, frames: Sequence[str] | None = None) -> Array:
@@ -314,9 +317,11 @@ class Counterpart(ABC):
             raise InputError(f"frames is {type(frames).__name__}; pass a list of names")
         return tuple(frames)
 
-    def _require(self, frame: str) -> None:
-        if not isinstance(frame, str) or frame not in self.frames:
+    def _known(self, frame: str) -> Any:
+        """What the other library calls a frame."""
+        if not isinstance(frame, str) or frame not in self._named:
             raise UnknownNameError(f"frame of both Kinetree's robot and {self.library}'s model", frame, self.frames)
+        return self._named[frame]
 
     # -- change of basis v = T v′: a permutation, and a rotation of the linear part of free joints --------------------
 

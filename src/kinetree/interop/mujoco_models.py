@@ -111,16 +111,12 @@ class MujocoCounterpart(Counterpart):
         self.model = model
         found = {name: ("site", number) for number, name in enumerate(names.sites)}
         found.update({name: ("body", number) for number, name in enumerate(names.bodies)})
-        self._found = {name: found[name] for name in robot.frames if name in found}
-
-    @property
-    def frames(self) -> tuple[str, ...]:
-        return tuple(self._found)
+        self._named = {name: found[name] for name in robot.frames if name in found}
 
     def frame_id(self, frame: str) -> tuple[str, int]:
         """MuJoCo's type of a frame, "body" or "site", and its index."""
-        self._require(frame)
-        return self._found[frame]
+        what, index = self._known(frame)
+        return what, index
 
     def read_poses(self, data: Any, frames: Sequence[str] | None = None) -> Array:
         """Poses of frames in the world as computed by `mj_kinematics`, (m, 4, 4).

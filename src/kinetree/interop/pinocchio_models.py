@@ -211,16 +211,12 @@ class PinocchioCounterpart(Counterpart):
         super().__init__(robot, model.nq, places)
         self.model = model
         numbers = PinocchioFrames(model).numbers
-        self._numbers = {name: numbers[name] for name in robot.frames if name in numbers}
-
-    @property
-    def frames(self) -> tuple[str, ...]:
-        return tuple(self._numbers)
+        self._named = {name: numbers[name] for name in robot.frames if name in numbers}
 
     def frame_id(self, frame: str) -> int:
         """Pinocchio's index of a frame, by its name in Kinetree."""
-        self._require(frame)
-        return self._numbers[frame]
+        index: int = self._known(frame)
+        return index
 
     def read_poses(self, data: Any, frames: Sequence[str] | None = None) -> Array:
         """Poses of frames in the world as computed by `pinocchio.framesForwardKinematics`, (m, 4, 4).

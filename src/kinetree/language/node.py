@@ -179,7 +179,7 @@ class _Own(Protocol):
 
 
 class Unconstrained:
-    """What kinds have in common whose joint velocities are all independent."""
+    """What kinds have in common whose joint velocities are all independent. They have no springs unless they say so."""
 
     twists: ClassVar[tuple[int, ...]] = ()
     rigid_multibody: ClassVar[bool] = False
@@ -209,6 +209,12 @@ class Unconstrained:
 
     def moved(self: _Own, parameters: Array, q: Array, step: Array) -> Array:
         return self.manifold(parameters).integrate(q, step)
+
+    def resistance(self: _Own, _parameters: Array, _q: Array, _v: Array) -> Array:
+        return np.zeros(self.nv)
+
+    def potential(self, _parameters: Array, _q: Array) -> Any:
+        return 0.0
 
 
 def told(kind: NodeKind) -> str:

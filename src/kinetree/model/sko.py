@@ -123,12 +123,6 @@ class SKOKind(Traced, Unconstrained):
     def gyroscopic(self, _c: Array, _q: Any, _v: Array, velocity: Array) -> Array:
         return np.zeros(len(velocity))
 
-    def resistance(self, _parameters: Array, _q: Array, _v: Array) -> Array:
-        return np.zeros(self.nv)
-
-    def potential(self, _parameters: Array, _q: Array) -> float:
-        return 0.0
-
 
 _MATRICES = ("weight", "joint map", "inertia")
 

@@ -377,12 +377,6 @@ class OutletKind(Unconstrained):
     def gyroscopic(self, _parameters: Array, _q: Any, _v: Array, _velocity: Motion) -> Force:
         return Force.zero()
 
-    def resistance(self, _parameters: Array, _q: Array, _v: Array) -> Array:
-        return np.zeros(0)
-
-    def potential(self, _parameters: Array, _q: Array) -> float:
-        return 0.0
-
 
 @dataclass(frozen=True)
 class ExitKind(OutletKind):

@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.language.node import WORLD_PORT, Unconstrained
 from kinetree.model.body import Body
-from kinetree.model.joints.protocol import Stage
 from kinetree.model.loops.cluster_kind import ClusterKind
 from kinetree.model.loops.cluster_structure import InnerConstants
+from kinetree.model.nodes.rigid import BodyKind
 from kinetree.spatial.hinge import MotionColumns
 from kinetree.spatial.inertia import RigidInertia
-from kinetree.spatial.motion import Force, Motion
 from kinetree.spatial.rotation import alignment, pack3, skew, stack
 from kinetree.spatial.scalar import sqrt
 from kinetree.spatial.screw import Angle, dot
@@ -47,7 +45,7 @@ class Slots(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LinkBody(Unconstrained):
+class LinkBody(BodyKind):
     """The formulas of all rigid bodies behind one kind of joint, in coordinates of their link frames.
 
     Attributes:
@@ -56,27 +54,12 @@ class LinkBody(Unconstrained):
         tilted: Whether axes may.
     """
 
-    joint: Stage
     rotated: bool = False
     tilted: bool = False
-
-    port: ClassVar[str] = WORLD_PORT
-    dimension: ClassVar[int] = 6
-    moving: ClassVar[bool] = False
-    rigid: ClassVar[bool] = True
-    rigid_multibody: ClassVar[bool] = True
 
     @cached_property
     def name(self) -> str:
         return f"link_{self.joint.name}{'_rotated' if self.rotated else ''}{'_tilted' if self.tilted else ''}"
-
-    @property
-    def nq(self) -> int:
-        return self.joint.nq
-
-    @property
-    def nv(self) -> int:
-        return self.joint.nv
 
     @cached_property
     def slots(self) -> Slots:
@@ -91,9 +74,6 @@ class LinkBody(Unconstrained):
     @property
     def parameter_count(self) -> int:
         return self.slots.aligned.stop  # type: ignore[no-any-return]
-
-    def manifold(self, _parameters: Array) -> Stage:
-        return self.joint
 
     def parameters(self, placement: Transform, inertia: RigidInertia, armature: Array, own: Array) -> Array:
         """Lay out the constants of one node; `own` are those of body and joint, as `own_constants` has them."""
@@ -138,19 +118,6 @@ class LinkBody(Unconstrained):
 
     def armature(self, parameters: Array) -> Array:
         return parameters[self.slots.armature]
-
-    def coriolis(self, parameters: Array, _q: Array | None, v: Array, velocity: Motion, _carrier: Motion) -> Motion:
-        moved: Motion = velocity.cross(self.joint_map(parameters) @ v)
-        return moved
-
-    def gyroscopic(self, parameters: Array, _q: Array | None, _v: Array, velocity: Motion) -> Force:
-        return velocity.cross(self.inertia(parameters) @ velocity)
-
-    def resistance(self, _parameters: Array, _q: Array, _v: Array) -> Array:
-        return np.zeros(self.nv)
-
-    def potential(self, _parameters: Array, _q: Array) -> float:
-        return 0.0
 
 
 @dataclass(frozen=True)

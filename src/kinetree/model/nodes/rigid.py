@@ -5,12 +5,13 @@ A shape names the steps between two joint axes that are zero or quarter turns fo
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -129,26 +130,16 @@ INERTIA = slice(0, RigidInertia.size)
 
 
 @dataclass(frozen=True)
-class JointedBody(Unconstrained):
-    """The formulas of all rigid bodies behind one kind of joint; a `language.node.NodeKind`.
-
-    A node's constants are the 10 numbers of its rigid inertia, the armature of each degree of freedom if there is any,
-    the joint's own constants, and the 12 numbers of its placement: from the parent node's coordinates to its own at
-    neutral q.
-    """
+class BodyKind(Unconstrained, ABC):
+    """What kinds of rigid bodies behind a joint have in common, whatever their constants."""
 
     joint: Stage
-    has_armature: bool = False
 
     port: ClassVar[str] = WORLD_PORT
     dimension: ClassVar[int] = 6
     moving: ClassVar[bool] = False
     rigid: ClassVar[bool] = True
     rigid_multibody: ClassVar[bool] = True
-
-    @cached_property
-    def name(self) -> str:
-        return self.joint.name + ("_armature" if self.has_armature else "")
 
     @property
     def nq(self) -> int:
@@ -160,6 +151,36 @@ class JointedBody(Unconstrained):
 
     def manifold(self, _parameters: Array) -> Stage:
         return self.joint
+
+    @abstractmethod
+    def joint_map(self, parameters: Array, _q: Array | None = None) -> Any: ...
+
+    @abstractmethod
+    def inertia(self, parameters: Array, _q: Array | None = None) -> RigidInertia: ...
+
+    def coriolis(self, parameters: Array, _q: Array | None, v: Array, velocity: Motion, _carrier: Motion) -> Motion:
+        # H is constant in the node's coordinates, so its rate of change is that of the rotating frame
+        moved: Motion = velocity.cross(self.joint_map(parameters) @ v)
+        return moved
+
+    def gyroscopic(self, parameters: Array, _q: Array | None, _v: Array, velocity: Motion) -> Force:
+        return velocity.cross(self.inertia(parameters) @ velocity)
+
+
+@dataclass(frozen=True)
+class JointedBody(BodyKind):
+    """The formulas of all rigid bodies behind one kind of joint; a `language.node.NodeKind`.
+
+    A node's constants are the 10 numbers of its rigid inertia, the armature of each degree of freedom if there is any,
+    the joint's own constants, and the 12 numbers of its placement: from the parent node's coordinates to its own at
+    neutral q.
+    """
+
+    has_armature: bool = False
+
+    @cached_property
+    def name(self) -> str:
+        return self.joint.name + ("_armature" if self.has_armature else "")
 
     @property
     def parameter_count(self) -> int:
@@ -208,19 +229,6 @@ class JointedBody(Unconstrained):
         columns = range(self.nv)
         matrices = [[self.joint_map(own).column(i).data for i in columns] for own in distinct]
         return np.broadcast_to(np.array(matrices).transpose(0, 2, 1), (len(parameters), 6, self.nv))
-
-    def coriolis(self, parameters: Array, _q: Array | None, v: Array, velocity: Motion, _carrier: Motion) -> Motion:
-        # H is constant in the node's coordinates, so its rate of change is that of the rotating frame
-        return velocity.cross(self.joint_map(parameters) @ v)
-
-    def gyroscopic(self, parameters: Array, _q: Array | None, _v: Array, velocity: Motion) -> Force:
-        return velocity.cross(self.inertia(parameters) @ velocity)
-
-    def resistance(self, _parameters: Array, _q: Array, _v: Array) -> Array:
-        return np.zeros(self.nv)
-
-    def potential(self, _parameters: Array, _q: Array) -> float:
-        return 0.0
 
 
 @dataclass(frozen=True)
