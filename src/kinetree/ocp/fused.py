@@ -1,9 +1,8 @@
-"""An iteration's model, backward and forward sweep as one function, with a problem in each lane.
+"""An iteration's model, backward and forward sweep as one function, with nodes or problems in lanes.
 
-A single problem has its nodes in lanes: derivatives and costs of all of them, then the sweeps. Of many problems, such
-arrays would not fit the caches. Here each lane goes through its nodes from the last on, and what a node needs is
-computed just before the sweep uses it, by one function for each kind of step. The texts are the same, and so are the
-bits.
+It goes through the nodes from the last on, and computes what they need just before the sweep uses it, by one function
+for each kind of step: of a single problem for several nodes at once, which lanes run, of many problems for one node of
+all lanes. The texts are the same, and so are the bits.
 """
 
 from __future__ import annotations
@@ -25,31 +24,37 @@ from kinetree.ocp.linearization import Linear, Linearization, record_forces
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import Function, compiled
 from kinetree.runtime.operands import Operand
-from kinetree.runtime.sequence import Call, KernelSequence, MemorySpan
+from kinetree.runtime.sequence import Call, Index, KernelSequence, MemorySpan
 from kinetree.runtime.texts import Recording
 
 #: Derivatives and the model of a node, as the backward sweep calls them.
 _LINEAR = ("a_q", "a_v", "a_u", "turn", "drift")
 _MODEL = ("Hqq", "Hqv", "Hvv", "Huq", "Huv", "Huu", "lq", "lv", "lu")
+#: What the backward sweep goes on from.
 _ENDS = ("end_qq", "end_qv", "end_vv", "end_q", "end_v", "end_pivot", "end_decrease")
 _NEXT = ("next_qq", "next_qv", "next_vv", "next_q", "next_v")
+#: Nodes of a single problem at once: as many as the widest lanes.
+TOGETHER = 8
 #: Inputs of nodes besides those of costs, and of curvature.
 _STATE, _SECOND = ("q", "v", "u", "gap_q", "gap_v"), ("costate_q", "costate_v", "share")
 
 
-def direction(linearization: Linearization, costs: Costs, sweep: dict[str, Any], exact: bool) -> Compiled:
+def direction(
+    linearization: Linearization, costs: Costs, sweep: dict[str, Any], exact: bool, together: int
+) -> Compiled:
     """From states, inputs, gaps, damping, costates and share if `exact`, and what costs take, to gains and a step.
 
-    Results are Kq, Kv, k, pivot, decrease; dq, dv of the nodes reached, du, costates, slope and curve; and how many
-    nodes have constraints that may depend on each other, so that the problem has to be computed in another way.
+    Results are Kq, Kv, k, pivot, decrease; dq, dv of the nodes reached, du, costates, slope and curve; and which nodes
+    have constraints that may depend on each other, so that the problem has to be computed in another way.
 
     Args:
         linearization: Derivatives of steps.
         costs: Costs of all nodes.
         sweep: Sizes and lists of the sweeps.
         exact: Whether models have curvature; of robots whose coordinates are numbers, without contacts.
+        together: Number of nodes that lanes run at once, or one, if lanes are problems.
     """
-    return _Recorded(linearization, costs, sweep, exact).finish()
+    return _Recorded(linearization, costs, sweep, exact, together).finish()
 
 
 def record_curvature(run: KernelSequence, robot: Model, given: Sequence[Any], into: Sequence[MemorySpan]) -> None:
@@ -74,23 +79,22 @@ def record_curvature(run: KernelSequence, robot: Model, given: Sequence[Any], in
 def node_function(linearization: Linearization, costs: Costs, kind: int, exact: bool) -> Compiled:
     """Derivatives and the model of a node of a kind of step, in the order of `_LINEAR` and `_MODEL`, and doubts.
 
-    Takes q, v, u, the gap of q, dt, pace and the doubts so far; if `exact`, costates and a share of curvature; and what
-    costs take.
+    Takes q, v, u, the gap of q, dt and pace; if `exact`, costates and a share of curvature; and what costs take.
     """
     dynamics, robot = linearization.dynamics, linearization.robot
     nv, nu = robot.nv, len(dynamics.actuated)
     names: dict[str, tuple[int, ...]] = {"q": (robot.nq,), "v": (nv,), "u": (nu,), "gap_q": (nv,)}
-    names |= dict.fromkeys(("dt", "pace", "doubts"), ())
+    names |= dict.fromkeys(("dt", "pace"), ())
     names |= {"costate_q": (nv,), "costate_v": (nv,), "share": ()} if exact else {}
     shapes = [*linearization.shapes[:5], *costs.shapes, ()]
     outputs = [Operand(*each) for each in zip((*_LINEAR, *_MODEL, "doubts"), shapes, strict=True)]
     run = KernelSequence("node", [*(Operand(*each) for each in names.items()), *costs.given_operands], outputs)
-    q, v, u, gap_q, dt, pace, doubts, *others = run.inputs
+    q, v, u, gap_q, dt, pace, *others = run.inputs
     tau, near = record_forces(run, dynamics, u), not dynamics.regular(kind)
     forces = [run.space(shape[0] * shape[1]) for shape in linearization.shapes[5:]]
     linear = Linear(*run.outputs[:5], *forces)
     spread = linearization.record(run, kind, near, (q, v, tau, gap_q, dt, pace), linear)
-    run.call(compiled(count_doubt), spread, doubts, into=run.outputs[-1:])
+    run.call(compiled(count_doubt), spread, 0.0, into=run.outputs[-1:])
     places: list[MemorySpan] = run.outputs[5:-1]
     second = others[:3] if exact else []
     given = (q, v, u, *costs.with_forces(others[len(second) :], forces))
@@ -119,8 +123,11 @@ def place_of(call: Call, name: str) -> MemorySpan:
 
 
 class _Recorded:
-    def __init__(self, linearization: Linearization, costs: Costs, sweep: dict[str, Any], exact: bool) -> None:
+    def __init__(
+        self, linearization: Linearization, costs: Costs, sweep: dict[str, Any], exact: bool, together: int
+    ) -> None:
         self.linearization, self.costs, self.sweep, self.exact = linearization, costs, sweep, exact
+        self.together = together
         self.dynamics, self.robot = linearization.dynamics, linearization.robot
         self.T, self.nv, self.nu = len(self.dynamics.dt), self.robot.nv, len(self.dynamics.actuated)
         T, S, nv, nu = self.T, self.T + 1, self.nv, self.nu
@@ -130,7 +137,7 @@ class _Recorded:
         wide = (T, nu, nv)
         results: dict[str, tuple[int, ...]] = {"Kq": wide, "Kv": wide, "k": (T, nu), "pivot": (), "decrease": ()}
         results |= {"dq": (T, nv), "dv": (T, nv), "du": (T, nu), "wq": (T, nv), "wv": (T, nv), "slope": (), "curve": ()}
-        results |= {"doubts": ()}
+        results |= {"doubts": (T,)}
         inputs = [Operand(*each) for each in names.items()]
         self.run = run = KernelSequence(
             "direction", [*inputs, *(Operand(o.name, (S, *o.shape)) for o in costs.given_operands)],
@@ -140,65 +147,76 @@ class _Recorded:
         self.of_nodes = run.inputs[len(names) :]
         self.results = dict(zip(results, run.outputs, strict=True))
         self.dt, self.pace = run.constant(self.dynamics.dt), run.constant(self.dynamics.pace)
-        self.doubts = run.variable(run.constant(np.zeros(1)))
-        self.back, self.ahead = (run.prepare(self._kernel(*each)) for each in ((euler_riccati, 1), (euler_forward, T)))
+        self.ahead = run.prepare(self._kernel(euler_forward, T))
+        self.back = cache(self._prepared)
         self._made = cache(partial(node_function, linearization, costs, exact=exact))
 
     def _kernel(self, kernel: Any, steps: int) -> Any:
         return compiled(kernel, **{**self.sweep, "T": steps})
 
+    def _prepared(self, steps: int) -> Call:
+        """The backward sweep of some steps."""
+        back = self.run.prepare(self._kernel(euler_riccati, steps))
+        self._put(back, "damping", self.given["damping"])
+        return back
+
     def finish(self) -> Compiled:
         run, given = self.run, self.given
-        for call in (self.back, self.ahead):
-            self._put(call, "damping", given["damping"])
+        self._put(self.ahead, "damping", given["damping"])
         for name in ("gap_q", "gap_v"):
             self._put(self.ahead, name, given[name])
         self._put(self.ahead, "dt", self.dt)
         self._put(self.ahead, "pace", self.pace)
-        self._put(self.back, "end_pivot", run.constant(np.array(np.inf)))
-        self._put(self.back, "end_decrease", run.constant(np.zeros(1)))
         last = self._last()
-        ends: list[Any] = [last.qq, last.qv, last.vv, last.q, last.v]
-        for name, place in zip(_ENDS, ends, strict=False):
-            self._put(self.back, name, place)
-        for name, place in zip(("end_q", "end_v"), ends[3:], strict=True):
+        starts: list[Any] = [last.qq, last.qv, last.vv, last.q, last.v]
+        for name, place in zip(("end_q", "end_v"), starts[3:], strict=True):
             self._put(self.ahead, name, place)
+        starts += [run.constant(np.array(np.inf)), run.constant(np.zeros(1))]
+        #: What the sweep has found so far.
+        self.ends = [run.variable(place) for place in starts]
         for first, count, kind in reversed(self.dynamics.runs):
-            with run.loop(count) as i:
-
-                def at(place: MemorySpan, nodes: int = self.T, end: int = first + count - 1, i: Any = i) -> MemorySpan:
-                    """A node's part of an array of nodes, from the last one of the run on."""
-                    size = place.size // nodes
-                    return place.part(end * size, size).at(i, size, -size)
-
-                self._node(kind, at)
-        for name in ("pivot", "decrease"):
-            run.copy(place_of(self.back, f"end_{name}"), self.results[name])
-        run.copy(self.doubts, self.results["doubts"])
+            whole, rest = divmod(count, self.together)
+            if whole:
+                with run.loop(whole) as i:
+                    self._nodes(kind, first + count - self.together, self.together, i)
+            if rest:
+                with run.loop(1) as i:
+                    self._nodes(kind, first, rest, i)
+        for name, end in zip(("pivot", "decrease"), self.ends[5:], strict=True):
+            run.copy(end, self.results[name])
         into = [self.results[name] for name in ("dq", "dv", "du", "wq", "wv", "slope", "curve")]
         self.ahead.run(*[None] * len(self.ahead.inputs), into=into)
         return run.finish()
 
-    def _node(self, kind: int, at: Any) -> None:
-        """A step of the backward sweep."""
-        run, S, back, ahead = self.run, self.T + 1, self.back, self.ahead
-        state = [at(self.given[name], S if name in ("q", "v", "u") else self.T) for name in _STATE]
+    def _nodes(self, kind: int, first: int, count: int, i: Index) -> None:
+        """Steps of the backward sweep: some nodes, as many before them in the next round of a loop, and so on."""
+        run, T, S, back, ahead = self.run, self.T, self.T + 1, self.back(count), self.ahead
+
+        def at(place: MemorySpan, nodes: int = T) -> MemorySpan:
+            """Their part of an array of nodes."""
+            size = place.size // nodes
+            return place.part(first * size, count * size).at(i, count * size, -count * size)
+
+        state = [at(self.given[name], S if name in ("q", "v", "u") else T) for name in _STATE]
         times = at(self.dt), at(self.pace)
         second = [at(self.given[name]) for name in _SECOND[:2]] + [self.given["share"]] if self.exact else []
-        needed = [*state[:4], *times, self.doubts, *second, *(at(place, S) for place in self.of_nodes)]
-        into = [*(place_of(back, name) for name in (*_LINEAR, *_MODEL)), self.doubts]
-        run.call(self._made(kind), *needed, into=into)
+        needed = [*state[:4], *times, *second, *(at(place, S) for place in self.of_nodes)]
+        into = [*(place_of(back, name) for name in (*_LINEAR, *_MODEL)), at(self.results["doubts"])]
+        if self.together > 1:
+            run.batch(self._made(kind), count, *needed, into=into)
+        else:
+            run.call(self._made(kind), *needed, into=into)
         for name, place in zip(("gap_q", "gap_v", "dt", "pace"), (*state[3:], *times), strict=True):
             self._put(back, name, place)
+        for name, place in zip(_ENDS, self.ends, strict=True):
+            self._put(back, name, place)
         kept = [at(place_of(ahead, name)) for name in ("Kq", "Kv", "k_u", *_NEXT)]
-        found = back.run(*[None] * len(back.inputs), into=[*kept, *[None] * len(_ENDS)])
+        found = back.run(*[None] * len(back.inputs), into=[*kept, *self.ends])
         for name, place in zip(("Kq", "Kv", "k"), found[:3], strict=True):
             run.copy(place, at(self.results[name]))
         for name in (*_LINEAR, "lq", "lv", "lu"):
             if place_of(back, name).size:
                 run.copy(place_of(back, name), at(place_of(ahead, name)))
-        for name, place in zip(_ENDS, found[8:], strict=True):
-            self._put(back, name, place)
 
     def _last(self) -> NodeModel:
         """The model of the last node, which has no forces."""

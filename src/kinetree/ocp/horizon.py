@@ -8,6 +8,7 @@ problem has the same bits alone and among others.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,14 +20,16 @@ from kinetree.kernels.node_models import summary
 from kinetree.model.model import Model
 from kinetree.ocp.costs import Costs, Given, NodeModel, Row
 from kinetree.ocp.dynamics import DenseDynamics, Dynamics, FreeDynamics
-from kinetree.ocp.fused import direction, node_function, record_curvature
+from kinetree.ocp.fused import TOGETHER, direction, node_function, record_curvature
 from kinetree.ocp.linearization import Linear, Linearization
 from kinetree.ocp.terms import CostTerm, curved_blocks
-from kinetree.runtime.fastcall_results import SMALLEST_BATCH
 from kinetree.runtime.function import compiled
-from kinetree.runtime.operands import Operand
+from kinetree.runtime.operands import Binding, Operand
 from kinetree.runtime.sequence import KernelSequence
 from kinetree.spatial.value import Array
+
+#: Bytes of a second-level cache.
+_CACHE = 1 << 20
 
 
 class Path(NamedTuple):
@@ -136,7 +139,7 @@ class Horizon:
         self._dense_backward, self._dense_forward = compiled(dense_backward, **dense), compiled(dense_forward, **dense)
         self._linear = Linearization(self.dynamics, self._blocks)
         self._summary = compiled(summary, S=self.T + 1, T=self.T, nv=self.nv)
-        self._fused: dict[bool, Any] = {}
+        self._fused: dict[tuple[bool, int], Any] = {}
         self._nodes: dict[bool, Any] = {}
         self._rollout: Any = None
         self._curved: Any = None
@@ -194,7 +197,7 @@ class Horizon:
         q, v, u, *others = self.costs.inputs(x, given, True)
         second = [*map(padded, costate), np.repeat(share[:, None], self.T + 1, axis=1)] if exact else []
         times = np.repeat(self._times[:, None], N, axis=1)
-        found = self._nodes[exact](q, v, u, padded(gap.q), *times, np.zeros((N, self.T + 1)), *second, *others)
+        found = self._nodes[exact](q, v, u, padded(gap.q), *times, *second, *others)
         steps = [np.ascontiguousarray(each[:, :-1]) for each in found[:5]]
         none = [np.zeros((N, self.T + 1, *shape)) for shape in self._linear.shapes[5:]]
         return Linear(*steps, *none), NodeModel(*found[5:-1])
@@ -285,22 +288,33 @@ class Horizon:
         whole[0, :, 1:], whole[1, :, 1:] = dq, dv
         return Step(whole[0], whole[1], du, slope, curve, wq, wv)
 
-    def fuses(self, problems: int, exact: bool) -> bool:
-        """Whether `direction` is there, and is faster than the sweeps of all nodes one after another."""
-        known = not exact or self.costs.bends_by_texts
-        return known and problems >= SMALLEST_BATCH and not isinstance(self.dynamics, DenseDynamics)
+    def fuses(self, exact: bool) -> bool:
+        """Whether there is `direction`."""
+        return (not exact or self.costs.bends_by_texts) and not isinstance(self.dynamics, DenseDynamics)
+
+    def together(self, problems: int) -> int:
+        """How many nodes of some problems `direction` computes at once: one, if lanes are problems.
+
+        They are if problems fill them, and what all lanes need for a step of the sweep fits the second-level cache.
+        """
+        return 1 if problems >= TOGETHER and self._small else TOGETHER
+
+    @cached_property
+    def _small(self) -> bool:
+        one: Binding = compiled(euler_riccati, **{**self._sweep, "T": 1}).bound().binding
+        return 8 * TOGETHER * one.footprint <= _CACHE
 
     def direction(
         self, x: Path, gap: Gap, given: Given, damping: Array, costate: Sequence[Array], share: Array | None
     ) -> tuple[Gains, Step, Array]:
         """Gains and step of many problems, with a share of curvature or none; and which of them are in doubt."""
-        exact = share is not None
-        if exact not in self._fused:
-            self._fused[exact] = direction(self._linear, self.costs, self._sweep, exact)
+        exact, together = share is not None, self.together(len(damping))
+        if (exact, together) not in self._fused:
+            self._fused[exact, together] = direction(self._linear, self.costs, self._sweep, exact, together)
         q, v, u, *others = self.costs.inputs(x, given, True)
         second = [] if share is None else [*costate, share]
-        found = self._fused[exact](q, v, u, *gap, damping, *second, *others)
-        return Gains(*found[:5]), self._stepped(*found[5:-1]), found[-1] > 0.0
+        found = self._fused[exact, together](q, v, u, *gap, damping, *second, *others)
+        return Gains(*found[:5]), self._stepped(*found[5:-1]), (found[-1] > 0.0).any(axis=-1)
 
     def moved(self, x: Path, step: Step, share: Array) -> Path:
         """States along the linear prediction."""

@@ -221,7 +221,7 @@ class Solver:
             exact |= self.stalled
         # twice the share of curvature that was convex before
         share, damping = np.where(exact, np.minimum(np.maximum(2.0 * self.share, _LITTLE), 1.0), 0.0), self.damping
-        if h.fuses(len(exact), bool(exact.any())):
+        if h.fuses(bool(exact.any())):
             gains, step, doubtful, share, damping = self._together(share, damping)
             bad = self._bad(gains)
             if len(bad) or doubtful.any():
@@ -257,7 +257,7 @@ class Solver:
         return reason, gains
 
     def _together(self, share: Array, damping: Array) -> tuple[Gains, Step, Array, Array, Array]:
-        """Gains and steps of all problems in lanes, and again of those that are not convex, while there are several.
+        """Gains and steps of all problems, and again of those that are not convex.
 
         Returns which of them are in doubt (see `Horizon.direction`), and the shares of curvature and the damping.
         """
@@ -268,7 +268,7 @@ class Solver:
         for _ in range(_TRIES):
             bad = self._bad(gains)
             bad = bad[~doubtful[bad]]
-            if not h.fuses(len(bad), exact):
+            if not len(bad):
                 break
             share, damping = _weaker(share, damping, bad)
             own, some = at.of(bad), share[bad] if exact else None

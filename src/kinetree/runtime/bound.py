@@ -94,6 +94,10 @@ class Compiled(Gate):
                 self._runner(width)
         threads.settle()
 
+    def lanes(self, samples: int) -> int:
+        """The lane width for a number of samples."""
+        return self._width if samples >= SMALLEST_BATCH else 1
+
     def begin_library(self, width: int) -> None:
         """Let other threads begin with the kernel for a lane width on the current target."""
         if self._begin is not None:
@@ -156,7 +160,7 @@ class Compiled(Gate):
 
     def _run_slices(self, arrays: list[Array], samples: int) -> None:
         """Run a flat batch in rounds. Python handles signals between them, so Ctrl-C need not wait for all samples."""
-        width, work = self._width if samples >= SMALLEST_BATCH else 1, max(self.binding.work, 1)
+        width, work = self.lanes(samples), max(self.binding.work, 1)
         with ready_for(samples * work):
             run = self._runner(width)
         fitting = threads.UNINTERRUPTED * threads.get_threads() // work
@@ -271,6 +275,8 @@ _drivers: Libraries[tuple[int, Format, target.Processor]] = Libraries()
 
 def _batch_width(binding: Binding, widest: int) -> int:
     """The widest lanes whose scratch memory fits the cache: all or half of them; fewer hardly beat single samples."""
+    if binding.one_by_one:
+        return 1
     fits = target.cache_bytes() // (8 * max(binding.footprint, 1))
     return next((width for width in (widest, widest // 2) if 1 < width <= fits), 1)
 

@@ -63,6 +63,7 @@ class Binding:
     keep: Any = ()  # what the constants point to, kept alive with them
     scalar: Format = FLOAT64  # the format of all operands and constants
     single_workspace: int = 0  # length of the scratch memory for a single sample, if it is another one
+    one_by_one: bool = False  # whether samples run one at a time, as they use lanes themselves
     called: int = 0  # what the functions touch that the kernel calls, as often as it calls them [64-bit words]
 
     def bundled(self, results: tuple[Array, ...]) -> Any:

@@ -27,7 +27,7 @@ the offset of its first element, and for each level of loops how far it moves wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Several
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,9 +39,9 @@ import numpy as np
 from kinetree.compiler.formats import FLOAT64, Format
 from kinetree.compiler.llvm import machine_code
 from kinetree.compiler.llvm.writer import FunctionWriter
-from kinetree.runtime.bound import Compiled
+from kinetree.runtime.bound import Compiled, load_driver
 from kinetree.runtime.compile_queue import CompileJob, Libraries, Library
-from kinetree.runtime.operands import Array, Binding, Operand
+from kinetree.runtime.operands import Array, Binding, Operand, plan
 
 #: Greatest number of loops inside each other.
 LEVELS = 3
@@ -65,6 +65,9 @@ class Code(IntEnum):
     END = 7  # level, number of rounds, position of the loop's first instruction
     JUMP = 8  # nothing: the next instruction is elsewhere
     TEST = 9  # an integer, a number: the position of the next instruction unless the number is larger in some lane
+    # addresses of a driver and its plan, offset of scratch memory for addresses, numbers of operands and of inputs,
+    # number of samples, distances of the samples of each operand in bytes, their places; in single samples only
+    BATCH = 10
 
 
 def sequence_text(width: int, scalar: Format = FLOAT64) -> str:
@@ -115,7 +118,8 @@ def _kernel(width: int, scalar: Format) -> str:
     with f.following(f.word("%tables", 1), following) as position:
         words = f.at("%tables", position, "i64")
         put("i64", f.word(words, 1), following)
-        with f.switch(f.word(words), {code.value: code.value for code in Code}, exhaustive=False) as codes:
+        known = {code.value: code.value for code in Code if code != Code.BATCH or width == 1}
+        with f.switch(f.word(words), known, exhaustive=False) as codes:
             for code in codes:
                 if code == Code.STOP:
                     put("i64", -1, following)
@@ -166,7 +170,23 @@ def _kernel(width: int, scalar: Format) -> str:
                     some = f.let(f"icmp ne i{width} {f.let(f'bitcast <{width} x i1> {larger} to i{width}')}, 0")
                     target = f.let(f"select i1 {some}, i64 {f.word(words, 1)}, i64 {f.word(words, 3)}")
                     put("i64", target, following)
+                elif code == Code.BATCH:
+                    _batch(f, words, place, in_bytes)
     return f.text()
+
+
+def _batch(f: FunctionWriter, words: str, place: Callable[[str, str], str], in_bytes: Callable[[str], str]) -> None:
+    """Run a driver; if it has no memory, results are NaN."""
+    slots, addresses = f.address(words, 2), f.at("%ws", in_bytes(f.word(words, 3)))
+    count, inputs, dims, steps = f.word(words, 4), f.word(words, 5), f.at(words, 6, "i64"), f.at(words, 7, "i64")
+    with f.loop(0, count) as k:
+        at = f.let(f"add i64 {f.let(f'mul i64 {k}, {PLACE_WORDS}')}, {f.let(f'add i64 {count}, 7')}")
+        f.do(f"store ptr {place(words, at)}, ptr {f.at(addresses, k, 'ptr')}, align 8")
+    given = ", ".join(f"ptr {p}" for p in (addresses, dims, steps, f.address(slots, 1)))
+    failed = f.let(f"icmp ne i64 {f.let(f'call i64 {f.address(slots)}({given})')}, 0")
+    with f.when(failed), f.loop(inputs, count) as k:
+        size = f.let(f"mul i64 {f.word(dims)}, {f.word(steps, k)}")
+        f.do(f"call void @llvm.memset.p0.i64(ptr {f.address(addresses, k)}, i8 -1, i64 {size}, i1 0)")
 
 
 def _mirror(f: FunctionWriter, lanes: str, align: str, n: str, square: str) -> None:
@@ -247,6 +267,7 @@ class KernelSequence:
         self._calls: list[int] = []
         self._kept: list[Any] = []
         self._callees: dict[int, tuple[Compiled, Array]] = {}
+        self._batches: list[tuple[Compiled, int, Array]] = []
 
     def space(self, size: int) -> MemorySpan:
         """Scratch memory."""
@@ -314,6 +335,34 @@ class KernelSequence:
         results = prepared.run(*changing, into=into)
         return results if len(results) > 1 else results[0]
 
+    def batch(self, function: Any, count: int, *inputs: Any, into: Several[MemorySpan]) -> None:
+        """Call a function on consecutive samples, which lanes run at once: samples of the sequence then run one by one.
+
+        Args:
+            function: As for `call`.
+            count: Number of samples.
+            inputs: Places of those of all samples, or of one that is the same for all; or numbers.
+            into: Where results of all samples should go.
+        """
+        function = function.bound()
+        operands, slots = function.binding.operands, np.zeros(2, dtype=np.int64)
+        given = [x if isinstance(x, MemorySpan) else self.constant(x) for x in inputs]
+        places = [*given, *into]
+        if len(places) != len(operands):
+            raise ValueError(f"{function.binding.name} has {len(operands)} operands, got {len(places)}")
+        for operand, place in zip(operands, places, strict=True):
+            if place.size not in (operand.size, count * operand.size):
+                raise ValueError(f"{self._name}: {operand.name} of {count} samples has {place.size} elements")
+        steps = [
+            place.size // count * self._scalar.bytes if place.size > o.size else 0
+            for o, place in zip(operands, places, strict=True)
+        ]
+        words = [word for place in places for word in place.words]
+        self._batches.append((function, count, slots))
+        self._called += self._rounds * count * function.binding.work
+        numbers = len(places), len(given), count
+        self._do(Code.BATCH, slots.ctypes.data, self.space(len(places)).offset, *numbers, *steps, *words)
+
     def prepare(self, function: Any) -> Call:
         """Reserve memory for calls of a function whose inputs change one at a time."""
         return Call(self, function.bound())
@@ -373,12 +422,15 @@ class KernelSequence:
         binding = Binding(
             self._name, inputs, outputs, np.zeros(0), np.array(self._words, dtype=np.int64),
             self._used + self._shared, self._bundle, keep=(self._kept, callees), scalar=self._scalar,
-            single_workspace=self._used + self._single, called=self._called,
+            single_workspace=self._used + self._single, called=self._called, one_by_one=bool(self._batches),
         )  # fmt: skip
+        batches = self._batches
 
         def begin(width: int) -> None:
             for function, _ in callees:
                 function.begin_library(width)
+            for function, count, _ in batches:
+                function.begin_library(function.lanes(count))
             _interpreters.begin((width, self._scalar, machine_code.current()), _interpreter)
 
         def kernel(width: int) -> Library:
@@ -387,6 +439,12 @@ class KernelSequence:
                 library = function.library(width)
                 binding.keep[0].append(library)
                 slots[_slot(width)] = library.address("kernel")
+            for function, count, slots in batches:
+                wide = function.lanes(count)
+                library, driver = function.library(wide), load_driver(wide, self._scalar)
+                orders = plan(function.binding, library.address("kernel"), wide)
+                slots[:] = driver.address("drive"), orders.ctypes.data
+                binding.keep[0].extend((function, library, driver, orders))
             return _interpreters.get((width, self._scalar, machine_code.current()), _interpreter)[0]
 
         return Compiled(binding, kernel, begin)

@@ -243,10 +243,11 @@ def test_jumps_are_stationary(rollout: str) -> None:
 
 def test_many_jumps_have_the_bits_of_one() -> None:
     problem, q = hop()
-    starts = problem.robot.integrate(q, 0.02 * np.random.default_rng(0).normal(size=(4, problem.robot.nv)))
+    starts = problem.robot.integrate(q, 0.02 * np.random.default_rng(0).normal(size=(9, problem.robot.nv)))
     starts[1] = np.nan
+    assert [problem.horizon.together(n) for n in (1, 8)] == [8, 1]
     plans = problem.solve(starts, iterations=4)
-    assert plans.reason.tolist() == ["iterations", "not finite", "iterations", "iterations"]
+    assert plans.reason.tolist() == ["iterations", "not finite", *["iterations"] * 7]
     alone = problem.solve(starts[2], iterations=4)
     for one, many in ((alone.u, plans.u), (alone.q, plans.q), (alone.forces["left_foot"], plans.forces["left_foot"])):
         np.testing.assert_array_equal(one, many[2])

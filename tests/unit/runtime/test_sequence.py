@@ -73,6 +73,33 @@ def test_symmetric_and_sparse_results_are_whole() -> None:
             np.testing.assert_array_equal(result, robot.mass_matrix(batch))
 
 
+def test_samples_in_lanes_inside_of_a_sequence() -> None:
+    """Two rounds of five samples of time steps, in lanes, and of one: arrays, an input that all share, numbers."""
+    robot = model("humanoid24")
+    nq, nv = robot.nq, robot.nv
+    step, M = (
+        bind(semi_implicit_euler, robot.mechanism, (), "step"),
+        bind(robot.mass_matrix.algorithm, robot.mechanism, (), "M"),
+    )
+    inputs = [Operand("q", (10, nq)), Operand("v", (10, nv)), Operand("tau", (nv,))]
+    every = KernelSequence("every", inputs, [Operand("q", (10, nq)), Operand("v", (10, nv)), Operand("M", (1, nv, nv))])
+    with every.loop(2) as i:
+        q, v, *into = (
+            x.part(0, 5 * n).at(i, 5 * n)
+            for x, n in zip((*every.inputs[:2], *every.outputs[:2]), (nq, nv) * 2, strict=True)
+        )
+        every.batch(step, 5, q, v, every.inputs[2], 1e-3, into=into)
+    every.batch(M, 1, every.outputs[0].part(9 * nq, nq), into=every.outputs[2:])
+    function, rng = every.finish(), np.random.default_rng(0)
+    q, v, tau = robot.random_configuration(rng, (4, 10)), rng.normal(size=(4, 10, nv)), rng.normal(size=(4, nv))
+    wanted = robot.step(q, v, np.repeat(tau[:, None], 10, axis=1), 1e-3)
+    for some in (slice(None), 2):
+        found = function(q[some], v[some], tau[some])
+        np.testing.assert_array_equal(found[0], wanted[0][some])
+        np.testing.assert_array_equal(found[1], wanted[1][some])
+        np.testing.assert_array_equal(found[2][..., 0, :, :], robot.mass_matrix(found[0][..., 9, :]))
+
+
 def test_a_sequence_is_part_of_another_and_takes_constants() -> None:
     robot = kt.zoo.double_pendulum()
     move, speed = (bind(a, robot.mechanism, (), a.name) for a in (integrate, advance))
@@ -95,6 +122,10 @@ def test_refused() -> None:
         wrong.copy(wrong.inputs[0], wrong.outputs[0].part(0, 1))
     with pytest.raises(ValueError, match="3 numbers are copied to 2 elements"):
         wrong.call(move, wrong.inputs[0], np.zeros(3), 1.0)
+    with pytest.raises(ValueError, match="integrate has 4 operands, got 2"):
+        wrong.batch(move, 2, wrong.inputs[0], into=wrong.outputs)
+    with pytest.raises(ValueError, match="q of 3 samples has 4 elements"):
+        wrong.batch(move, 3, wrong.space(4), wrong.inputs[0], 1.0, into=[wrong.space(6)])
     with pytest.raises(ValueError, match="at least one round"), wrong.loop(0):
         pass
     with pytest.raises(ValueError, match="at most 30 outputs"):
