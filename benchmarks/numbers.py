@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 
 import kinetree as kt
+from benchmarks.papers import wensing_2012
 
 ROOT = Path(__file__).resolve().parents[1]
 PERFORMANCE = ROOT / "docs" / "performance.md"
@@ -66,6 +68,34 @@ def derivative_counts() -> str:
         own = robot.count(function).total
         derivatives = [robot.count(f"{function}.{which}").total / own for which in ("jvp", "vjp", "hvp")]
         lines.append(f"| `{function}` | {own:,} | {' | '.join(f'{ratio:.2f}×' for ratio in derivatives)} |")
+    return "\n".join(lines)
+
+
+def gradient_counts() -> str:
+    """Operations of functions of q and their derivatives per body, or per pair of bodies, for chains of 10 to 1,000."""
+    lines = ["| operations | n = 10 | n = 100 | n = 1,000 |", "|---|---:|---:|---:|"]
+    chains = [(n, kt.zoo.chain(n)) for n in (10, 100, 1000)]
+    for function, per in (
+        ("pose", 1), ("jacobian", 1), ("center_of_mass_jacobian", 1), ("energy", 1), ("mass_matrix_log_determinant", 1),
+        ("mass_matrix", 2), ("mass_matrix_inverse", 2), ("inverse_dynamics_derivatives", 2),
+    ):  # fmt: skip
+        for which in ("", ".jvp", ".vjp"):
+            cells = []
+            for n, chain in chains:
+                called = attrgetter(function + which)(chain)
+                frames = ([chain.bodies[-1].name],) if function in ("pose", "jacobian") else ()
+                cells.append(f"{called.count(*frames).total / n**per:,.0f}")
+            unit = "per body" if per == 1 else "per n²"
+            lines.append(f"| `{function}{which}`, {unit} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def response_counts() -> str:
+    """Operations for Λ⁻¹ and M⁻¹Jᵀ, which J̄ = M⁻¹JᵀΛ takes, by each way."""
+    variants = ("hands_feet", "forefingers_thumbs_feet", "two_arms_two_legs")
+    counts = {variant: wensing_2012.responses(variant) for variant in variants}
+    lines = [f"| operations | {' | '.join(counts['hands_feet'])} |", "|---" + "|---:" * len(counts["hands_feet"]) + "|"]
+    lines += [f"| {v.replace('_', ' ')} | {' | '.join(f'{n:,}' for n in of.values())} |" for v, of in counts.items()]
     return "\n".join(lines)
 
 
@@ -177,6 +207,8 @@ def _row(text: str, table: str, row: tuple[str, ...]) -> list[str]:
 BLOCKS: dict[str, tuple[Path, Callable[[], str]]] = {
     "method counts": (METHODS_PAGE, method_counts),
     "derivative counts": (LINEARIZED_PAGE, derivative_counts),
+    "gradient counts": (LINEARIZED_PAGE, gradient_counts),
+    "response counts": (METHODS_PAGE, response_counts),
     "parameter counts": (LINEARIZED_PAGE, parameter_counts),
     "speed ratios": (README, speed_ratios),
     "task times": (TASKS_PAGE, task_times),

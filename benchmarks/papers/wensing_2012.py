@@ -15,14 +15,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
+from benchmarks.papers.efpa_response import efpa_response
 from benchmarks.papers.link_coordinates import operations
 from benchmarks.papers.link_coordinates.number import Tally
 from benchmarks.papers.wensing_2012_relations import BASE, LIMBS, Relation, growth, ratio, relations
 from benchmarks.table import of_numbers
 from kinetree.algorithms.methods import ALGORITHMS, inverse_inertia
-from kinetree.compiler.count import PASSES, Count, count_passes
+from kinetree.algorithms.tasks.response import response
+from kinetree.compiler.count import PASSES, Count, count, count_passes
 from kinetree.language.common_frame import in_common_frame
 from kinetree.zoo import ASIMO_VARIANTS, asimo35, asimo35_tasks
 
@@ -130,6 +133,12 @@ class Comparison:
             cells = [f"[bold]{n / 1e3:.1f}[/]" if n == min(totals) else f"{n / 1e3:.1f}" for n in totals]
             table.add_row(variant, *cells)
         console.print(table)
+        console.print("\nThe same and M⁻¹Jᵀ, for J̄ = M⁻¹JᵀΛ (§VI)\n", style="bold")
+        ways = {variant: responses(variant) for variant in ASIMO_VARIANTS}
+        table = of_numbers("mechanism", [name.replace("`", "") for name in ways[BASE]], gap=1)
+        for variant, of in ways.items():
+            table.add_row(variant, *(f"{n:,}" for n in of.values()))
+        console.print(table)
         self._show_links(console)
         self._show_relations(console)
 
@@ -178,6 +187,29 @@ class Comparison:
             fontsize=10,
         )
         figure.savefig(file, dpi=150)
+
+
+def responses(variant: str) -> dict[str, int]:
+    """Operations for Λ⁻¹ and M⁻¹Jᵀ, in the common frame; the last alone takes none for Λ⁻¹.
+
+    With M = Lᵀ d L, M⁻¹Jᵀ = L⁻¹ d⁻¹ Yᵀ takes a product and a sum for each entry of L below the diagonal and each row,
+    and a product for each entry of Y that is not zero.
+    """
+    robot = asimo35(variant)
+    sites = tuple(robot.site(task) for task in asimo35_tasks(variant))
+    sizes = np.array([kind.nv for kind in robot.mechanism.kinds])
+    supports = [list(robot.mechanism.topology.support(k)) for k in range(len(sizes))]
+    below = sum(n * (sizes[on].sum() - n) + n * (n - 1) // 2 for n, on in zip(sizes, supports, strict=True))
+    entries = sum(len(site.rows) * sizes[supports[site.node]].sum() for site in sites)
+    substitution = 2 * below * sum(len(site.rows) for site in sites) + entries
+    texts = {
+        "`sparse_factorization`": in_common_frame(inverse_inertia("sparse_factorization", "local")),
+        "propagators": efpa_response,
+        "a sweep, M⁻¹Jᵀ alone": in_common_frame(response("local")),
+    }
+    found = {name: count(text, robot.mechanism, sites).total for name, text in texts.items()}
+    found["`sparse_factorization`"] += int(substitution)
+    return found
 
 
 def _bars(axes: Any, counts: _Parts, shown: Sequence[str], parts: Sequence[str]) -> None:

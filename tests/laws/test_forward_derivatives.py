@@ -23,6 +23,7 @@ NAMES = (
     "coriolis_matrix", "energy", "center_of_mass", "center_of_mass_jacobian", "centroidal_momentum_matrix",
     "reactions", "stacked_vectors", "regressor", "mass_matrix_inverse", "mass_matrix_determinant",
     "forward_dynamics_derivatives", "innovations", "innovation_forces", "tracking_regressor",
+    "inverse_dynamics_derivatives", "acceleration_derivatives", "mass_matrix_log_determinant_gradient",
 )  # fmt: skip
 
 
@@ -136,3 +137,61 @@ def test_rates_of_texts_that_read_their_results() -> None:
     filled = tuple(np.empty((3, of.nv, of.nv)) for _ in range(3))
     derivatives.jvp(q, v, tau, dq, dv, dtau, load, out=filled)
     np.testing.assert_array_equal(filled[0], found.dq)
+
+
+#: Functions of O(n), and how many operations of theirs a gradient takes at most.
+LINEAR = {
+    "pose": 3.0, "velocity": 3.5, "jacobian": 7.5, "jacobian_rate": 8.0, "velocity_derivative": 12.0,
+    "acceleration_derivatives": 8.5, "center_of_mass": 2.5, "center_of_mass_jacobian": 5.5, "energy": 3.0,
+    "centroidal_momentum_matrix": 9.5, "mass_matrix_solve": 3.0, "mass_matrix_log_determinant": 2.0,
+    "mass_matrix_log_determinant_gradient": 3.0, "innovations": 3.0, "bias_forces": 3.0, "integrate": 2.0,
+}  # fmt: skip
+
+
+def test_gradients_cost_a_constant_number_of_operations_per_body() -> None:
+    chains = [kt.zoo.chain(n) for n in (10, 100, 1000)]
+    for function, most in LINEAR.items():
+        totals: list[list[int]] = []
+        for chain in chains:
+            called = getattr(chain, function)
+            frames = (chain.bodies[-1].name,) if isinstance(called, FrameFunction) else ()
+            totals.append([called.count(*frames).total, called.vjp.count(*frames).total])
+        for few, some, many in zip(*totals, strict=True):
+            assert abs((many - some) / 900 - (some - few) / 90) < 0.01 * (some - few) / 90  # a straight line
+        assert totals[-1][1] < most * totals[-1][0]
+
+
+def test_gradients_of_matrices_are_functions() -> None:
+    """Engines, out=, bits in batches, pickles, wrenches, references and single frames, as of all others."""
+    of, rng = robot("every kind"), np.random.default_rng(3)
+    frame = of.frames[-1]
+    _, (q,), (dq,), _ = given(of, "every kind", "jacobian", (3,))
+    gradient, W = of.jacobian.vjp, rng.normal(size=(3, 6, of.nv))
+    for reference in REFERENCES:
+        by_q = gradient(q, W, frame, reference)
+        rate = of.jacobian.jvp(q, dq, frame, reference)
+        assert_close((by_q * dq).sum(-1), (W * rate).sum((-1, -2)), 1e-12, np.abs(W * rate).sum((-1, -2)).max())
+        np.testing.assert_array_equal(gradient(q[1], W[1], frame, reference), by_q[1])  # the same bits
+        np.testing.assert_array_equal(gradient(q, W[:, None], [frame], reference=reference), by_q)
+    assert_close(gradient.engine("reference")(q[1], W[1], frame, reference), by_q[1], 1e-12, peak(by_q))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(gradient))(q, W, frame, reference), by_q)
+    out = np.empty((3, of.nv))
+    assert gradient(q, W, frame, reference, out=out) is out
+    np.testing.assert_array_equal(out, by_q)
+    gradient.compile(frame)
+    one, two = (gradient.count(frames).total for frames in ([frame], [frame, of.frames[3]]))
+    assert one < two < 3 * one
+    refused("weights has shape", gradient, q, W[..., :-1], frame, error=InputError)
+    refused(r"out has shape \(2", gradient, q, W, frame, out=np.empty((2, of.nv)), error=InputError)
+
+    derivatives, load = of.inverse_dynamics_derivatives, {frame: rng.normal(size=(3, 6))}
+    _, (q, v, a), directions, _ = given(of, "every kind", "inverse_dynamics_derivatives", (3,))
+    weights = tuple(rng.normal(size=(3, 3, of.nv, of.nv)))
+    rates = derivatives.jvp(q, v, a, *directions, load)
+    found = derivatives.vjp(q, v, a, weights, load)
+    along = sum((g * d).sum(-1) for g, d in zip(found, directions, strict=True))
+    weighted = sum((w * rate).sum((-1, -2)) for w, rate in zip(weights, rates, strict=True))
+    size = sum(np.abs(g * d).sum() for g, d in zip(found, directions, strict=True))
+    assert_close(along, weighted, 1e-11, float(size))
+    still = derivatives.vjp(q, v, a, weights)
+    assert np.abs(found[0] - still[0]).max() > 1e-3  # wrenches matter

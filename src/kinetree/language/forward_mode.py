@@ -36,7 +36,7 @@ def directional_derivative(
     tangent: str,
     directions: Mapping[str, str],
     outputs: tuple[str, ...],
-    level: int = 0,
+    level: float = 0,
     values: tuple[str, ...] = (),
 ) -> Algorithm:
     """Differentiate an algorithm along directions of some of its inputs; the others are constant.
@@ -76,7 +76,7 @@ def _derivative(
     tangent: str,
     directions: Mapping[str, str],
     outputs: tuple[str, ...],
-    level: int,
+    level: float,
     values: tuple[str, ...] = (),
 ) -> A:
     own = algorithm.inputs
@@ -102,7 +102,7 @@ def _derivative(
             tree = _Tree(tree, _Given(arrays[tangent], level, **further))
         else:
             tree = _Memory(tree, level)
-        taken = [moved.get(a.name, arrays[a.name]) for a in own]
+        taken = [moved.get(a.name, _Still(arrays[a.name])) for a in own]
         stored: list[Any] = [_Array(arrays[x], arrays[dx], level) for x, dx in zip(values, outputs, strict=False)]
         algorithm.run(tree, *taken, *(stored or [_Rates(arrays[dx], level) for dx in outputs]))
 
@@ -127,7 +127,7 @@ def gradients(formula: Callable[..., Array], arrays: Sequence[Array], weights: A
 class _Memory:
     """A tree or the sizes of a kernel, whose arrays store a rate of change with each entry."""
 
-    def __init__(self, tree: Any, level: int) -> None:
+    def __init__(self, tree: Any, level: float) -> None:
         self._tree, self._level = tree, level
 
     def array(self, *over: str, like: str = "") -> _Array:
@@ -141,7 +141,7 @@ class _Given(NamedTuple):
     """The directions: of the configuration and, if they change, of nodes' constants and of gravity; and the level."""
 
     tangent: Indexed
-    level: int
+    level: float
     constants: Indexed | None = None
     gravity: Indexed | None = None
 
@@ -229,7 +229,7 @@ class _Tree:
 class _Array:
     """An array of the tree that stores a rate of change with each entry."""
 
-    def __init__(self, values: Indexed, rates: Indexed, level: int) -> None:
+    def __init__(self, values: Indexed, rates: Indexed, level: float) -> None:
         self._values, self._rates, self._level = values, rates, level
 
     def __getitem__(self, keys: Any) -> Any:
@@ -294,6 +294,10 @@ class _Node:
     def _joined(self, value: Any, rate: Any) -> Any:
         return joined(value, rate, self._level)
 
+    @property
+    def _cell(self) -> Any:
+        return self._role._cell
+
     # Formulas that depend on q or on constants that change are evaluated on dual numbers.
 
     @property
@@ -355,7 +359,7 @@ class _Node:
 class _Configurations:
     """The configuration: its components change as the joint's coordinates do along the tangent."""
 
-    def __init__(self, values: Indexed, tangent: Indexed, level: int) -> None:
+    def __init__(self, values: Indexed, tangent: Indexed, level: float) -> None:
         self._values, self._tangent, self._level = values, tangent, level
 
     def __getitem__(self, k: _Node) -> Any:
@@ -364,10 +368,20 @@ class _Configurations:
         return joined(q, role.manifold.rates(q, self._tangent[role]), self._level)
 
 
+class _Still:
+    """An input without a direction."""
+
+    def __init__(self, values: Indexed) -> None:
+        self._values = values
+
+    def __getitem__(self, keys: Any) -> Any:
+        return self._values[_key(keys)]
+
+
 class _Moving:
     """An input with a direction."""
 
-    def __init__(self, values: Indexed, rates: Indexed, level: int) -> None:
+    def __init__(self, values: Indexed, rates: Indexed, level: float) -> None:
         self._values, self._rates, self._level = values, rates, level
 
     def __getitem__(self, keys: Any) -> Any:
@@ -390,7 +404,7 @@ _UNKNOWN = _Unknown()
 class _Rates:
     """An output that stores the rates of the values assigned to it."""
 
-    def __init__(self, output: Any, level: int) -> None:
+    def __init__(self, output: Any, level: float) -> None:
         self._output, self._level = output, level
 
     def __setitem__(self, keys: Any, value: Any) -> None:
@@ -409,7 +423,7 @@ def _key(keys: Any) -> Any:
     return _roles(keys) if isinstance(keys, tuple) else keys._role if isinstance(keys, _Node) else keys
 
 
-def joined(value: Any, rate: Any, level: int = 0) -> Any:
+def joined(value: Any, rate: Any, level: float = 0) -> Any:
     """A dual value from a plain value and its rate."""
     pairs = [Dual(x, dx, level) for x, dx in zip(components(value), components(rate), strict=True)]
     scalars = np.empty(len(pairs), dtype=object)
@@ -417,7 +431,7 @@ def joined(value: Any, rate: Any, level: int = 0) -> Any:
     return rebuild(describe(value), scalars)
 
 
-def parts(value: Any, level: int) -> tuple[Any, Any]:
+def parts(value: Any, level: float) -> tuple[Any, Any]:
     """The value and the rate of a value that may be dual; constants have rate zero."""
     value = value if isinstance(value, Value) else np.asarray(value)
     pairs = [(x.value, x.rate) if isinstance(x, Dual) and x.level == level else (x, 0.0) for x in components(value)]

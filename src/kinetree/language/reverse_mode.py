@@ -16,6 +16,7 @@ Applies to algorithms that use only `scatter`, `gather`, `frames` and `relatives
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -163,6 +164,8 @@ class _Record:
 
     def member_of(self, role: Any) -> tuple[str, int]:
         """The name of a role in the running loop; and the number of a column in its node, of a row in its frame."""
+        if isinstance(role, tuple):
+            raise IrreversibleError("reverse mode follows entries of one node or frame, and no blocks of matrices")
         if isinstance(role, _Row):
             return role.member, role.local
         role = role._role if isinstance(role, (_Node, _Frame)) else role
@@ -400,7 +403,7 @@ class _Backwards:
     def __init__(self, tree: Tree, record: _Record, results: dict[str, Any]) -> None:
         self.tree, self.record, self.results = tree, record, results
         #: Fields whose adjoints are set, by class of node, before the loop that is running; and by this loop.
-        self.ready: dict[str, set[str]] = {name: set() for name in record.sizes}
+        self.ready: defaultdict[str, set[str]] = defaultdict(set)
         self.made: dict[str, set[str]] = {}
         #: The adjoint of gravity.
         self.gravity: Array = np.zeros(3)
@@ -415,7 +418,7 @@ class _Backwards:
             if isinstance(item, _Body):
                 self.made = {"world": item.own_fields}
                 self._step(item, {"world": self.tree.world}, ("world", ""))
-                self.ready.setdefault("world", set()).update(item.own_fields)
+                self.ready["world"].update(item.own_fields)
                 continue
             self.made = {}
             for variant, body in item.bodies.items():

@@ -12,10 +12,10 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinetree.algorithms.derivatives import matrix_products
 from kinetree.algorithms.derivatives.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.derivatives.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from kinetree.algorithms.derivatives.time_step_derivatives import step_derivatives
-from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_product, mass_matrix_solve
 from kinetree.algorithms.dynamics.regressor import regressor, tracking_regressor
 from kinetree.algorithms.dynamics.time_step import semi_implicit_euler
 from kinetree.errors import InputError
@@ -24,6 +24,7 @@ from kinetree.model.base import ModelBase
 from kinetree.model.results import Discretized, LinearizedForward, LinearizedInverse
 from kinetree.model.singularity import require_invertible
 from kinetree.model.stepping import DiscretizeFunction, StepFunction
+from kinetree.runtime.forward_derivatives import RATES
 from kinetree.runtime.function import ForcedFunction
 from kinetree.runtime.gradients import PRODUCTS
 from kinetree.runtime.quantity import forced_quantity, frame_quantity
@@ -32,7 +33,8 @@ from kinetree.spatial.value import Array
 
 _L = TypeVar("_L", LinearizedInverse, LinearizedForward)
 
-PRODUCTS.update(mass_matrix=mass_matrix_product, mass_matrix_inverse=mass_matrix_solve)
+PRODUCTS.update(matrix_products.PRODUCTS)
+RATES.update(matrix_products.RATES)
 
 
 class Derivatives(ModelBase):

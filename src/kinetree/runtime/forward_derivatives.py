@@ -13,6 +13,7 @@ from typing import Any
 
 from kinetree.errors import UnsupportedError
 from kinetree.language.algorithm import Algorithm, Argument
+from kinetree.language.common_frame import in_common_frame
 from kinetree.language.forward_mode import directional_derivative
 from kinetree.language.mechanism import Mechanism
 from kinetree.runtime import arguments
@@ -24,6 +25,9 @@ _INSTEAD = {
     "step": "discretize",
     "inverse_inertia": "inverse_inertia_derivative",
 }
+#: Texts that have the change of a matrix already, with its direction as input "dq", by the name of the matrix' text;
+#: `model` fills it.
+RATES: dict[str, Algorithm] = {}
 #: Functions whose texts read their own results, so that derivatives have those as further results.
 _READING = ("mass_matrix_inverse", "mass_matrix_determinant", "forward_dynamics_derivatives")
 
@@ -32,6 +36,8 @@ _READING = ("mass_matrix_inverse", "mass_matrix_determinant", "forward_dynamics_
 def along_inputs(algorithm: Algorithm) -> Algorithm:
     """The change of an algorithm's results along changes of its inputs, those of frames excepted, which follow them."""
     text = algorithm if algorithm.own is None else algorithm.own
+    if text.name in RATES:
+        return RATES[text.name] if algorithm is text else in_common_frame(RATES[text.name])
     others = {f"d{a.name}": a.name for a in text.inputs if a.name != "q" and "frames" not in a.dimensions}
     results = tuple(f"d{output.name}" for output in text.outputs)
     values = tuple(f"{output.name} value" for output in text.outputs if text.name in _READING)
@@ -40,6 +46,7 @@ def along_inputs(algorithm: Algorithm) -> Algorithm:
 
 @lru_cache(maxsize=256)
 def _second_derivative(jvp: Algorithm) -> Algorithm:
+    jvp = jvp if jvp.own is None else jvp.own
     others = {f"step_{a.name}": a.name for a in jvp.inputs if a.name != "q" and "frames" not in a.dimensions}
     results = tuple(f"d{output.name}" for output in jvp.outputs)
     return directional_derivative(jvp, f"{jvp.name}_jvp", "step_q", others, results, level=-1)

@@ -1,32 +1,34 @@
 """`vjp` of any function of a configuration.
 
 The text of a function, run backwards (`language.reverse_mode`), has the gradients with respect to all of its inputs, at
-a few times its own cost. Texts of matrices use loops that cannot be run backwards: their gradients are as many
-directional derivatives as the inputs have components, in one batch, or, where products of the matrix with vectors have
-a text in O(n), those of its columns.
+a few times its own cost. Texts of matrices use loops that cannot be run backwards, but their products with vectors are
+recursions that can: the gradient is one of these for each row, in one batch. Without such a product, it takes as many
+directional derivatives as the inputs have components.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.compiler.count import Count, count
 from kinetree.errors import ContractError, InputError, IrreversibleError, UnsupportedError
 from kinetree.language.algorithm import Algorithm, Argument, with_constants
 from kinetree.language.mechanism import Mechanism, Site
 from kinetree.language.reverse_mode import gradient
 from kinetree.runtime import arguments
-from kinetree.runtime.forward_derivatives import jvp
+from kinetree.runtime.forward_derivatives import along_inputs, jvp
 from kinetree.runtime.function import ForcedFunction, FrameFunction, Function
 from kinetree.runtime.kernels import bind
 from kinetree.runtime.reference import Interpreted
 from kinetree.spatial.reproducible import summed
 from kinetree.spatial.value import Array
 
-#: Texts of products y of matrices with vectors x, by the name of the function that has the matrix; `model` fills it.
+#: Texts of products y of matrices with x, by the name of the text that has the matrices; `model` fills it.
 PRODUCTS: dict[str, Algorithm] = {}
 
 
@@ -114,6 +116,31 @@ def weighted(rates: Any, weights: Sequence[Any], batch: int) -> Array:
     return found
 
 
+def by_rows(
+    name: str, mechanism: Mechanism, choice: Choice, given: dict[str, Any], weights: Sequence[Any]
+) -> tuple[Algorithm, Choice, dict[str, Any]]:
+    """What to run backwards for the gradient of weighted matrices, and its inputs, with a sample for each row."""
+    text, product = choice.text, PRODUCTS[choice.text.name]
+    sizes, own = Algorithm.sizes(mechanism, choice.sites), {a.name: a for a in text.inputs}
+    (result,), taken = product.outputs, [a for a in product.inputs if a.name not in own]
+    wide = {n: np.expand_dims(x, np.ndim(x) - len(own[n].dimensions)) for n, x in given.items() if n in own}
+    rows: tuple[int, ...] = ()
+    for x, matrix, weight in zip(taken, text.outputs, map(np.asarray, weights), strict=True):
+        lengths = _lengths(matrix, sizes, choice.single)
+        arguments.require_shape(f"{name}: weights", weight.shape, lengths)
+        kept = _lengths(x, sizes, choice.single)
+        rows = lengths[: len(lengths) - len(kept)]
+        wide[x.name] = weight.reshape(*weight.shape[: weight.ndim - len(lengths)], -1, *kept)
+    wide[f"{result.name} weight"] = np.eye(math.prod(rows)).reshape(-1, *rows)
+    return product, choice._replace(wrenches=tuple(np.expand_dims(w, -3) for w in choice.wrenches)), wide
+
+
+def _lengths(argument: Argument, sizes: dict[str, int], single: bool) -> tuple[int, ...]:
+    """The shape of an argument, without the axis of frames if there is a single one."""
+    lengths = argument.lengths(sizes)
+    return tuple(n for n, d in zip(lengths, argument.dimensions, strict=True) if not (single and d == "frames"))
+
+
 def vectors(algorithm: Algorithm) -> list[Argument]:
     """The inputs of a text that are no wrenches."""
     return [a for a in algorithm.inputs if "frames" not in a.dimensions]
@@ -125,8 +152,9 @@ def direction_shape(argument: Argument, mechanism: Mechanism) -> tuple[int, ...]
 
 
 @lru_cache(maxsize=256)
-def _backwards(algorithm: Algorithm) -> Algorithm:
-    wanted = [a.name for a in vectors(algorithm) if a.dimensions]
+def _backwards(algorithm: Algorithm, wanted: tuple[str, ...] | None = None) -> Algorithm:
+    """Gradients with respect to some inputs, by default all that are vectors."""
+    wanted = tuple(a.name for a in vectors(algorithm) if a.dimensions) if wanted is None else wanted
     return gradient(algorithm, f"{algorithm.name}_vjp", wanted, [f"by {name}" for name in wanted])
 
 
@@ -136,11 +164,50 @@ class Gradient:
     def __init__(self, function: Function[..., Any]) -> None:
         self._function, self._jvp = function, jvp(function)
         self._inputs = vectors(_plain(function.algorithm))
+        self._wanted = tuple(a.name for a in self._inputs if a.dimensions)
         self._texts = Texts(f"{function.name}.vjp", function.mechanism, function._engine)
         self.name = self.__name__ = f"{function.name}.vjp"
         self.__doc__ = Function.vjp.__doc__
 
-    def __call__(self, *inputs: Any, **choices: Any) -> Any:
+    def __repr__(self) -> str:
+        return f"<{self.name} on the {self._function._engine} engine>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self._function, "vjp")
+
+    def engine(self, name: str) -> Gradient:
+        """The same on another engine: "native" or "reference"."""
+        other: Gradient = self._function.engine(name).vjp
+        return other
+
+    def compile(self, *choices: Any, **named: Any) -> None:
+        """Compile now what later calls will need, for a choice of frames if the function has these."""
+        choice, text, _ = self._chosen(choices, named)
+        if self._function._engine == "native":
+            try:
+                self._texts.bound(text, choice).compile()
+            except IrreversibleError:
+                self._jvp.compile()
+
+    def count(self, *choices: Any, **named: Any) -> Count:
+        """Operations of one evaluation, for a choice of frames if the function has these."""
+        (choice, text, runs), mechanism = self._chosen(choices, named), self._function.mechanism
+        try:
+            return count(text, mechanism, choice.sites) * runs
+        except ContractError:
+            runs = sum(sum(direction_shape(a, mechanism)) for a in self._inputs)
+            return count(along_inputs(choice.text), mechanism, choice.sites) * runs
+
+    def _chosen(self, choices: tuple[Any, ...], named: dict[str, Any]) -> tuple[Choice, Algorithm, int]:
+        """What a call without arrays chooses, the text to run backwards, and how often."""
+        _, choice = chosen(self._function, (*(None for _ in self._inputs), *choices), named)
+        product = PRODUCTS.get(choice.text.name)
+        if product is None:
+            return choice, _backwards(choice.text), 1
+        sizes = Algorithm.sizes(self._function.mechanism, choice.sites)
+        return choice, _backwards(product, self._wanted), math.prod(product.outputs[0].lengths(sizes))
+
+    def __call__(self, *inputs: Any, out: Any = None, **choices: Any) -> Any:
         """Gradients, (…, nv) each; one alone if there is one input. Takes the inputs, then the weights."""
         count = len(self._inputs)
         if any(hasattr(x, "__dask_graph__") for x in inputs):
@@ -152,15 +219,21 @@ class Gradient:
         arrays, choice = chosen(self._function, (*inputs[:count], *inputs[count + 1 :]), choices)
         self._function.require()
         given = {a.name: x for a, x in zip(self._inputs, arrays, strict=True)}
-        product = PRODUCTS.get(self._function.name)
-        if product is not None:
-            return self._by_columns(product, choice, given["q"], *weights.values())
-        text = _backwards(choice.text)
-        try:
-            found = self._texts.run(text, choice, given | weights)
-        except IrreversibleError:
-            found = self._by_directions(given, tuple(weights.values()), inputs[count + 1 :], choices)
-        return found[0] if isinstance(found, tuple) and len(found) == 1 else found
+        if choice.text.name in PRODUCTS:
+            found = self._by_rows(choice, given, tuple(weights.values()))
+        else:
+            try:
+                found = self._texts.run(_backwards(choice.text), choice, given | weights)
+            except IrreversibleError:
+                found = self._by_directions(given, tuple(weights.values()), inputs[count + 1 :], choices)
+        every = found if isinstance(found, tuple) else (found,)
+        if out is not None:
+            shapes = [each.shape for each in every]
+            homes = arguments.results(self.name, out, [f"by {name}" for name in self._wanted], shapes, every[0].dtype)
+            for home, each in zip(homes, every, strict=True):
+                home[...] = each
+            return out
+        return every[0] if len(every) == 1 else every
 
     def bound(self, *choices: Any, constants: bool = False) -> Any:
         """The text backwards for arrays alone: what bridges to other libraries run; `constants` as of `Function.bound`.
@@ -172,13 +245,11 @@ class Gradient:
         text = _backwards(choice.text)
         return self._texts.bound(with_constants(text) if constants else text, choice)
 
-    def _by_columns(self, product: Algorithm, choice: Choice, q: Any, weights: Any) -> Array:
-        """Of a matrix: those of its products with all unit vectors, weighted by columns."""
-        columns = np.swapaxes(np.asarray(weights), -1, -2)
-        arguments.require_shape(f"{self.name}: weights", columns.shape, columns.shape[-1:] * 2)
-        given = {"q": np.asarray(q)[..., None, :], "x": np.eye(columns.shape[-1]), "y weight": columns}
-        by_q, _ = self._texts.run(_backwards(product), choice, given)
-        return summed(by_q, axis=-2)
+    def _by_rows(self, choice: Choice, given: dict[str, Any], weights: Sequence[Any]) -> tuple[Array, ...]:
+        """Of matrices: by their product, one run backwards for each row, in one batch."""
+        product, choice, wide = by_rows(self.name, self._function.mechanism, choice, given, weights)
+        found = self._texts.run(_backwards(product, self._wanted), choice, wide)
+        return tuple(summed(each, axis=-2) for each in (found if isinstance(found, tuple) else (found,)))
 
     def _by_directions(self, given: dict[str, Any], weights: Any, rest: Any, choices: Any) -> tuple[Array, ...]:
         """As many directional derivatives as there are components, in one batch."""

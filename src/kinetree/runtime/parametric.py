@@ -6,7 +6,7 @@ the same text on dual numbers, gradients run it backwards (`language.forward_mod
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -22,7 +22,17 @@ from kinetree.language.mechanism import Mechanism
 from kinetree.language.reverse_mode import gradient
 from kinetree.runtime import arguments
 from kinetree.runtime.function import ENGINES, FrameFunction, Function
-from kinetree.runtime.gradients import PRODUCTS, Choice, Texts, chosen, direction_shape, vectors, weighted, weights_of
+from kinetree.runtime.gradients import (
+    PRODUCTS,
+    Choice,
+    Texts,
+    by_rows,
+    chosen,
+    direction_shape,
+    vectors,
+    weighted,
+    weights_of,
+)
 from kinetree.spatial.reproducible import summed
 from kinetree.spatial.value import Array
 
@@ -116,9 +126,8 @@ class ParametricFunction:
             raise InputError(f"{self.name}.vjp takes p, {', '.join(self._own)}, weights; got {1 + len(inputs)} arrays")
         given, choice = self._given(p, (*inputs[:size], *inputs[size + 1 :]), named)
         weights = weights_of(f"{self.name}.vjp", choice.text.outputs, inputs[size])
-        product = PRODUCTS.get(self.name)
-        if product is not None:
-            return self._by_columns(product, choice, given, *weights.values())
+        if choice.text.name in PRODUCTS:
+            return self._by_rows(choice, given, tuple(weights.values()))
         try:
             return self._gradients(choice.text, choice, given | weights)
         except IrreversibleError:  # of matrices
@@ -142,17 +151,15 @@ class ParametricFunction:
     def _gradients(self, text: Algorithm, choice: Choice, given: dict[str, Any]) -> tuple[Array, ...]:
         backward = _backward(text)
         by = {a.name: x for a, x in zip(backward.outputs, self._texts.run(backward, choice, given), strict=True)}
-        of_inputs = (by[f"by {a.name}"] for a in vectors(text) if a.dimensions)
+        of_inputs = (by[f"by {a.name}"] for a in self._inputs if a.dimensions)
         return self._selection.taken(by["by constants"], by["by gravity"]), *of_inputs
 
-    def _by_columns(self, product: Algorithm, choice: Choice, given: Any, weights: Any) -> tuple[Array, ...]:
-        """`vjp` of a matrix: those of its products with all unit vectors, weighted by columns."""
-        columns = np.swapaxes(np.asarray(weights), -1, -2)
-        arguments.require_shape(f"{self.name}.vjp: weights", columns.shape, columns.shape[-1:] * 2)
-        wide = {"q": np.asarray(given["q"])[..., None, :], "constants": given["constants"][..., None, :]}
-        wide |= {"x": np.eye(columns.shape[-1]), "y weight": columns}
-        by_p, by_q, _ = self._gradients(product, choice, wide)
-        return summed(by_p, axis=-2), summed(by_q, axis=-2)
+    def _by_rows(self, choice: Choice, given: dict[str, Any], weights: Sequence[Any]) -> tuple[Array, ...]:
+        """`vjp` of matrices: by their product, one run backwards for each row, in one batch."""
+        constants = given.pop("constants")
+        product, choice, wide = by_rows(f"{self.name}.vjp", self._selection.mechanism, choice, given, weights)
+        wide["constants"] = constants[..., None, :]
+        return tuple(summed(each, axis=-2) for each in self._gradients(product, choice, wide))
 
     def _along_each(self, p: Any, inputs: Any, rest: Any, named: Any, which: int) -> tuple[tuple[Array, ...], int]:
         """Derivatives of the results with respect to parameters, 0, or an input, from 1 on, as their last axis.

@@ -12,6 +12,8 @@ from kinetree.spatial import scalar
 #: coordinates. Whole recursions are differentiated at level 0 or below. What is differentiated inside of something else
 #: must have a higher level.
 OF_NODE, IN_NODE, IN_MANIFOLD = 1, 2, 3
+#: The level of recursions that reverse mode differentiates again: above 0, below which tapes take duals for constants.
+IN_REVERSE = 0.5
 
 
 class Dual:
@@ -27,7 +29,7 @@ class Dual:
 
     __slots__ = ("level", "rate", "value")
 
-    def __init__(self, value: Any, rate: Any, level: int = 0) -> None:
+    def __init__(self, value: Any, rate: Any, level: float = 0) -> None:
         self.value, self.rate, self.level = value, rate, level
 
     def _other(self, other: Any) -> tuple[Any, Any]:
@@ -162,19 +164,19 @@ def _value(x: Any) -> Any:
     return x
 
 
-def _split(x: Any, level: int) -> tuple[Any, Any]:
+def _split(x: Any, level: float) -> tuple[Any, Any]:
     """The value of a scalar and its rate at a level."""
     return (x.value, x.rate) if isinstance(x, Dual) and x.level == level else (x, 0.0)
 
 
-def along(x: Any, direction: Any, level: int) -> Any:
+def along(x: Any, direction: Any, level: float) -> Any:
     """An array of numbers that change along a direction."""
     moving = np.empty(len(x), dtype=object)
     moving[:] = [Dual(value, rate, level) for value, rate in zip(x, direction, strict=True)]
     return moving
 
 
-def rates_of(values: Any, level: int) -> Any:
+def rates_of(values: Any, level: float) -> Any:
     """The rates of values that may be dual numbers, as an array; constants have rate zero."""
     values = np.asarray(values)
     rates = [x.rate if isinstance(x, Dual) and x.level == level else 0.0 for x in values.reshape(-1)]

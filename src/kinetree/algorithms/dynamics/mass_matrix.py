@@ -136,17 +136,20 @@ def mass_matrix_determinant(tree: Tree, q: Indexed, determinant: Indexed) -> Non
 def mass_matrix_log_determinant(tree: Tree, q: Indexed, logarithm: Indexed) -> None:
     """ln det M = Σ ln det D, which neither overflows nor underflows."""
     tree.world.logarithm = np.zeros(1)
-    reciprocals = _pivots(tree, q)
-    logarithms = tree.array("v")
-    for c in tree.columns():
-        logarithms[c] = log(reciprocals[c])
+    inertias.start_articulated(tree)
+
     for k, _ in tree.scatter():
-        own = np.zeros(1)
-        for c in k.columns():
-            own = own - logarithms[c]
-        k.logarithm = own
+        k.X = k.weight(q[k])
+        k.P = k.M.articulated()
+        k.logarithm = np.zeros(1)
+
     for k, parent in tree.gather():
-        parent.logarithm += k.logarithm
+        inertias.hinge(k, parent)
+        own = k.logarithm
+        for reciprocal in k.D.reciprocals:
+            own = own - log(reciprocal)
+        parent.logarithm += own
+
     logarithm[...] = tree.world.logarithm[0]
 
 
