@@ -10,7 +10,7 @@ import pytest
 from kinetree import ocp
 from kinetree.errors import InputError
 from tests.oracle import oracle
-from tests.unit.ocp.cases import walker
+from tests.unit.ocp.cases import four_bar, walker
 
 jax = oracle("jax")
 
@@ -50,3 +50,10 @@ def test_residuals_of_wrong_size() -> None:
     problem = ocp.Problem(walker(), 0.02, 4, [ocp.jax_term(lambda q, _v, _u: q[:2], 3, name="own"), ocp.control()])
     with pytest.raises(InputError, match=r"'own' returns a residual of shape \(2,\)"):
         problem.solve(walker().neutral())
+
+
+def test_terms_from_jax_on_robots_with_loops() -> None:
+    """Of joints that depend on others."""
+    robot = four_bar()
+    problem = ocp.Problem(robot, 0.02, 4, [ocp.jax_term(lambda q, _v, _u: jax.numpy.sin(q), 3, name="own")])
+    assert problem.check(robot.neutral(), [1.0], [1.0])["own"] < 1e-8

@@ -76,15 +76,26 @@ class Contacts:
     @property
     def terms(self) -> list[CostTerm]:
         """The cones of friction."""
-        if self.friction is None:
+        if not isinstance(self.held, Mapping):
+            raise InputError(f"held of contacts is a mapping from frames to the steps of each, got {self.held!r}")
+        mu, forward, whole = self.friction, dict(self.forward or {}), [f for f in self.held if self.rows_of(f) == "all"]
+        for name, feet in (("forward", forward), ("rows", self.rows if isinstance(self.rows, Mapping) else {})):
+            for foot in feet:
+                if foot not in self.held:
+                    raise UnknownNameError(f"foot in {name} of contacts", foot, tuple(self.held))
+        if self.sole is not None and (mu is None or not whole):
+            fix = "friction=…" if mu is None else 'a foot with rows="all"'
+            raise InputError(f"sole={self.sole!r} of contacts is for cones of whole feet, which need {fix}")
+        if mu is None:
             return []
-        mu, sole, forward = self.friction, self.sole, dict(self.forward or {})
-        for foot in forward:
-            if foot not in self.held:
-                raise UnknownNameError("foot in forward of contacts", foot, tuple(self.held))
         # first penalties: impulses are forces times a step, and so smaller
-        options: dict[str, Any] = {"sole": sole, "hard": True, "weight": 1e-2, "impact": 10.0}
-        return [friction(foot, mu, forward=forward.get(foot), **options) for foot in self.held]
+        options: dict[str, Any] = {"hard": True, "weight": 1e-2, "impact": 10.0}
+        soles = dict.fromkeys(whole, self.sole)
+        return [friction(foot, mu, sole=soles.get(foot), forward=forward.get(foot), **options) for foot in self.held]
+
+    def rows_of(self, foot: str) -> Any:
+        """What is held of a foot."""
+        return self.rows.get(foot, "position") if isinstance(self.rows, Mapping) else self.rows
 
 
 class _Phase(NamedTuple):
@@ -124,9 +135,9 @@ class Phases:
         self.feet: Sequence[Foot] = _feet(contacts, len(dt))
         T = len(dt)
         self.forces = self.feet[-1].part.stop if self.feet else 0
-        damping = arguments.number("damping", contacts.damping, 0.0)
+        damping = arguments.number("damping of contacts", contacts.damping, 0.0, "a rate from 0 on [1/s]")
         self._gains = None if damping == 0.0 else np.array([0.0, damping])
-        held = np.array([foot.held for foot in self.feet]).reshape(len(self.feet), T).T
+        held = np.array([foot.held for foot in self.feet], dtype=bool).reshape(len(self.feet), T).T
         self.impacts = _impacts(contacts.impact, held)
         self.dt, self.pace = np.where(self.impacts, 0.0, dt), np.where(self.impacts, 1.0, dt)
         others = list(contacts.constraints)
@@ -298,11 +309,9 @@ def _put(whole: Array, phase: _Phase, part: Array) -> None:
 
 
 def _feet(contacts: Contacts, T: int) -> list[Foot]:
-    if not isinstance(contacts.held, Mapping):
-        raise InputError(f"held of contacts is a mapping from frames to the steps of each, got {contacts.held!r}")
     found: list[Foot] = []
     for frame, on in contacts.held.items():
-        rows = contacts.rows.get(frame, "position") if isinstance(contacts.rows, Mapping) else contacts.rows
+        rows = contacts.rows_of(frame)
         if rows not in ("position", "all"):
             raise InputError(f"rows of contact {frame!r} are 'position' or 'all', got {rows!r}")
         mask = np.asarray(on)

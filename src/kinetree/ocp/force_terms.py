@@ -9,13 +9,14 @@ import numpy as np
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.kernels.node_costs import product
 from kinetree.model.model import Model
-from kinetree.ocp.terms import BuiltIn, CostTerm, Foot, Part, Scope
+from kinetree.ocp.terms import BuiltIn, CostTerm, Foot, Part, Scope, numbers_of_target, remade
 from kinetree.runtime import arguments
 from kinetree.runtime.function import compiled
 from kinetree.spatial.rotation import alignment
 from kinetree.spatial.value import Array
 
 
+@remade
 def force(
     frame: str, target: Any = None, *, weight: Any = 1.0, impact: Any = None, lower: Any = None, upper: Any = None,
     nodes: Any = None, name: str = "", hard: bool = False,
@@ -42,7 +43,7 @@ def force(
         return [_of_force(scope, foot, np.eye(foot.part.stop - foot.part.start))]
 
     def aim(_robot: Model, given: Any) -> Array:
-        return np.zeros(1) if given is None else np.asarray(given, dtype=np.float64)
+        return np.zeros(1) if given is None else numbers_of_target(name, given)
 
     return BuiltIn(
         weight=weight, impact=impact, lower=lower, upper=upper, nodes=nodes, name=name, hard=hard, make=make, aim=aim,
@@ -50,6 +51,7 @@ def force(
     )  # fmt: skip
 
 
+@remade
 def friction(
     frame: str, coefficient: float, *, sole: tuple[float, float] | None = None, inner: bool = True,
     normal: Any = (0.0, 0.0, 1.0), forward: Any = None, weight: Any = 1.0, impact: Any = None, nodes: Any = None,
@@ -129,9 +131,12 @@ def cone(
 
     [C15] S. Caron, Q.-C. Pham, Y. Nakamura, "Stability of surface contacts for humanoid robots", ICRA 2015, eq. 8–12.
     """
-    mu = arguments.number("friction", friction, above=0.0)
+    mu = arguments.number("friction", friction, what="a positive coefficient", above=0.0)
     mu = mu / np.sqrt(2.0) if inner else mu
-    up = np.asarray(normal, dtype=np.float64) / np.linalg.norm(normal)
+    up = arguments.doubles("cone", "normal", normal, (3,))
+    if up.ndim > 1 or not np.linalg.norm(up) > 0.0:
+        raise InputError(f"cone: normal={normal!r} is not one direction")
+    up = up / np.linalg.norm(up)
     R = alignment(up)
     if forward is not None:
         ahead = arguments.doubles("cone", "forward", forward, (3,))
@@ -142,11 +147,15 @@ def cone(
         R = np.column_stack([along, np.cross(up, along), up])
     of_force = np.array([[1, 0, -mu], [-1, 0, -mu], [0, 1, -mu], [0, -1, -mu], [0, 0, -1.0]])
     if rows == "position":
+        if sole is not None:
+            raise InputError('cone: a foot that is a point has no sole; hold it with rows="all", or leave sole= out')
         turned: Array = of_force @ R.T
         return turned
     found = [np.hstack([np.zeros((5, 3)), of_force])]
     if sole is not None:
-        X, Y = (arguments.number("sole", x, above=0.0) for x in sole)
+        X, Y = half = arguments.doubles("cone", "sole", sole, (2,))
+        if half.ndim > 1 or not (half > 0.0).all():
+            raise InputError(f"cone: sole={sole!r} is half the length and half the width of a foot [m]: (0.1, 0.05)")
         #        τx τy τz fx fy fz: |τx| ≤ Y fz, |τy| ≤ X fz
         found.append(np.array([[s, 0, 0, 0, 0, -Y] for s in (1, -1)] + [[0, s, 0, 0, 0, -X] for s in (1, -1)]))
         signs = [(a, b) for a in (1, -1) for b in (1, -1)]

@@ -148,6 +148,12 @@ class Horizon:
         #: Time steps and paces, with those of the last node.
         self._times = np.append([self.dynamics.dt, self.dynamics.pace], [[0.0], [0.0]], axis=1)
 
+    @property
+    def sweeps(self) -> tuple[Any, Any]:
+        """Functions of the backward and the forward sweep."""
+        dense = isinstance(self.dynamics, DenseDynamics)
+        return (self._dense_backward, self._dense_forward) if dense else (self._riccati, self._forward)
+
     # Dynamics
 
     def tau(self, u: Array) -> Array:

@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import InputError
-from kinetree.ocp.terms import BuiltIn, CostTerm, Part, Scope, is_plain
+from kinetree.model.model import Model
+from kinetree.ocp.terms import BuiltIn, CostTerm, Part, Scope, checked_size, is_plain, remade
 from kinetree.runtime.matrix_products import product
 from kinetree.spatial.value import Array
 
+#: Steps of central differences.
+_STEP = 1e-5
 
+
+@remade
 def jax_term(
     fun: Callable[..., Any], size: int, *, weight: Any = 1.0, last: Any = None, impact: Any = None, lower: Any = None,
     upper: Any = None, nodes: Any = None, name: str = "term",
@@ -37,6 +42,7 @@ def jax_term(
         import jax
     except ImportError as error:
         raise ImportError('jax_term needs JAX: pip install "kinetree[jax]"') from error
+    checked_size(name, size)
     # it was experimental before JAX 0.8
     double = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
     all_at_once = jax.jit(jax.vmap(fun))
@@ -55,7 +61,9 @@ def jax_term(
         def rows(q: Array, v: Array, u: Array, target: Any) -> tuple[Any, ...]:
             found = run(slopes, q, v, u)
             by = [np.asarray(x, dtype=np.float64).reshape(*q.shape[:-1], size, x.shape[-1]) for x in found]
-            if not plain:
+            if robot.joint_constraints:
+                by[0] = product(by[0], _components_along(robot, q))
+            elif not plain:
                 # components of q change with tangents as they must for tangent_map to give the tangents back
                 by[0] = product(by[0], np.linalg.pinv(robot.tangent_map(q)))
             return away(q, v, u, target), *by
@@ -72,3 +80,12 @@ def _nodes(found: Any, q: Array, size: int, name: str) -> Array:
     if found.shape[1:] != (size,):
         raise InputError(f"term {name!r} returns a residual of shape {found.shape[1:]} at a node, expected ({size},)")
     return np.array(found, dtype=np.float64).reshape(*q.shape[:-1], size)
+
+
+def _components_along(robot: Model, q: Array) -> Array:
+    """Derivatives of the components of q along tangents, (…, nq, nv), of robots with loops: by differences."""
+    units, ends = np.eye(robot.nv), []
+    for step in (_STEP, -_STEP):
+        wide = np.broadcast_to(q[..., None, :], (*q.shape[:-1], robot.nv, robot.nq))
+        ends.append(robot.integrate(wide, np.broadcast_to(units, (*q.shape[:-1], *units.shape)), step))
+    return np.ascontiguousarray(np.swapaxes(ends[0] - ends[1], -1, -2) / (2.0 * _STEP))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from kinetree.errors import InputError
 from kinetree.ocp.plan import Plan
 from kinetree.ocp.problem import Problem
+from kinetree.runtime import arguments
 from kinetree.spatial.value import Array
 
 #: Fraction of a step by which an update may come early.
@@ -63,8 +65,8 @@ class MPC:
         for name, value in (("iterations", iterations), ("first", first)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise InputError(f"MPC: {name}={value!r} is not a positive number")
-        self.problems = (problem,) if isinstance(problem, Problem) else tuple(problem)
-        if not self.problems or len({(each.robot, each.nodes, float(each.dt[0])) for each in self.problems}) > 1:
+        self.problems = (problem,) if isinstance(problem, Problem) else _cycle(problem)
+        if len({(each.robot, each.nodes, float(each.dt[0])) for each in self.problems}) > 1:
             raise InputError("MPC: problems of a cycle have the same robot, number of steps and first time step")
         self.problem, self.iterations, self.first = self.problems[0], int(iterations), int(first)
 
@@ -91,11 +93,13 @@ class MPC:
             dt: Time since that command [s]; by default one step of the problem.
         """
         problem = self.problem
+        if not isinstance(state, (MPCState, NoneType)):
+            raise InputError(f"MPC: state is the `state` of the command before, got {type(state).__name__}")
         if state is None:
             plan = problem.solve(q, v, targets, iterations=self.first)
             return MPCCommand(plan.torques(q, v), plan, MPCState(plan, 0.0))
         step = float(problem.dt[0])
-        age = state.age + (step if dt is None else float(dt))
+        age = state.age + (step if dt is None else arguments.number("dt", dt, 0.0, "a time from 0 on [s]"))
         passed = int(age / step + _SOON)
         if passed == 1 and state.prepared is not None:
             state, age, passed = MPCState(state.prepared, 0.0, steps=state.steps + 1), age - step, 0
@@ -122,7 +126,16 @@ class MPC:
         Returns:
             The state for the next command.
         """
+        if not isinstance(state, MPCState):
+            raise InputError(f"MPC: state is the `state` of a command, got {type(state).__name__}")
         later = state.plan.shifted(1)
         q, v = later.q[..., 0, :], later.v[..., 0, :]
         problem = self._after(state.steps + 1)
         return state._replace(prepared=problem.solve(q, v, targets, start=later, iterations=self.iterations))
+
+
+def _cycle(problems: Any) -> tuple[Problem, ...]:
+    found = tuple(problems) if isinstance(problems, Iterable) else ()
+    if not found or not all(isinstance(each, Problem) for each in found):
+        raise InputError(f"MPC: problem is an ocp.Problem(…), or a list of them; got {problems!r}")
+    return found

@@ -14,9 +14,12 @@ from kinetree.ocp.solver import Solution
 from kinetree.runtime import arguments
 from kinetree.spatial.value import Array
 
+#: Most joints that a picture names.
+_NAMED = 12
+
 
 class Motion(NamedTuple):
-    """A plan as `kinetree.viewer.film` takes it, without impacts, which take no time.
+    """A plan as `kinetree.viewer.film` shows it, without impacts, which take no time.
 
     Attributes:
         q: Configurations, (samples, nq).
@@ -53,6 +56,7 @@ class Plan:
         table: A row for each iteration, (iterations, …), with cost, gap, violation, expected fall, length of the step,
             damping, share of curvature, and whether states were rolled out; NaN where a problem had ended.
         seconds: Time spent, by part.
+        problem: The problem.
     """
 
     time: Array
@@ -72,13 +76,14 @@ class Plan:
     iterations: Array
     table: Array
     seconds: dict[str, float]
-    horizon: Horizon
+    problem: Any
     #: Hard rows with flat leading axes, for the next problem.
     bounds: tuple[Bounds, ...] = ()
 
     @classmethod
-    def of(cls, horizon: Horizon, solution: Solution, batch: tuple[int, ...]) -> Plan:
+    def of(cls, problem: Any, solution: Solution, batch: tuple[int, ...]) -> Plan:
         """What the solver found, with the caller's leading axes."""
+        horizon = problem.horizon
 
         def shaped(x: Array) -> Array:
             return x.reshape((*batch, *x.shape[1:]))
@@ -96,9 +101,25 @@ class Plan:
             costs={name: shaped(solution.costs[:, i]) for i, name in enumerate(names)},
             multipliers={name: shaped(y) for name, y in _by_name(solution.bounds).items()},
             converged=shaped(solution.reason == "converged"), reason=shaped(solution.reason),
-            iterations=shaped(solution.iterations), table=table, seconds=solution.seconds, horizon=horizon,
+            iterations=shaped(solution.iterations), table=table, seconds=solution.seconds, problem=problem,
             bounds=tuple(solution.bounds),
         )  # fmt: skip
+
+    @property
+    def horizon(self) -> Horizon:
+        """The nodes of the problem."""
+        found: Horizon = self.problem.horizon
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        arrays = [(bound.multipliers, bound.penalty, bound.first) for bound in self.bounds]
+        return {**self.__dict__, "bounds": arrays}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        costs = state["problem"].horizon.costs
+        rows = [costs.rows[number] for number in costs.hard]
+        bounds = tuple(Bounds(row, *each) for row, each in zip(rows, state["bounds"], strict=True))
+        self.__dict__.update(state, bounds=bounds)
 
     def __repr__(self) -> str:
         if self.q.ndim > 2:
@@ -137,7 +158,8 @@ class Plan:
             node: Number of the node.
         """
         robot = self.horizon.robot
-        if not -self.u.shape[-2] <= node < self.u.shape[-2]:
+        whole = isinstance(node, (int, np.integer)) and not isinstance(node, bool)
+        if not whole or not -self.u.shape[-2] <= node < self.u.shape[-2]:
             raise InputError(f"torques: node={node!r} is not among the {self.u.shape[-2]} steps")
         node %= self.u.shape[-2]
         q = arguments.doubles("torques", "q", q, (robot.nq,))
@@ -175,14 +197,14 @@ class Plan:
         )  # fmt: skip
 
     def motion(self) -> Motion:
-        """What a film shows: `kinetree.viewer.film("plan.html", robot, **plan.motion()._asdict())`. Of one problem.
+        """What `kinetree.viewer.film("plan.html", robot, plan)` shows. Of one problem.
 
         Raises:
             InputError: The plan has several problems.
         """
         if self.q.ndim != 2:
             raise InputError("motion: a plan of several problems; choose one of them to solve and to show")
-        robot, steps = self.horizon.robot, np.append(~self.horizon.dynamics.impacts, True)
+        robot, steps = self.horizon.robot, np.append(np.diff(self.time) > 0.0, True)
         forces = {}
         for foot, force in self.forces.items():
             world = np.concatenate([force, np.zeros_like(force[:1])])[steps]
@@ -202,7 +224,7 @@ class Plan:
         """
         if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 1:
             raise InputError(f"resampled: nodes={nodes!r} is not a positive number of steps")
-        steps = np.asarray(dt, dtype=np.float64)
+        steps = arguments.numbers("resampled", "dt", dt).astype(np.float64)
         if steps.shape not in ((), (nodes,)) or not (steps > 0.0).all() or not np.isfinite(steps).all():
             raise InputError(f"resampled: dt={dt!r} is neither a positive time step [s] nor one for each step")
         robot, last = self.horizon.robot, len(self.time) - 2
@@ -241,12 +263,24 @@ class Plan:
             from matplotlib.figure import Figure
         except ImportError as error:
             raise ImportError('plot needs Matplotlib: pip install "kinetree[plot]"') from error
+        robot, actuated = self.horizon.robot, self.horizon.actuated
+        joints = [joint.name for joint in robot.joints for _ in range(joint.nv)]
+        plain = robot.nq == robot.nv
+        lines = (
+            ("q [rad, m]", self.q, joints if plain else []),
+            ("v [rad/s, m/s]", self.v, [] if plain else joints),
+            ("u [N m, N]", self.u, [] if len(actuated) == robot.nv else [joints[i] for i in actuated]),
+        )
         figure = Figure(figsize=(8.0, 7.0), layout="constrained")
         axes = figure.subplots(3, 1, sharex=True)
-        for axis, (label, x) in zip(axes, (("q", self.q), ("v", self.v), ("u", self.u)), strict=True):
-            axis.plot(self.time[: len(x)], x, drawstyle="steps-post" if label == "u" else "default")
+        for axis, (label, x, names) in zip(axes, lines, strict=True):
+            steps = len(x) < len(self.time)
+            x = np.concatenate([x, x[-1:]]) if steps else x  # inputs hold until the last node
+            drawn = axis.plot(self.time, x, drawstyle="steps-post" if steps else "default")
             axis.set_ylabel(label)
             axis.grid(alpha=0.3)
+            if 0 < len(names) <= _NAMED:
+                axis.legend(drawn, names, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
         axes[-1].set_xlabel("time [s]")
         return figure
 

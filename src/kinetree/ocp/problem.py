@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
+from kinetree.compiler.count import Count
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.model.loops.aggregation import first_rates
 from kinetree.model.model import Model
 from kinetree.ocp.contacts import Contacts, Phases
 from kinetree.ocp.costs import Bounds, Row
 from kinetree.ocp.dynamics import DenseDynamics
 from kinetree.ocp.horizon import Horizon, Path
 from kinetree.ocp.plan import Plan
-from kinetree.ocp.solver import Options, Solver, first_penalty
-from kinetree.ocp.terms import CostTerm, Part, Scope, curved_blocks, differences, texted
-from kinetree.runtime import arguments
+from kinetree.ocp.solver import EARLY, Options, Solver, first_penalty
+from kinetree.ocp.terms import BuiltIn, CostTerm, Part, Scope, curved_blocks, differences, texted
+from kinetree.runtime import arguments, threads
+from kinetree.runtime.compile_queue import optimized
+from kinetree.runtime.fastcall_results import SMALLEST_BATCH
 from kinetree.spatial.value import Array
 
 _METHODS = ("semi_implicit_euler", "midpoint", "rk4")
@@ -32,14 +37,15 @@ class Limits:
 
     Args:
         torque: Inputs within `robot.effort_limits`; or numbers, (nu,).
-        position: Joints within `robot.lower_limits` and `upper_limits`, where their coordinates are numbers.
-        velocity: Velocities within `robot.velocity_limits`.
+        position: Joints within `robot.lower_limits` and `upper_limits`, where their coordinates are numbers, those
+            inside of loops included.
+        velocity: Velocities within `robot.velocity_limits`; or numbers, (nv,).
         margin: Fraction of the range, or of the largest torque and velocity, that is left unused.
     """
 
     torque: Any = True
     position: bool = False
-    velocity: bool = False
+    velocity: Any = False
     margin: float = 0.0
 
 
@@ -75,9 +81,18 @@ class Problem:
         actuated: Sequence[str] | None = None,
         method: str = "semi_implicit_euler",
     ) -> None:
+        self._options = limits, contacts, actuated, method
+        if not isinstance(robot, Model) or robot.dtype != np.float64:
+            raise InputError(f"a problem is of a robot in float64, such as kinetree.load(…); got {_named(robot)}")
         if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 1:
             raise InputError(f"nodes={nodes!r} is not a positive number of steps")
-        steps = np.asarray(dt, dtype=np.float64)
+        for name, given, kind in (("limits", limits, Limits), ("contacts", contacts, Contacts)):
+            if given is not None and not isinstance(given, kind):
+                raise InputError(f"{name}={given!r} is not an ocp.{kind.__name__}(…)")
+        if isinstance(terms, CostTerm) or not isinstance(terms, Iterable):
+            raise InputError(f"terms is a list of terms, got {terms!r}")
+        self._given = terms = tuple(terms)
+        steps = arguments.numbers("Problem", "dt", dt).astype(np.float64)
         if steps.shape not in ((), (nodes,)) or not np.isfinite(steps).all() or (steps <= 0.0).any():
             raise InputError(f"dt={dt!r} is neither a positive time step [s] nor one for each of the {nodes} steps")
         terms = (*terms, *(() if contacts is None else contacts.terms))
@@ -94,6 +109,8 @@ class Problem:
             numbers = [i for joint in moved for i in range(joint.v_start, joint.v_start + joint.nv)]
         else:
             numbers = robot.joint_indices(actuated)[1].tolist()
+            if len(set(numbers)) < max(len(numbers), 1):
+                raise InputError(f"actuated={actuated!r} names a joint twice, or none that moves")
         self.actuated = np.array(numbers, dtype=np.intp)
         self.terms, self.limits = terms, limits
         dynamics: Any = None if contacts is None else Phases(robot, self.dt, self.actuated, contacts)
@@ -105,6 +122,16 @@ class Problem:
             dynamics = DenseDynamics(robot, self.dt, self.actuated, method)
         rows = [] if limits is None else self._limited(limits)
         self.horizon = Horizon(robot, self.dt, terms, self.actuated, dynamics, rows)
+        #: By term: the number of nodes that targets have, and targets that are known.
+        of_steps = {row.name for row in self.horizon.costs.rows if row.part.of in ("u", "force")}
+        self._nodes = {term.name: self.nodes + (term.name not in of_steps) for term in terms}
+        known = [term for term in terms if isinstance(term, BuiltIn) and not term.awaited]
+        self._known = {term.name: aim for term in known if (aim := term.target(robot, None)) is not None}
+        for name, aim in self._known.items():
+            self._lead(name, aim)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _problem, (self.robot, self.dt, self.nodes, self._given, *self._options)
 
     def __repr__(self) -> str:
         names = ", ".join(term.name for term in self.terms)
@@ -128,19 +155,32 @@ class Problem:
                 part = texted(scope, of, len(lower), None, text)
                 found.append(Row(name, None, part, on, lower, upper, True))
 
+        def most(name: str, given: Any, own: Array) -> Array:
+            found = own if given is True else arguments.numbers("Limits", name, given).astype(np.float64)
+            if found.shape not in ((), own.shape) or not (found >= 0.0).all():
+                raise InputError(f"{name} limits are True, False, or numbers from 0 on, {own.shape}; got {given!r}")
+            return np.broadcast_to(found, own.shape)
+
         if limits.torque is not False:
-            effort = robot.effort_limits[self.actuated] if limits.torque is True else np.asarray(limits.torque, float)
-            if effort.shape not in ((), self.actuated.shape) or not (effort >= 0.0).all():
+            effort = most("torque", limits.torque, robot.effort_limits[self.actuated])
+            idle = [joint.name for joint in robot.joints if {*_velocities(joint)} & {*self.actuated[effort == 0.0]}]
+            if idle and limits.torque is True:  # many files say so where they mean nothing
                 raise InputError(
-                    f"torque limits are not negative, (nu,) = {self.actuated.shape}; got {limits.torque!r}"
+                    f"joint {idle[0]!r} has an effort limit of zero; pass Limits(torque=…), or actuated= without it"
                 )
-            effort = np.broadcast_to(effort, self.actuated.shape)
             add("torque", "u", lambda _run, _q, _v, u, *_: u, -effort, effort)
-        if limits.velocity:
-            add("velocity", "v", lambda _run, _q, v, *_: v, -robot.velocity_limits, robot.velocity_limits)
+        if limits.velocity is not False:
+            fastest = most("velocity", limits.velocity, robot.velocity_limits)
+            add("velocity", "v", lambda _run, _q, v, *_: v, -fastest, fastest)
+        if not isinstance(limits.position, (bool, np.bool_)):
+            raise InputError(
+                f"Limits: position={limits.position!r} is not True or False; other limits are terms: "
+                "ocp.state(q, lower=…, upper=…, hard=True)"
+            )
         if limits.position:
             curved = {start for start, _ in curved_blocks(robot)}
             plain = [joint for joint in robot.joints if joint.v_start not in curved and joint.nq == joint.nv]
+            inside = [joint.q_start for joint in robot.joints if (joint.nq, joint.nv) == (1, 0)]  # of loops
             places = [(joint.q_start + i, joint.v_start + i) for joint in plain for i in range(joint.nv)]
             entries, tangents = np.array(places, dtype=np.intp).reshape(-1, 2).T
             lower, upper = np.full(robot.nv, -np.inf), np.full(robot.nv, np.inf)
@@ -150,6 +190,18 @@ class Problem:
                 return run.placed(run.taken(q, entries), tangents, (robot.nv,))
 
             add("position", "q", coordinates, lower, upper)
+            starts, count = first_rates(robot.joints), sum(joint.type.nv for joint in robot.joints)
+            rates = [starts[joint.name] for joint in robot.joints if (joint.nq, joint.nv) == (1, 0)]
+            lines = np.array(rates, dtype=np.intp)[:, None] + count * np.arange(robot.nv)
+
+            def following(run: Any, q: Any, *others: Any) -> Any:
+                r = run.taken(q, inside)
+                if not others[-1]:
+                    return r
+                columns = [run(robot.joint_rates, q, unit) for unit in np.eye(robot.nv)]
+                return [r, run.taken(run.joined(*columns), lines)]
+
+            add("position", "rows", following, robot.lower_limits[inside], robot.upper_limits[inside])
         return found
 
     def solve(
@@ -191,11 +243,7 @@ class Problem:
             UnknownNameError: No term of this name.
         """
         robot, h = self.robot, self.horizon
-        targets = dict(targets or {})
-        names = tuple(term.name for term in self.terms)
-        for name in targets:
-            if name not in names:
-                raise UnknownNameError("term", name, names)
+        targets = self._targeted("solve", targets)
         if rollout not in _ROLLOUTS:
             raise UnknownNameError("rollout", rollout, _ROLLOUTS)
         if isinstance(iterations, bool) or not isinstance(iterations, (int, np.integer)) or iterations < 1:
@@ -205,6 +253,8 @@ class Problem:
         shapes = [q.shape[:-1], v.shape[:-1], *(self._lead(name, each) for name, each in targets.items())]
         batch = arguments.common_batch("solve", ("q", "v", *targets), shapes)
         N = int(np.prod(batch, dtype=int))
+        if N == 0:
+            raise InputError(f"solve: there is nothing to solve in a batch of shape {batch}")
         q, v = (np.broadcast_to(x, (*batch, x.shape[-1])).reshape(N, -1) for x in (q, v))
         aims = h.costs.targets(targets, batch)
         path, bounds = self._started(q, v, start, batch, aims)
@@ -213,13 +263,52 @@ class Problem:
             arguments.number("feasibility", feasibility, above=0.0), bool(second_order), rollout,
             _printed if progress else None,
         )  # fmt: skip
-        return Plan.of(h, Solver(h, path, aims, bounds, options).solve(), batch)
+        return Plan.of(self, Solver(h, path, aims, bounds, options).solve(), batch)
+
+    def compile(self) -> None:
+        """Compile what `solve` needs, for one problem and for many, and wait until it is optimised.
+
+        A few iterations run from the neutral configuration, with targets at the origin: terms of your own are called.
+        """
+        with optimized():
+            terms = [term for term in self.terms if isinstance(term, BuiltIn) and term.awaited]
+            aims = {term.name: np.eye(4) if term.axes == 2 else np.zeros(3) for term in terms}
+            for many in (1, SMALLEST_BATCH):
+                q, v = np.tile(self.robot.neutral(), (many, 1)), np.ones((many, self.robot.nv))
+                for rollout, most in (("nonlinear", 1), ("linear", EARLY + 2)):
+                    self.solve(q, v, aims, iterations=most, rollout=rollout).torques(q, v)
+        threads.settle()
+
+    def count(self) -> dict[str, Count]:
+        """Operations of the sweeps of an iteration, "backward" and "forward".
+
+        Those of a node's dynamics are in `robot.count("forward_dynamics_derivatives")`.
+        """
+        backward, forward = self.horizon.sweeps
+        return {"backward": backward.count(), "forward": forward.count()}
+
+    def _targeted(self, function: str, given: Any) -> dict[str, Any]:
+        """Targets by name of the term: those that are given, and those of the terms."""
+        if not isinstance(given, (Mapping, NoneType)):
+            names = ", ".join(f"{name!r}: …" for name in self._nodes)
+            raise InputError(f"{function}: targets is a mapping by name of the term, {{{names}}}; got {_named(given)}")
+        for name in given or {}:
+            if name not in self._nodes:
+                raise UnknownNameError("term", name, tuple(self._nodes))
+        return {**self._known, **(given or {})}
 
     def _lead(self, name: str, given: Any) -> tuple[int, ...]:
         """The batch of a target: what is in front of its nodes."""
         term = next(term for term in self.terms if term.name == name)
-        axes = getattr(term, "axes", 1) + 1
+        axes, nodes = getattr(term, "axes", 1) + 1, self._nodes[name]
         shape: tuple[int, ...] = np.shape(given)
+        if len(shape) >= axes and shape[-axes] not in (1, nodes):
+            core = shape[len(shape) - axes + 1 :]
+            one, all_ = (str((..., n, *core)).replace("Ellipsis", "…") for n in (1, nodes))
+            raise InputError(
+                f"the target of {name!r} has shape {shape}; it takes {core}, or with an axis of nodes {all_}: for each "
+                f"of several problems, {one}"
+            )
         return shape[: max(len(shape) - axes, 0)]
 
     def _started(
@@ -268,7 +357,10 @@ class Problem:
         for number, row in enumerate(hard):
             penalty = np.repeat(row.weight[None], N, axis=0)
             if row.term is None:  # as the weights of its entries are
-                weights = getattr(model, row.part.of * 2).diagonal(axis1=-2, axis2=-1)
+                of = "q" if row.part.of == "rows" else row.part.of
+                weights = getattr(model, of * 2).diagonal(axis1=-2, axis2=-1)
+                if of != row.part.of:  # joints inside of loops move with all entries
+                    weights = np.repeat(weights.max(axis=-1, keepdims=True), row.part.size, axis=-1)
                 penalty *= first_penalty(np.where(np.isfinite(weights), weights, 0.0))
             fresh = Bounds(row, np.zeros_like(penalty), penalty, penalty)
             old = kept[number] if len(kept) == len(hard) else fresh
@@ -292,7 +384,7 @@ class Problem:
         given = (("q", q, self.robot.nq), ("v", v, self.robot.nv), ("u", u, h.nu))
         x = [np.tile(arguments.doubles("check", name, each, (n,)).reshape(n), (1, S, 1)) for name, each, n in given]
         found: dict[str, float] = {}
-        for row, aim in zip(h.costs.rows, h.costs.targets(dict(targets or {}), (1,)), strict=True):
+        for row, aim in zip(h.costs.rows, h.costs.targets(self._targeted("check", targets), (1,)), strict=True):
             part, name, error = row.part, row.name, 0.0
             if row.term is None:
                 continue
@@ -306,6 +398,19 @@ class Problem:
                 error = _error((*by, None, None)[:3], wanted)
             found[name] = max(found.get(name, 0.0), error)
         return found
+
+
+def _problem(robot: Model, dt: Array, nodes: int, terms: Any, limits: Any, contacts: Any, *others: Any) -> Problem:
+    actuated, method = others
+    return Problem(robot, dt, nodes, terms, limits=limits, contacts=contacts, actuated=actuated, method=method)
+
+
+def _named(given: Any) -> str:
+    return f"{given!r} in {given.dtype}" if isinstance(given, Model) else type(given).__name__
+
+
+def _velocities(joint: Any) -> range:
+    return range(joint.v_start, joint.v_start + joint.nv)
 
 
 def _residual(part: Part, aim: Any, q: Array, v: Array, u: Array) -> Array:

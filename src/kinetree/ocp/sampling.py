@@ -80,6 +80,8 @@ def sample(
     for name, value in (("samples", samples), ("rounds", rounds)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise InputError(f"sample: {name}={value!r} is not a positive number")
+    if not callable(getattr(world, "rollout", None)):
+        raise InputError(f"sample: world is a simulation.Simulator(…), got {world!r}")
     nv, generator = world.robot.nv, np.random.default_rng(rng)
     mean = np.array(arguments.doubles("sample", "u", u, (nv,)))
     if mean.ndim != 2:

@@ -38,7 +38,7 @@ _LEAST, _FIRST, _MOST = 1e-9, 1e-6, 1e6
 #: Steps that ask for more damping.
 _SHORT = 0.1
 #: Iterations before curvature enters anyway.
-_EARLY = 3
+EARLY = 3
 #: How often a problem that is not convex is made more so.
 _TRIES = 24
 #: Shares of curvature below which it is left out.
@@ -216,7 +216,7 @@ class Solver:
 
     def _iterate(self, iteration: int) -> tuple[Array, Gains]:
         h, at, clock, before = self.h, self.at, time.perf_counter(), self.seconds["derivatives"]
-        exact = np.full(len(self.index), self.curved and iteration > _EARLY)
+        exact = np.full(len(self.index), self.curved and iteration > EARLY)
         if self.curved and iteration > 0:
             exact |= self.stalled
         # twice the share of curvature that was convex before

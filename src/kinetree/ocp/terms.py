@@ -9,8 +9,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, NamedTuple
+from functools import cache, wraps
+from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from kinetree.errors import DifferencesWarning, InputError
 from kinetree.kernels.node_costs import pose_bend, pose_residual, pose_rows, position_bend, product
 from kinetree.kernels.node_models import difference
 from kinetree.model.model import Model
+from kinetree.runtime import arguments
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import compiled
 from kinetree.runtime.operands import Operand
@@ -26,6 +27,9 @@ from kinetree.spatial.value import Array
 
 #: Steps of central differences: cube root of the rounding.
 _STEP = 6e-6
+#: What RᵀR of a target may differ from 1 by.
+_TURNED = 1e-5
+_Given = ParamSpec("_Given")
 
 
 class Foot(NamedTuple):
@@ -117,6 +121,24 @@ class CostTerm:
     name: str = "term"
     hard: bool = False
 
+    def __post_init__(self) -> None:
+        name = self.name
+        if not isinstance(name, str):
+            raise InputError(f"the name of a term, or of its frame, is a string; got {name!r}")
+        for field in ("weight", "last", "impact", "lower", "upper"):
+            given = getattr(self, field)
+            if given is not None or field == "weight":  # a copy: a term does not change with the user's array
+                array = np.array(arguments.numbers(f"term {name!r}", field, given), dtype=np.float64)
+                if np.isnan(array).any():
+                    raise InputError(f"term {name!r}: {field} has NaN entries")
+                object.__setattr__(self, field, array)
+        if self.nodes is not None:
+            nodes = np.array(arguments.numbers(f"term {name!r}", "nodes", self.nodes, "fiub"))
+            if nodes.size and nodes.dtype.kind not in "iu":
+                mask = "; np.flatnonzero(mask) are those of a mask" if nodes.dtype.kind == "b" else ""
+                raise InputError(f"nodes of term {name!r} are numbers of nodes, such as [0, 50, -1]{mask}")
+            object.__setattr__(self, "nodes", np.array(nodes, dtype=np.intp))
+
     def parts(self, scope: Scope) -> list[Part]:
         """What it consists of."""
         raise NotImplementedError
@@ -150,6 +172,12 @@ class Term(CostTerm):
     fun: Callable[..., Any]
     size: int
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(self.fun):
+            raise InputError(f"term {self.name!r}: {self.fun!r} is not a function of q, v and u")
+        checked_size(self.name, self.size)
+
     def parts(self, scope: Scope) -> list[Part]:
         """What it consists of."""
         return [Part("all", self.size, self._residual, lambda *x: self._rows(scope.robot, *x))]
@@ -163,15 +191,21 @@ class Term(CostTerm):
 
     def _call(self, q: Array, v: Array, u: Array) -> tuple[Any, ...]:
         found = self.fun(q, v, u)
-        found = found if isinstance(found, tuple) else (found,)
+        found = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         nv, nu, batch = v.shape[-1], u.shape[-1], q.shape[:-1]
         wanted = (*batch, self.size), (*batch, self.size, 2 * nv), (*batch, self.size, nu)
         if len(found) not in (1, 3):
             raise InputError(f"term {self.name!r} returns r or (r, r_x, r_u), got {len(found)} arrays")
-        for name, array, shape in zip(("r", "r_x", "r_u"), found, wanted, strict=False):
-            if array is not None and np.shape(array) != shape:
-                raise InputError(f"term {self.name!r}: {name} has shape {np.shape(array)}, expected {shape}")
-        return tuple(None if x is None else np.asarray(x, dtype=np.float64) for x in found)
+        arrays: list[Any] = []
+        for name, given, shape in zip(("r", "r_x", "r_u"), found, wanted, strict=False):
+            if given is None and name != "r":
+                arrays.append(None)
+                continue
+            array = np.asarray(arguments.numbers(f"term {self.name!r}", name, given), dtype=np.float64)
+            if array.shape != shape:
+                raise InputError(f"term {self.name!r}: {name} has shape {array.shape}, expected {shape}")
+            arrays.append(array)
+        return tuple(arrays)
 
     def _residual(self, q: Array, v: Array, u: Array, _target: Any) -> Array:
         residual: Array = self._call(q, v, u)[0]
@@ -216,6 +250,13 @@ class BuiltIn(CostTerm):
     axes: int = 1
     #: The target unless `solve` is given one.
     default: Any = None
+    #: Whether there is none.
+    awaited: bool = False
+    #: The function that made it, and its arguments; set by `remade`.
+    origin: tuple[Any, ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _called, self.origin
 
     def parts(self, scope: Scope) -> list[Part]:
         """What it consists of."""
@@ -226,6 +267,35 @@ class BuiltIn(CostTerm):
         return self.aim(robot, self.default if given is None else given)
 
 
+def remade(make: Callable[_Given, CostTerm]) -> Callable[_Given, CostTerm]:
+    """A function that makes terms, which are pickled as its arguments."""
+
+    @wraps(make)
+    def made(*given: _Given.args, **options: _Given.kwargs) -> CostTerm:
+        # the user's arrays may change
+        kept: Any = [_kept(x) for x in given], {name: _kept(x) for name, x in options.items()}
+        term = make(*kept[0], **kept[1])
+        object.__setattr__(term, "origin", (made, *kept))
+        return term
+
+    return made
+
+
+def _kept(x: Any) -> Any:
+    return x.copy() if isinstance(x, np.ndarray) else x
+
+
+def _called(make: Callable[..., CostTerm], given: list[Any], options: dict[str, Any]) -> CostTerm:
+    return make(*given, **options)
+
+
+def checked_size(name: str, size: Any) -> None:
+    """Raise unless this is a number of rows."""
+    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+        raise InputError(f"term {name!r}: size={size!r} is not a positive number of rows")
+
+
+@remade
 def state(
     q: Any = None, v: Any = None, *, weight: Any = 1.0, last: Any = None, impact: Any = None, lower: Any = None,
     upper: Any = None, nodes: Any = None, name: str = "state", hard: bool = False,
@@ -244,10 +314,11 @@ def state(
         name: See `Term`.
         hard: See `Term`.
     """
+    speed = None if v is None else numbers_of_target(name, v)
 
     def aim(robot: Model, given: Any) -> Array:
-        given = robot.neutral() if given is None else np.asarray(given, dtype=np.float64)
-        rate = np.zeros(robot.nv) if v is None else np.asarray(v, dtype=np.float64)
+        given = robot.neutral() if given is None else numbers_of_target(name, given)
+        rate = np.zeros(robot.nv) if speed is None else speed
         if given.ndim == 0 or given.shape[-1] not in (robot.nq, robot.nq + robot.nv):
             raise InputError(
                 f"the target of {name!r} has shape {given.shape}; it takes q (…, {robot.nq}), or q and v together "
@@ -258,7 +329,10 @@ def state(
             return whole
         if rate.ndim == 0 or rate.shape[-1] != robot.nv:
             raise InputError(f"v of {name!r} has shape {rate.shape}, expected (…, {robot.nv})")
-        lead = np.broadcast_shapes(given.shape[:-1], rate.shape[:-1])
+        try:
+            lead = np.broadcast_shapes(given.shape[:-1], rate.shape[:-1])
+        except ValueError:
+            raise InputError(f"q {given.shape} and v {rate.shape} of {name!r} do not broadcast") from None
         both: Array = np.concatenate([np.broadcast_to(x, (*lead, x.shape[-1])) for x in (given, rate)], axis=-1)
         return both
 
@@ -297,6 +371,7 @@ def _apart(scope: Scope, of: str, own: slice) -> Part:
     return texted(scope, of, len(numbers), (nq + nv,), away, own if of == "q" else slice(None))
 
 
+@remade
 def control(
     u: Any = 0.0, *, weight: Any = 1.0, nodes: Any = None, name: str = "control", hard: bool = False
 ) -> CostTerm:
@@ -317,11 +392,12 @@ def control(
         return [texted(scope, "u", scope.nu, (scope.nu,), away)]
 
     def aim(_robot: Model, given: Any) -> Array:
-        return np.asarray(given, dtype=np.float64)
+        return numbers_of_target(name, given)
 
     return BuiltIn(weight=weight, nodes=nodes, name=name, hard=hard, make=make, aim=aim, default=u)
 
 
+@remade
 def pose(
     frame: str, target: Any = None, *, weight: Any = 1.0, last: Any = None, impact: Any = None, nodes: Any = None,
     name: str = "", hard: bool = False,
@@ -341,6 +417,7 @@ def pose(
     return _of_pose(frame, slice(0, 6), target, weight, last, impact, nodes, name, hard)
 
 
+@remade
 def orientation(
     frame: str, target: Any = None, *, weight: Any = 1.0, last: Any = None, impact: Any = None, nodes: Any = None,
     name: str = "", hard: bool = False,
@@ -368,37 +445,38 @@ def _of_pose(
     def make(scope: Scope) -> list[Part]:
         robot, nv, first = scope.robot, scope.robot.nv, np.arange(size)
         lines = np.arange(size * nv).reshape(size, nv)
+        pose, jacobian = robot.pose.bound(frame), robot.jacobian.bound(frame, "local")
 
         def away(run: Any, q: Any, _v: Any, _u: Any, target: Any, rows: bool) -> Any:
-            X = run(robot.pose.bound(frame), q)
+            X = run(pose, q)
             if not rows:
                 return run.taken(run(compiled(pose_residual), X, target), first)
-            r, by_q = run(compiled(pose_rows, nv=nv), X, target, run(robot.jacobian.bound(frame, "local"), q))
+            r, by_q = run(compiled(pose_rows, nv=nv), X, target, run(jacobian, q))
             return [run.taken(r, first), run.taken(by_q, lines)]
 
         def bend(run: Any, q: Any, target: Any, slope: Any, start: Any) -> Any:
-            X, J = run(robot.pose.bound(frame), q), run(robot.jacobian.bound(frame, "local"), q)
+            X, J = run(pose, q), run(jacobian, q)
             return run(compiled(pose_bend, nv=nv), X, target, J, run.placed(slope, first, (6,)), start)
 
         return [texted(scope, "rows", size, (4, 4), away, bend=bend if _is_chain(robot) else None)]
 
     def aim(_robot: Model, given: Any) -> Array:
-        return _shaped(name, given, (4, 4), "a pose")
+        X = _shaped(name, given, (4, 4), "a pose")
+        R = X[..., :3, :3]
+        with np.errstate(invalid="ignore"):  # NaN ends problems of their own
+            turned = np.abs(R @ np.swapaxes(R, -1, -2) - np.eye(3)) > _TURNED
+            mirrored = np.linalg.det(R) < 0.0
+        if turned.any() or mirrored.any():
+            raise InputError(f"the target of {name!r} is no pose: its first three rows and columns are not a rotation")
+        return X
 
     return BuiltIn(
-        weight=weight,
-        last=last,
-        impact=impact,
-        nodes=nodes,
-        name=name,
-        hard=hard,
-        make=make,
-        aim=aim,
-        axes=2,
-        default=target,
-    )
+        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make, aim=aim, axes=2,
+        default=target, awaited=target is None,
+    )  # fmt: skip
 
 
+@remade
 def position(
     frame: str, target: Any = None, *, weight: Any = 1.0, last: Any = None, impact: Any = None, nodes: Any = None,
     name: str = "", hard: bool = False,
@@ -436,10 +514,12 @@ def position(
         return _shaped(name, given, (3,), "a point")
 
     return BuiltIn(
-        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make, aim=aim, default=target
-    )
+        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make, aim=aim, default=target,
+        awaited=target is None,
+    )  # fmt: skip
 
 
+@remade
 def velocity(
     frame: str, target: Any = None, *, reference: Any = "local", weight: Any = 1.0, last: Any = None,
     impact: Any = None, nodes: Any = None, name: str = "", hard: bool = False,
@@ -461,13 +541,12 @@ def velocity(
 
     def make(scope: Scope) -> list[Part]:
         robot = scope.robot
+        twist, jacobian = robot.velocity.bound(frame, reference), robot.jacobian.bound(frame, reference)
+        derivative = robot.velocity_derivative.bound(frame, reference)
 
         def away(run: Any, q: Any, v: Any, _u: Any, target: Any, rows: bool) -> Any:
-            r = run(compiled(difference, n=6), run(robot.velocity.bound(frame, reference), q, v), target)
-            if not rows:
-                return r
-            by_q = run(robot.velocity_derivative.bound(frame, reference), q, v)
-            return [r, by_q, run(robot.jacobian.bound(frame, reference), q), np.zeros((6, scope.nu))]
+            r = run(compiled(difference, n=6), run(twist, q, v), target)
+            return [r, run(derivative, q, v), run(jacobian, q), np.zeros((6, scope.nu))] if rows else r
 
         return [texted(scope, "all", 6, (6,), away)]
 
@@ -479,6 +558,7 @@ def velocity(
     )
 
 
+@remade
 def center_of_mass(
     target: Any = None,
     *,
@@ -514,10 +594,12 @@ def center_of_mass(
         return _shaped(name, given, (3,), "a point")
 
     return BuiltIn(
-        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make, aim=aim, default=target
-    )
+        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make, aim=aim, default=target,
+        awaited=target is None,
+    )  # fmt: skip
 
 
+@remade
 def momentum(
     target: Any = None, *, weight: Any = 1.0, last: Any = None, impact: Any = None, nodes: Any = None,
     name: str = "momentum", hard: bool = False,
@@ -585,7 +667,13 @@ def curved_blocks(robot: Model) -> list[tuple[int, int]]:
 def _shaped(name: str, given: Any, shape: tuple[int, ...], what: str) -> Array:
     if given is None:
         raise InputError(f"term {name!r} has no target: pass targets={{{name!r}: …}} to solve, {what} {shape}")
-    array = np.asarray(given, dtype=np.float64)
+    array = numbers_of_target(name, given)
     if array.shape[max(array.ndim - len(shape), 0) :] != shape:
-        raise InputError(f"the target of {name!r} has shape {array.shape}; {what} is {shape}, or (…, T + 1, *{shape})")
+        many = ", ".join(map(str, shape))
+        raise InputError(f"the target of {name!r} has shape {array.shape}; {what} is {shape}, or (…, T + 1, {many})")
     return array
+
+
+def numbers_of_target(name: str, given: Any) -> Array:
+    """A target as an array."""
+    return np.asarray(arguments.numbers("solve", f"the target of {name!r}", given), dtype=np.float64)

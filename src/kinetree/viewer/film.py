@@ -15,6 +15,7 @@ import numpy as np
 
 from kinetree.errors import InputError
 from kinetree.model.model import Model
+from kinetree.ocp.plan import Plan
 from kinetree.runtime.arguments import refuse_lazy
 from kinetree.spatial.value import Array
 from kinetree.viewer import browser
@@ -56,7 +57,7 @@ def film(
         path: Path of the file, which ends in .html or .mp4. An existing file is replaced. Videos need Chromium or
             Chrome, and the extra `video` or ffmpeg; they take about half a second for each picture.
         robot: The mechanism.
-        q: Configurations along the motion, (T, nq).
+        q: Configurations along the motion, (T, nq); or a plan of `kinetree.ocp`, with its times and forces.
         time: Times of the configurations, increasing, (T,) [s]; by default they are spaced at `rate`.
         visuals: As for `View`.
         package_roots: As for `View`.
@@ -85,6 +86,10 @@ def film(
     """
     target = _checked_path(path, FILMS, "a film")
     names = _names(ellipsoids)
+    if isinstance(q, Plan):
+        if time is not None or forces is not None:
+            raise InputError("a plan brings its own time and forces; show q=plan.q to give others")
+        q, time, forces = q.motion()
     motion = _motion(robot, q)
     times = _times(time, len(motion), rate)
     at = _pictures(times, rate)

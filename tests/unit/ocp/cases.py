@@ -51,6 +51,21 @@ def walker(base: str = "floating") -> kt.Model:
     return builder.build()
 
 
+def four_bar() -> kt.Model:
+    """A crank, a coupler and a rocker that stops before its highest angle."""
+    builder = kt.Builder("four-bar", gravity=(0.0, -9.81, 0.0))
+    bars = (("crank", "world", 0.0, 0.3, 9.0), ("coupler", "crank", 0.3, 0.9, 9.0), ("rocker", "world", 1.0, 0.7, 1.95))
+    for name, parent, x, length, upper in bars:
+        com, inertia = (length / 2.0, 0.0, 0.0), length**3 / 12.0 * np.diag([1e-3, 1.0, 1.0])
+        place = (np.eye(3), (x, 0.0, 0.0))
+        limits = kt.model.Limits(lower=-9.0, upper=upper)
+        builder.add_body(name, parent=parent, placement=place, mass=length, com=com, inertia=inertia, limits=limits)
+    for bar, length in (("coupler", 0.9), ("rocker", 0.7)):
+        builder.add_frame(f"end of {bar}", body=bar, placement=(np.eye(3), (length, 0.0, 0.0)))
+    builder.connect("end of coupler", "end of rocker").independent("crank_joint")
+    return builder.build(near={"crank_joint": 0.8, "coupler_joint": -0.2, "rocker_joint": 1.6})
+
+
 def free_step(problem: Any, t: int, q: Array, v: Array, tau: Array) -> tuple[Array, Array]:
     """A step of the free robot."""
     after, rate = problem.robot.step(q, v, tau, problem.dt[t])

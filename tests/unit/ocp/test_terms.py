@@ -9,7 +9,7 @@ import pytest
 
 import kinetree as kt
 from kinetree import ocp
-from kinetree.errors import DifferencesWarning, InputError, UnknownNameError
+from kinetree.errors import DifferencesWarning
 from kinetree.ocp.costs import Bounds
 from kinetree.ocp.horizon import Gap, Path
 from kinetree.ocp.terms import CostTerm
@@ -195,59 +195,6 @@ def test_terms_of_your_own() -> None:
     plan = ocp.Problem(robot, 0.02, 60, [wide, ocp.control()]).solve(rest).require()
     assert plan.costs["own"] == 0.0
     assert np.abs(plan.u).max() < 1e-9
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"nodes": 0}, "nodes=0 is not a positive number"),
-        ({"dt": -0.1}, "neither a positive time step"),
-        ({"dt": [0.1, 0.1]}, "one for each of the 5 steps"),
-        ({"terms": [3]}, "3 is no term"),
-        ({"terms": [ocp.state(), ocp.state()]}, "two terms are called 'state'"),
-        ({"terms": [ocp.state(weight=-1.0)]}, "weights of term 'state' are finite and not negative"),
-        ({"terms": [ocp.state(weight=np.ones(3))]}, r"weight of term 'state' has shape \(3,\); .* \(14,\)"),
-        ({"terms": [ocp.state(last=np.ones(3))]}, r"last of term 'state' has shape \(3,\)"),
-        ({"terms": [ocp.state(nodes=[9])]}, "nodes of term 'state' are between -6 and 5"),
-        ({"limits": ocp.Limits(torque=[1.0, 2.0])}, "torque limits are not negative"),
-        ({"limits": ocp.Limits(margin=2.0)}, "margin"),
-    ],
-)
-def test_problems_that_make_no_sense(change: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"dt": 0.01, "nodes": 5, "terms": [ocp.state()], **change}
-    with pytest.raises(InputError, match=message):
-        ocp.Problem(kt.zoo.arm7(), **given)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"q": np.zeros(3)}, r"q has shape \(3,\)"),
-        ({"targets": {}}, "term 'hand' has no target: pass targets="),
-        ({"targets": {"hand": np.eye(3)}}, r"target of 'hand' has shape \(3, 3\); a pose is \(4, 4\)"),
-        ({"targets": {"hand": np.ones((9, 4, 4))}}, r"target of 'hand' has shape \(9, 4, 4\); it takes"),
-        ({"iterations": 0}, "iterations=0"),
-        ({"start": (1, 2)}, "start is a plan, or a tuple"),
-        ({"start": (np.zeros((3, 7)),) * 3}, r"start\[0\] has shape \(3, 7\)"),
-    ],
-)
-def test_arguments_that_do_not_fit(given: dict[str, Any], message: str) -> None:
-    problem = reach(kt.zoo.arm7(), "hand", 5)
-    with pytest.raises(InputError, match=message):
-        problem.solve(**{"q": np.zeros(7), "targets": {"hand": np.eye(4)}, **given})
-
-
-def test_names_that_do_not_exist() -> None:
-    robot = kt.zoo.arm7()
-    problem = reach(robot, "hand", 5)
-    with pytest.raises(UnknownNameError, match="no term is called 'hnad'; did you mean 'hand'"):
-        problem.solve(np.zeros(7), targets={"hnad": np.eye(4)})
-    with pytest.raises(UnknownNameError, match="rollout"):
-        problem.solve(np.zeros(7), targets={"hand": np.eye(4)}, rollout="none")
-    with pytest.raises(UnknownNameError, match="no frame is called 'foot'"):
-        reach(robot, "foot", 5).solve(np.zeros(7), targets={"foot": np.eye(4)})
-    with pytest.raises(UnknownNameError, match="joint"):
-        reach(robot, "hand", 5, actuated=["elbow"])
 
 
 def test_roll_outs_keep_the_rest_of_gaps() -> None:
