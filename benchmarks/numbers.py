@@ -14,6 +14,7 @@ from pathlib import Path
 
 import kinetree as kt
 from benchmarks.papers import wensing_2012
+from benchmarks.papers.__main__ import PAPERS
 
 ROOT = Path(__file__).resolve().parents[1]
 PERFORMANCE = ROOT / "docs" / "performance.md"
@@ -92,11 +93,24 @@ def gradient_counts() -> str:
 
 def response_counts() -> str:
     """Operations for Λ⁻¹ and M⁻¹Jᵀ, which J̄ = M⁻¹JᵀΛ takes, by each way."""
-    variants = ("hands_feet", "forefingers_thumbs_feet", "two_arms_two_legs")
+    variants = ("hands_feet", "forefingers_thumbs_feet", "two_arms_two_legs", "one_foot")
     counts = {variant: wensing_2012.responses(variant) for variant in variants}
     lines = [f"| operations | {' | '.join(counts['hands_feet'])} |", "|---" + "|---:" * len(counts["hands_feet"]) + "|"]
     lines += [f"| {v.replace('_', ' ')} | {' | '.join(f'{n:,}' for n in of.values())} |" for v, of in counts.items()]
     return "\n".join(lines)
+
+
+def relations() -> str:
+    """What Wensing, Featherstone and Orin say of their counts, and what both counts here say."""
+    rows = [f"| {r.claim} | {r.published} | {r.here} | {r.links} |" for r in wensing_2012.Comparison().relations()]
+    return "\n".join(["| | published | here | in link coordinates |", "|---|---|---|---|", *rows])
+
+
+def draw_papers() -> None:
+    """The pictures of docs/papers.md."""
+    for name, comparison in PAPERS.items():
+        if name != "wensing_2012":  # docs/operational_space_methods.md has it
+            comparison().plot(IMAGES / f"paper_{name}.png")
 
 
 def parameter_counts() -> str:
@@ -208,6 +222,7 @@ BLOCKS: dict[str, tuple[Path, Callable[[], str]]] = {
     "method counts": (METHODS_PAGE, method_counts),
     "derivative counts": (LINEARIZED_PAGE, derivative_counts),
     "gradient counts": (LINEARIZED_PAGE, gradient_counts),
+    "relations": (METHODS_PAGE, relations),
     "response counts": (METHODS_PAGE, response_counts),
     "parameter counts": (LINEARIZED_PAGE, parameter_counts),
     "speed ratios": (README, speed_ratios),
@@ -221,6 +236,7 @@ def main() -> None:
         write(path, name, make())
         print(f"{path.relative_to(ROOT)}: {name}")
     draw_speed(IMAGES / "speed.png")
+    draw_papers()
 
 
 if __name__ == "__main__":

@@ -123,5 +123,5 @@ class Comparison:
             axes.set_yticks(np.arange(len(errors)) + 0.25, list(errors))
         axes.set_xscale("log")
         axes.set_xlabel("relative error of M⁻¹")
-        axes.legend()
+        figure.legend(loc="outside upper center", ncols=len(self.errors))
         figure.savefig(file)

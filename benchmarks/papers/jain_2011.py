@@ -18,6 +18,9 @@ from kinetree.operators import Operator, Operators
 #: Segments of §7: 5 carries 3 and 4, and 4 carries 1 and 2; with the number of links drawn here.
 SEGMENTS = {5: (None, 2), 4: (5, 2), 3: (5, 2), 2: (4, 3), 1: (4, 2)}
 
+#: Where segments end in the drawing, base below.
+_FORKS = {5: (0.5, 1.0), 4: (0.25, 2.0), 3: (0.8, 2.0), 2: (0.0, 3.0), 1: (0.45, 3.0)}
+
 
 def tree() -> kt.Model:
     """The tree of §7."""
@@ -78,8 +81,22 @@ class Comparison:
         """The figures side by side."""
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(9, 3.2), layout="constrained")
-        for axes, (name, operator) in zip(figure.subplots(1, len(self.figures)), self.figures.items(), strict=True):
-            axes.imshow(~operator.pattern()[::-1, ::-1], cmap="gray")
+        figure = Figure(figsize=(11, 3.1), layout="constrained")
+        first, *others = figure.subplots(1, 1 + len(self.figures), width_ratios=(0.8, *([1] * len(self.figures))))
+        for segment, (carrier, _) in SEGMENTS.items():
+            ends = [_FORKS[segment], (0.5, 0.0) if carrier is None else _FORKS[carrier]]
+            first.plot(*zip(*ends, strict=True), "o-", color="0.2")
+            first.text(*np.mean(ends, axis=0), f" {segment}", color="C3", fontsize=12)
+        first.set_axis_off()
+        first.set_title("segments (Fig. 3)")
+        names = [name[: name.index(".")] for name in self.operators.nodes[::-1]]
+        edges = [i - 0.5 for i in range(1, len(names)) if names[i] != names[i - 1]]
+        for axes, (name, operator) in zip(others, self.figures.items(), strict=True):
+            axes.imshow(~operator.pattern()[::-1, ::-1], cmap="gray", vmin=-1)
+            for edge in edges:
+                axes.axhline(edge, color="C3", linewidth=0.8)
+                axes.axvline(edge, color="C3", linewidth=0.8)
+            axes.set_xticks(range(len(names)), names)
+            axes.set_yticks(range(len(names)), names)
             axes.set_title(name)
         figure.savefig(file)

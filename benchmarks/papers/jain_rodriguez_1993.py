@@ -183,7 +183,7 @@ class Comparison:
         axes.set_xlabel("links")
         axes.set_ylabel("multiplications + additions (dotted: published)")
         axes.legend()
-        figure.savefig(file, dpi=150)
+        figure.savefig(file, dpi=80)
 
 
 #: Lengths from which the growth of a count is taken.

@@ -7,6 +7,7 @@ coordinates: right numbers, and the published costs of single steps.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 pytest.importorskip("rich")
 
 import kinetree as kt
-from benchmarks.papers import wensing_2012
+from benchmarks.papers import jain_rodriguez_1993, wensing_2012
 from benchmarks.papers.__main__ import PAPERS, main
 from benchmarks.papers.algorithm_5 import algorithm_5
 from benchmarks.papers.conventional import algorithm_3, algorithm_4
@@ -119,7 +120,39 @@ def test_which_relations_of_wensing_2012_hold(capsys: pytest.CaptureFixture[str]
         "here": ["SFA/EFPA, hands and feet", "RJK ahead of EFPA on one foot", "and raise RJK/SFA by"],
         "links": ["SFA/EFPA, hands and feet"],
     }
+    for claim, relation in relations.items():
+        here, links = (relation[w]["value"] + ": differs" * (not relation[w]["holds"]) for w in ("here", "links"))
+        assert f"| {claim} | {relation['published']} | {here} | {links} |" in METHODS_PAGE, "run `make numbers`"
     assert all(share in " ".join(found["reasons"]) for share in ("96%", "87%", "80%", "62%", "43%"))
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
+
+
+def test_page_of_the_papers() -> None:
+    """Every item has a status, every file and picture that it names exists, every paper its command and errata."""
+    rows = re.findall(r"^\| (?!item|---)(.+?) \| (.+?) \| (.+) \|$", PAGE, re.MULTILINE)
+    assert len(rows) > 40
+    for item, status, _ in rows:
+        assert re.match(r"(works|reproduced|refuted|open|80 %)\b|80 %", status), item
+    root = Path(__file__).parents[2]
+    for name in re.findall(r"`((?:benchmarks|algorithms|tests)/[\w/.]+)`", PAGE):
+        assert (root / name).exists() or (root / "src" / "kinetree" / name).exists(), name
+    for name in re.findall(r"\]\((images/[^)]+)\)", PAGE):
+        assert (root / "docs" / name).exists(), name
+    sections = PAGE.split("\n## ")[1:]
+    assert [re.search(r"benchmarks\.papers (\w+)", section)[1] for section in sections if "```sh" in section] == [
+        name for section in sections for name in PAPERS if f"papers {name}" in section
+    ]
+    assert len(sections) == len(PAPERS) == sum("\nErrata: " in section for section in sections)
+
+
+def test_costs_of_jain_rodriguez_1993_are_reproduced_within_what_the_page_says() -> None:
+    (within,) = re.findall(r"costs of Algorithms 1, 2, 4, 6 \| reproduced within (\d+) %", PAGE)
+    found = jain_rodriguez_1993.Comparison()
+    counts = [(found.counted[i][n].total, found.published[i][n].total) for i in "1246" for n in range(10, 51)]
+    off = [abs(here / published - 1.0) for here, published in counts]
+    assert float(within) - 1.0 < 100.0 * max(off) <= float(within)
 
 
 def test_unknown_paper(capsys: pytest.CaptureFixture[str]) -> None:
