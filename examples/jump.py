@@ -91,7 +91,7 @@ def main(file: str | None = None) -> float:
     print(f"  feet land within {1e3 * miss:.1f} mm, and stay within {1e3 * drift:.1f} mm")
     print(f"  forces are in the cones to {max(slip, 0.0):.0e} N")
     if file and file.endswith(".html"):
-        kt.viewer.film(file, robot, **plan.motion()._asdict())
+        kt.viewer.film(file, robot, plan)
     elif file:
         draw(robot, plan, file)
     return max(miss, slip) if plan.converged and clear > WAY[2] else np.inf

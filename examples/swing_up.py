@@ -1,9 +1,12 @@
 """A pole on a cart swings up within a limited force: no guess, default settings.
 
-Run it with `python examples/swing_up.py`.
+Run it with `python examples/swing_up.py`, `python examples/swing_up.py swing_up.png` for a picture, or `python
+examples/swing_up.py swing_up.html` for a film, which needs the extra `viewer`.
 """
 
 from __future__ import annotations
+
+import sys
 
 import numpy as np
 
@@ -11,7 +14,7 @@ import kinetree as kt
 from kinetree import ocp
 
 
-def main() -> float:
+def main(file: str | None = None) -> float:
     """Solve with less and less force, each time from rest; returns the worst miss at the end [rad, m]."""
     worst = 0.0
     robot = kt.zoo.cart_pole()
@@ -30,8 +33,12 @@ def main() -> float:
             f"{force:4.1f} N: {plan.reason} after {int(plan.iterations)} iterations, {swings} swings, "
             f"largest force {np.abs(plan.u).max():.2f} N, upright within {miss:.4f}"
         )
+    if file and file.endswith(".html"):
+        kt.viewer.film(file, robot, plan)
+    elif file:
+        plan.plot().savefig(file)
     return worst
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:2])
