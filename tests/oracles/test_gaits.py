@@ -1,4 +1,4 @@
-"""Gaits of real robots at the optima that crocoddyl 3.2.1 finds for the same problems."""
+"""Motions of real robots at the optima that crocoddyl 3.2.1 finds for the same problems."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import kinetree as kt
 from benchmarks import gaits
+from benchmarks.robots import share
+from kinetree import ocp
 from tests.oracle import oracle
 
 oracle("pinocchio")  # comes with the robots' files
@@ -38,3 +41,17 @@ def test_a_biped_costs_what_it_costs_the_peer() -> None:
     """Up to ω × v of feet that are held, which the peer leaves out of their accelerations."""
     plan = gaits.walk().solve().require()
     np.testing.assert_allclose(plan.cost, 5856.248592417936, rtol=1e-6)
+
+
+def test_an_arm_costs_what_it_costs_the_peer() -> None:
+    """From zero torques, in the peer's way and its number of iterations."""
+    robot = kt.load(share() / "ur_description/urdf/ur5_robot.urdf")
+    terms = [ocp.pose("tool0", last=1e3), ocp.state(weight=1e-3, last=0.1), ocp.control(weight=1e-4)]
+    c, s = np.cos(1.0), np.sin(1.0)
+    target = np.array([[1, 0, 0, 0.4], [0, c, -s, 0.3], [0, s, c, 0.4], [0, 0, 0, 1]])
+    q = np.array([0.0, -1.2, 1.2, 0.0, 0.0, 0.0])
+    start = np.tile(q, (101, 1)), np.zeros((101, 6)), np.zeros((100, 6))
+    problem = ocp.Problem(robot, 0.01, 100, terms)
+    plan = problem.solve(q, targets={"tool0": target}, start=start, second_order=False, rollout="nonlinear").require()
+    np.testing.assert_allclose(plan.cost, 1.4409883136, rtol=1e-9)
+    assert abs(int(plan.iterations) - 42) <= 3

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree import ocp, simulation
+from kinetree import geometry, ocp, simulation
 from kinetree.errors import ConvergenceError, InputError, UnknownNameError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -59,6 +59,35 @@ def test_cem_approaches_the_optimum() -> None:
     )
     np.testing.assert_array_equal(found.u, again.u)
     assert found.noise.max() < 1.0
+
+
+@pytest.mark.parametrize("method", ["mppi", "cem"])
+def test_a_finger_pushes_a_crate(method: str) -> None:
+    """Through contacts that are discovered, which no gradient finds before they touch."""
+    builder = kt.Builder("finger")
+    place = (np.eye(3), (-0.15, 0.0, 0.05))
+    builder.add_body("tip", joint="prismatic", axis=(1, 0, 0), placement=place, mass=0.2, inertia=1e-3 * np.eye(3))
+    size = (0.1, 0.1, 0.1)
+    robot = builder.build().attach("world", kt.zoo.box(size, 0.5, "crate"))
+    robot = robot.with_shapes([geometry.Sphere("tip", (0, 0, 0), 0.03), geometry.Box("crate", size)])
+    scene = kt.Scene([geometry.Plane("floor", friction=0.4)])
+    world = simulation.Simulator(robot, dt=0.02, contacts="discover", scene=scene)
+    q, noise = np.array([0.0, 0, 0, 0.05, 1, 0, 0, 0]), np.r_[3.0, np.zeros(6)]
+
+    def cost(q: Array, v: Array, u: Array) -> Array:
+        total: Array = 100.0 * (q[:, -1, 1] - 0.1) ** 2 + v[:, -1, 4] ** 2 + 1e-4 * (u**2).sum((1, 2))
+        return total
+
+    rng, u = np.random.default_rng(0), np.zeros((25, 7))
+    u[:, 0] = 1.0
+    for _ in range(12):
+        found = ocp.sample(
+            world, cost, q, np.zeros(7), u, noise=noise, method=method, samples=64, temperature=0.02, rng=rng
+        )
+        u, noise = found.u, found.noise
+    end = world.rollout(q, np.zeros(7), u).q[-1]
+    assert abs(end[1] - 0.1) < 0.02
+    assert abs(end[3] - 0.05) < 1e-3
 
 
 def test_samples_that_are_not_finite_count_for_nothing() -> None:
