@@ -31,8 +31,8 @@ from kinetree.ocp.costs import Bounds, NodeModel
 from kinetree.ocp.horizon import Gains, Gap, Horizon, Path, Step, Trial
 from kinetree.spatial.value import Array
 
-#: The whole step, and lengths that are tried together if it is refused.
-_WHOLE, _SHARES = np.ones(1), 0.5 ** np.arange(1.0, 9.0)
+#: Lengths of steps, in the order in which they are tried.
+_SHARES = 0.5 ** np.arange(9.0)
 #: Damping of inputs: the least, the first after a refusal, and that which ends a problem.
 _LEAST, _FIRST, _MOST = 1e-9, 1e-6, 1e6
 #: Steps that ask for more damping.
@@ -316,29 +316,28 @@ class Solver:
         # without curvature, predictions overshoot near a solution, and gaps do not tell; with contacts they do not
         rolls = not self.curved and not self.h.dynamics.feet
         first = (at.largest < _NARROW) & rolls if auto else np.full(n, self.options.rollout == "nonlinear")
-        for stage, shares, way in product(range(1 + auto), (_WHOLE, _SHARES), ("linear", "nonlinear")):
+        for stage, share, way in product(range(1 + auto), _SHARES, ("linear", "nonlinear")):
             left = np.flatnonzero((length == 0.0) & (first == ((way == "nonlinear") != bool(stage))))
             if not len(left):
                 continue
-            which = left if len(shares) == 1 else np.repeat(left, len(shares))
-            each = np.tile(shares, len(left))
-            trial = self._tried(way, gains, step, which, each)
-            judged = self._accepted(way, trial, which, each, step, expected, used)
-            if len(shares) == 1 and len(left) == n and judged.all():
-                return trial, np.ones(n), np.full(n, way == "nonlinear")
-            good = judged.reshape(len(left), len(shares))
-            found, chosen = good.any(axis=1), good.argmax(axis=1)
-            moving = left[found]
-            length[moving], rolled[moving] = shares[chosen[found]], way == "nonlinear"
+            each = np.full(len(left), share)
+            trial = self._tried(way, gains, step, left, each)
+            good = self._accepted(way, trial, left, each, step, expected, used)
+            moving = left[good]
+            if len(moving) == n:
+                return trial, each, np.full(n, way == "nonlinear")
             if len(moving):
+                length[moving], rolled[moving] = share, way == "nonlinear"
                 best = at.of(np.arange(n)) if best is None else best
-                best.put(moving, trial.of(np.flatnonzero(found) * len(shares) + chosen[found]))
+                best.put(moving, trial.of(good))
+                if length.all():
+                    break
         return (at if best is None else best), length, rolled
 
     def _tried(self, way: str, gains: Gains, step: Step, which: Array, share: Array) -> Trial:
         at, given = self.at, self.given
         path, gap = at.path, at.gap
-        if not np.array_equal(which, np.arange(len(self.index))):
+        if len(which) < len(self.index):
             path, gap, given = path.of(which), Gap(*_of(gap, which)), given.some(which)
             step = Step(*_of(step, which))
             gains = Gains(*_of(gains, which)) if way == "nonlinear" else gains
