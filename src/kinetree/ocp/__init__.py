@@ -6,6 +6,16 @@ problem = ocp.Problem(robot, dt=0.01, nodes=100, terms=[ocp.pose("tool0", last=1
 plan = problem.solve(q, targets={"tool0": pose})
 """
 
+from kinetree.ocp.built_in_terms import (
+    center_of_mass,
+    control,
+    momentum,
+    orientation,
+    pose,
+    position,
+    state,
+    velocity,
+)
 from kinetree.ocp.contacts import Contacts
 from kinetree.ocp.force_terms import cone, force, friction
 from kinetree.ocp.jax_terms import jax_term
@@ -13,7 +23,7 @@ from kinetree.ocp.mpc import MPC, MPCCommand, MPCState
 from kinetree.ocp.plan import Plan
 from kinetree.ocp.problem import Limits, Problem
 from kinetree.ocp.sampling import Sampled, sample
-from kinetree.ocp.terms import Term, center_of_mass, control, momentum, orientation, pose, position, state, velocity
+from kinetree.ocp.terms import Term
 
 __all__ = [
     "MPC",

@@ -224,8 +224,9 @@ class Problem:
             q: First configuration, (…, nq).
             v: First velocities, (…, nv); at rest by default.
             targets: Targets by name of the term: of one node, or (…, T + 1, …) for all.
-            start: Where to begin: a plan, perhaps `shifted`, or q (…, T + 1, nq), v (…, T + 1, nv) and u (…, T, nu). By
-                default the state is repeated, with the torques that hold it against gravity.
+            start: Where to begin: a plan, perhaps `shifted`; or q (…, T + 1, nq), v (…, T + 1, nv) and u (…, T, nu). By
+                default, and where a plan is not finite, the state is repeated, with the torques that hold it against
+                gravity.
             iterations: The most iterations.
             tolerance: Expected fall of the cost at which a problem is solved, relative to costs above one.
             feasibility: Violation of limits that a solution may have, in their units.
@@ -316,13 +317,9 @@ class Problem:
     ) -> tuple[Path, list[Bounds]]:
         robot, h, T, N = self.robot, self.horizon, self.nodes, len(q)
         kept: tuple[Bounds, ...] = ()
+        lost = np.zeros(N, dtype=bool)  # without anything to start from
         if start is None:
-            with np.errstate(all="ignore"):
-                hold = h.dynamics.hold(q)
-            for row in h.costs.rows:
-                if row.hard and row.term is None and row.part.of == "u":
-                    hold = np.clip(hold, row.lower, row.upper)
-            path = Path(np.repeat(q[:, None], T + 1, axis=1), np.repeat(v[:, None], T + 1, axis=1), hold)
+            path = self._held(q, v)
         else:
             if isinstance(start, Plan):
                 if start.q.shape[-2:] != (T + 1, robot.nq) or start.u.shape[-1] != h.nu:
@@ -347,6 +344,13 @@ class Problem:
                 ) from None
             path = Path(*wide)
             path.q[:, 0], path.v[:, 0] = q, v
+            if isinstance(start, Plan):
+                lost = ~np.all(
+                    [np.isfinite(x).all(axis=(1, 2)) for x in (path.q[:, 1:], path.v[:, 1:], path.u)], axis=0
+                )
+            if lost.any():
+                for each, new in zip(wide, self._held(q[lost], v[lost]), strict=False):
+                    each[lost] = new
         hard = [h.costs.rows[number] for number in h.costs.hard]
         if not hard:
             return path, []
@@ -367,9 +371,20 @@ class Problem:
             if old.multipliers.shape == penalty.shape:  # perhaps shifted, so that rows that are not in force have some
                 known = np.where(old.penalty > 0.0, old.penalty, penalty)
                 y, known = (np.where(penalty > 0.0, x, 0.0) for x in (old.multipliers, known))
+                y[lost], known[lost] = 0.0, penalty[lost]
                 fresh = Bounds(row, y, known, penalty)
             found.append(fresh)
         return path, found
+
+    def _held(self, q: Array, v: Array) -> Path:
+        """States repeated, with torques that hold them against gravity, within limits."""
+        h, T = self.horizon, self.nodes
+        with np.errstate(all="ignore"):
+            hold = h.dynamics.hold(q)
+        for row in h.costs.rows:
+            if row.hard and row.term is None and row.part.of == "u":
+                hold = np.clip(hold, row.lower, row.upper)
+        return Path(np.repeat(q[:, None], T + 1, axis=1), np.repeat(v[:, None], T + 1, axis=1), hold)
 
     def check(self, q: Any, v: Any, u: Any, targets: Mapping[str, Any] | None = None) -> dict[str, float]:
         """Errors of the derivatives of each term against central differences at a state, relative to the largest.

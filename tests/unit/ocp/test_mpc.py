@@ -130,3 +130,25 @@ def test_updates_do_not_grow() -> None:
             blocks.append(sys.getallocatedblocks())
     assert blocks[1] - blocks[0] < 300  # less than one in four updates
     assert np.abs(command.tau).max() <= 20.0
+
+
+def test_a_measurement_that_is_nan_is_forgotten() -> None:
+    """The controller goes on with the next one: of a single robot, of one among many, from the first call on."""
+    robot = kt.zoo.arm7()
+    problem, targets = reach(robot, "hand", 10, limits=ocp.Limits()), {"hand": robot.pose(np.full(7, 0.3), "hand")}
+    mpc, zero = ocp.MPC(problem), np.zeros((3, 7))
+    broken = zero.copy()
+    broken[1, 0] = np.nan
+    first = mpc(broken, zero, targets)
+    assert np.isnan(first.tau).any(axis=-1).tolist() == [False, True, False]
+    again = mpc(zero, zero, targets, state=first.state)
+    assert np.isfinite(again.tau).all()
+    np.testing.assert_array_equal(
+        again.tau[1], problem.solve(zero[1], targets=targets, iterations=1).torques(*zero[:2])
+    )
+    whole = mpc(zero[[0, 2]], zero[:2], targets)
+    np.testing.assert_array_equal(mpc(zero[[0, 2]], zero[:2], targets, state=whole.state).tau, again.tau[[0, 2]])
+    one = mpc(zero[0], zero[0], targets)
+    lost = mpc(broken[1], zero[0], targets, state=one.state)
+    assert np.isnan(lost.tau).any()
+    assert np.isfinite(mpc(zero[0], zero[0], targets, state=lost.state).tau).all()
