@@ -56,6 +56,7 @@ def rest_on(shape: simulation.Shape, x: float, y: float) -> Array:
 
 FALLING = np.array([0.1, 0.2, 0.3, 0.5, 0.2, -1.0])
 GLANCING = np.array([0.1, 0.2, 0.3, 2.0, 0.8, -1.0])
+SPINNING = np.array([30.0, -40.0, 20.0, 2.0, 0.8, -1.0])
 # simulator, state, joint forces, modes of contacts and of the last joint
 CASES: dict[str, tuple[Any, Any, Any, Any, list[int], int]] = {
     "sticks": (lambda m: world(method=m), above(START, 2e-6), np.zeros(6), [0.1, 0.05, 0.02, 1, 0.5, 0], [1] * 4, 0),
@@ -63,6 +64,7 @@ CASES: dict[str, tuple[Any, Any, Any, Any, list[int], int]] = {
     "below": (lambda m: world(method=m), above(START, -2e-5), np.zeros(6), [0, 0, 0.02, 1, 0.5, 0], [1] * 4, 0),
     "flies": (lambda m: world(method=m), above(START, 0.1), [0.1, 0.2, 0.3, 1.0, 0.3, 0], np.zeros(6), [0] * 4, 0),
     "a ball": (lambda m: on_point(BALL, m), rest_on(BALL, 0.02, 0.01), FALLING, np.zeros(6), [1], 0),
+    "spins on a ball": (lambda m: on_point(BALL, m), rest_on(BALL, 0.02, 0.01), SPINNING, np.zeros(6), [2], 0),
     "slides on a rod": (
         lambda m: on_point(ROD, m), rest_on(ROD, 0.02, 0.06), GLANCING, np.zeros(6), [2], 0,
     ),
@@ -169,6 +171,28 @@ def test_changes_and_gradients_are_those_of_the_matrices(name: str, method: str)
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_masses_of_a_body_that_spins(method: str) -> None:
+    robot = on_point(BALL, method).robot
+    q, v, tau, rng = rest_on(BALL, 0.02, 0.01), SPINNING, np.zeros(6), np.random.default_rng(0)
+    theta, change = robot.inertial_parameters, rng.standard_normal((1, 10)) * 1e-3
+
+    def after(t: float) -> Array:
+        robot_t = robot.with_inertial_parameters(theta + t * change, strict=False)
+        points = [simulation.Points("box", (0.0, 0.0, -0.05))]
+        sim = simulation.Simulator(robot_t, dt=DT, method=method, contacts=points, ground=BALL)
+        there, rate, _ = sim.step(q, v, tau)
+        return np.concatenate([robot.difference(end, there), rate])
+
+    sim, weights = on_point(BALL, method), rng.standard_normal(12)
+    end = sim.step(q, v, tau)[0]
+    expected = (after(1e-4) - after(-1e-4)) / 2e-4
+    found = np.concatenate(sim.step.jvp(q, v, tau, *np.zeros((3, 6)), parameters=change))
+    assert_near(found, expected, 1e-7 * peak(expected))
+    gradient = sim.step.vjp(q, v, tau, weights[:6], weights[6:], parameters=True).parameters
+    assert_near(np.sum(gradient * change), weights @ found, 1e-9 * peak(found))
+
+
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("sliding", [False, True])
 def test_friction_heights_and_forces(method: str, sliding: bool) -> None:
     """Of two shapes, one of which is far away."""
@@ -200,9 +224,9 @@ def test_friction_heights_and_forces(method: str, sliding: bool) -> None:
     assert_near(found, expected, 1e-3)
     assert_near(gradients.height, [0.0, weights @ expected], 1e-2)
     direction = np.random.default_rng(3).standard_normal(6)
-    ahead, behind = (after(sim, {"box": push["box"] + sign * 0.1 * direction}) for sign in (1.0, -1.0))
+    ahead, behind = (after(sim, {"box": push["box"] + sign * 0.05 * direction}) for sign in (1.0, -1.0))
     found = np.concatenate(sim.step.jvp(q, v, tau, zero, zero, f_ext=push, df_ext={"box": direction}))
-    assert_near(found, (ahead - behind) / 0.2, 1e-7)
+    assert_near(found, (ahead - behind) / 0.1, 1e-7)
     assert float(gradients.f_ext["box"] @ direction) == pytest.approx(float(weights @ found), rel=1e-10, abs=1e-12)
 
 

@@ -26,6 +26,7 @@ from kinetree.language.mechanism import Mechanism, Site
 from kinetree.model.integrators import IMPULSIVE, METHODS, Impulses, Run
 from kinetree.model.model import Model
 from kinetree.model.population import Population
+from kinetree.model.specs import WORLD_NAME
 from kinetree.runtime import arguments
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import compiled
@@ -103,6 +104,14 @@ class Plant:
             self.varied["joint damping"] = D
         self._lock = ForkSafeLock()
         self._recursions: dict[Any, Compiled] = {}
+
+    @property
+    def free_bodies(self) -> list[tuple[int]]:
+        """Where velocities start of bodies that move freely in the world, and carry nothing that moves."""
+        _, parents = self.robot._moving_bodies
+        alone = {body for body, parent in parents.items() if parent == WORLD_NAME} - set(parents.values())
+        free = [joint for joint in self.robot.joints if joint.kind == "floating" and joint.nv == joint.type.nv]
+        return [(joint.v_start,) for joint in free if joint.child in alone]
 
     @property
     def varied_operands(self) -> list[Operand]:

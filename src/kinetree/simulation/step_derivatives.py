@@ -15,6 +15,10 @@ linearised dynamics, so that
 
 in O(n) but for the rows. Matrices have (2) column by column (`kinetree.kernels.step_changes`). Nothing here knows what
 touches what: contacts of another kind only need their own response.
+
+Velocities of free bodies are turned before impulses, and back after them (`kinetree.kernels.turning_bodies`). Such
+bodies carry nothing, and respond to a wrench in their own axes alike at all configurations. So the δv_f of (2), at
+given impulses, is turned before y is added to it.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ from kinetree.concurrency import ForkSafeLock
 from kinetree.kernels.chained_products import row_scaled
 from kinetree.kernels.constrained_solution import moving_columns, with_product, with_transposed_product
 from kinetree.kernels.contact_response import EPSILON, contact_response
+from kinetree.kernels.joint_rows import mean_acceleration
 from kinetree.kernels.products import total
 from kinetree.kernels.step_changes import (
     drifting_changes,
@@ -55,6 +60,7 @@ from kinetree.kernels.step_changes import (
     velocity_changes,
     with_lift,
 )
+from kinetree.kernels.turning_bodies import turned_change, turned_gradient, turned_rows
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.common_frame import in_view
 from kinetree.language.forward_mode import directional_derivative
@@ -68,7 +74,7 @@ from kinetree.simulation.contacts import Contacts, JointRows, PythonFunction
 from kinetree.simulation.discovery import DiscoveredContacts
 from kinetree.simulation.stage_dynamics import FreeDynamics, HeldDynamics
 from kinetree.simulation.step_results import ContactProblem, ImpulseResponse, Impulses
-from kinetree.simulation.steps import Stage, Steps, Trail
+from kinetree.simulation.steps import Met, Stage, Steps, Trail
 
 _AXES = "local_world_aligned"
 #: What a step depends on, of each shape.
@@ -85,7 +91,8 @@ class _About(NamedTuple):
     first: Stage | None  # those that predict v_m
     after: Any  # q⁺, before a projection
     rate: Any  # v⁺, before it
-    a: Any  # (v⁺ − v)/dt
+    a: Any  # (v⁺ − v)/dt, without turns
+    met: Met  # v_f, and velocities before and after impulses
     wrenches: list[Any]  # of contacts and of the user, in the axes of their frames; one array or none
     pushed: list[Any]  # of the user alone
     response: ImpulseResponse | None
@@ -248,9 +255,12 @@ class StepDerivatives:
                 each = run.taken(touched.problem.wrench, np.arange(6 * count).reshape(-1, 6))
                 mean = run(compiled(frame_wrenches, m=count), touched.problem.place, each, plant.dt)
                 wrenches = [run.joined(mean, *pushed)]
-        last = last._replace(push=push)
-        of = _About(last, first, trail.q, trail.rate, found["acceleration"], wrenches, pushed, response, trail.bodies)
-        return of, found
+        last, met = last._replace(push=push), trail.met or Met(trail.rate, trail.rate, trail.rate)
+        a = found["acceleration"]
+        if self._steps.turning:
+            start = self._own(run, advance, self._sum(run, given["v"], met.before), met.free, -1.0)
+            a = run(compiled(mean_acceleration, n=self._robot.nv), start, met.after, plant.dt)
+        return _About(last, first, trail.q, trail.rate, a, met, wrenches, pushed, response, trail.bodies), found
 
     def _response(self, run: Any, q: Any, trail: Trail) -> ImpulseResponse:
         contacts, joints, touched = self._contacts, self._joints, cast(Impulses, trail.touched)
@@ -267,7 +277,7 @@ class StepDerivatives:
                 run.joined(*(run.taken(x, np.arange(size)) for x in part))
                 for part, size in zip(zip(*parts, strict=True), (3 * each, 9 * each), strict=True)
             )
-            twist = run.taken(trail.bodies.twists(q, trail.rate), np.arange(6 * bodies))
+            twist = run.taken(trail.bodies.twists(q, cast(Met, trail.met).after), np.arange(6 * bodies))
             geometry = (
                 of.axes,
                 of.arms,
@@ -392,7 +402,7 @@ class StepDerivatives:
         if self._projects is not None:
             q_weights, v_weights, _ = self._projects.projected(run, "vjp", of.after, of.rate, q_weights, v_weights)
         q_bar, v_bar = self._own(run, ahead_gradient, of.rate, left, q_weights)
-        v_bar = self._sum(run, v_bar, v_weights)
+        v_bar = self._back(run, of.met.after, -0.5, self._sum(run, v_bar, v_weights))
         here, turned = of.last.q, np.zeros(n)
         none = np.zeros((max(len(self._contact_sites), 1), 6))
         x = self._solved(run, of, v_bar, none)
@@ -403,21 +413,29 @@ class StepDerivatives:
             )
             (wrench, stops), found["report"] = self._split(run, z), of.response.report
             v_bar = self._sum(run, v_bar, stops)
-            if self._held is None:
+            if self._held is None and not self._steps.turning:
                 x = self._solved(run, of, v_bar, none if wrench is None else wrench)
             elif wrench is not None:
                 v_bar = self._sum(run, v_bar, self._pressed(run, here, wrench))
             if wrench is not None:
                 if of.response.drift is not None:
                     m = self._of_bodies
-                    if self._held is not None:
+                    if self._held is not None or self._steps.turning:
                         x = self._solved(run, of, v_bar, none)
                     moved = run.taken(of.bodies.twists(here, x), np.arange(m))
                     g = run(compiled(with_transposed_product, c=m, n=m), of.response.drift, moved, g, 1.0)
                 along = run.taken(g, np.arange(self._of_bodies).reshape(-1, 6))
-                turned = self._dynamics_free(run, twists_gradient, here, of.rate, wrench, along)
+                turned = self._dynamics_free(run, twists_gradient, here, of.met.after, wrench, along)
             if stops is not None:
                 turned = self._sum(run, turned, self._stopped(run, of, of.response.stopping, stops))
+        impact = of.last._replace(a=of.a)
+        heavy, before = [], impact
+        if self._steps.turning:
+            if masses:  # of M⁻¹Jᵀλ, which is not turned
+                x, before = self._solved(run, of, v_bar, none), of.last
+                heavy = [self._free.by_masses(run, a, x, scale) for a, scale in ((impact, -dt), (before, dt))]
+            v_bar = self._back(run, of.met.free, 0.5, v_bar)
+            x = self._solved(run, of, v_bar, none)
         all_sites = (*self._contact_sites, *sites)
         if self._held is None:
             at = here, of.last.v, of.a, x, *of.wrenches
@@ -428,7 +446,7 @@ class StepDerivatives:
             by_q, speed, push = self._held.gradient(run, all_sites, of.last, of.wrenches, weight)
             q_bar = self._sum(run, q_bar, turned, by_q)
         v_bar = self._sum(run, v_bar, speed)
-        heavy = [self._free.by_masses(run, of.last._replace(a=of.a), x, -dt)] if masses else []
+        heavy += [self._free.by_masses(run, before, x, -dt)] if masses else []
         if of.first is not None:
             weight = self._own(run, advance, np.zeros(n), speed, 0.5 * dt)
             first = self._of.gradient(run, sites, of.first, of.pushed, weight)
@@ -451,6 +469,10 @@ class StepDerivatives:
                 count = 10 * len(self._robot.bodies)
                 found["by_parameters"] = run(compiled(total, n=count), found["by_parameters"], other)
         return {**found, "by_q": q_bar, "by_v": v_bar, "by_tau": push}
+
+    def _back(self, run: Any, v: Any, steps: float, weights: Any) -> Any:
+        """Gradients with respect to velocities v that are turned."""
+        return self._steps.turned(run, turned_gradient, v, steps, weights)
 
     def _dynamics_free(self, run: Any, algorithm: Algorithm, *inputs: Any) -> Any:
         return run(self._plant.recursion(algorithm, self._contact_sites), *inputs)
@@ -482,8 +504,9 @@ class StepDerivatives:
             wrench = run.taken(given["along_wrench"], np.arange(6 * len(sites)))
             push = run(compiled(with_transposed_product, c=6 * len(sites), n=n), J, wrench, push, 1.0)
         speed, early = dv, push
+        impact = of.last._replace(a=of.a)
         if masses:
-            heavier = self._free.heavier(run, of.last._replace(a=of.a), given["along_parameters"])
+            heavier = self._free.heavier(run, of.last if self._steps.turning else impact, given["along_parameters"])
             push = self._own(run, advance, push, heavier, -1.0)
         if of.first is not None:
             if masses:
@@ -496,13 +519,18 @@ class StepDerivatives:
         all_sites = (*self._contact_sites, *sites)
         change = self._of.change(run, all_sites, of.last, of.wrenches, dq, speed, push)
         after = self._own(run, advance, dv, change, dt)
+        after = self._steps.turned(run, turned_change, of.met.free, 0.5, after)
+        if masses and self._steps.turning:  # of M⁻¹Jᵀλ, which is not turned
+            more = self._own(run, advance, heavier, self._free.heavier(run, impact, given["along_parameters"]), -1.0)
+            none = np.zeros((max(len(self._contact_sites), 1), 6))
+            after = self._own(run, advance, after, self._solved(run, of, more, none), dt)
         if of.response is not None and of.response.drift is not None:
             after = self._sum(run, after, self._drifted(run, of, dq))
         if of.response is not None:
             turned, along = [], np.zeros(0)
             if of.bodies is not None:
                 numbers = np.arange(self._of_bodies)
-                turned = [run.taken(self._dynamics_free(run, _twists_change, here, of.rate, dq), numbers)]
+                turned = [run.taken(self._dynamics_free(run, _twists_change, here, of.met.after, dq), numbers)]
                 along = run.taken(of.bodies.twists(here, dq), numbers)
             if len(self._columns):
                 places = zero, of.response.stopping, self._origin, 0.0
@@ -517,6 +545,7 @@ class StepDerivatives:
                 run, of, zero if stops is None else stops, np.zeros((1, 6)) if wrench is None else wrench
             )
             after = self._sum(run, after, pushed)
+        after = self._steps.turned(run, turned_change, of.met.after, -0.5, after)
         moved = self._own(run, ahead_change, of.rate, left, dq, after)
         if self._projects is not None:
             moved, after = self._projects.projected(run, "jvp", of.after, of.rate, moved, after, zero)
@@ -531,7 +560,9 @@ class StepDerivatives:
         sizes = {"c": self._of_bodies + len(self._columns), "b": self._of_bodies}
         bodies = [(i, i) for i in range(self._of_bodies)]
         changed = run.prepared(compiled(velocity_changes, n=n, **sizes, bodies=bodies, **self._moving))
-        names, last = ("a_q", "a_v", "a_tau"), (of.last, of.wrenches)
+        names: Sequence[Any] = ("a_q", "a_v", "a_tau")
+        turning, last = bool(self._steps.turning), (of.last, of.wrenches)
+        own = [None] * 3 if turning else names
         if of.first is None:
             a_q, a_v, Minv = self._of.matrices(run, all_sites, *last, changed, names)
             a_tau = Minv
@@ -539,14 +570,18 @@ class StepDerivatives:
             predicted = run.prepared(compiled(predicted_changes, n=n))
             after = self._of.matrices(run, all_sites, *last, predicted, names)
             before = self._of.matrices(run, sites, of.first, of.pushed, predicted, ("f_q", "f_v", "f_tau"))
-            Minv, (a_q, a_v, a_tau) = after[2], run.feeding(changed, names, predicted, *after, *before, 0.5 * dt)
+            Minv, (a_q, a_v, a_tau) = after[2], run.feeding(changed, own, predicted, *after, *before, 0.5 * dt)
+        if turning:
+            a_q, a_v, a_tau = self._turned_rows(run, of.met.free, 0.5, 1.0 / dt, a_q, a_v, a_tau)
         J, Psi, matrices = self._rows(run, of)
         if of.response is not None and of.response.drift is not None:
             drifting = compiled(drifting_changes, n=n, b=self._of_bodies)
             a_q = run(drifting, run.taken(J, np.arange(self._of_bodies * n)), of.response.drift, Minv, a_q, dt)
         ends = run.prepared(plant.recursion(step_matrices(of.first is not None, plant.soft)))
         given_J = J, Psi, *matrices, Minv, a_q, a_v, a_tau, dt
-        blocks = run.feeding(ends, ("by_q", "by_v", "by_tau"), changed, *given_J)
+        blocks = run.feeding(ends, own if turning else ("by_q", "by_v", "by_tau"), changed, *given_J)
+        if turning:
+            blocks = self._turned_rows(run, of.met.after, -0.5, 0.0, *blocks)
         springs = plant.damping, plant.stiffness, plant.rest
         inputs = given["q"], given["v"], of.rate, ahead, left, *springs, dt, *blocks
         more = plant.lift is not None or self._projects is not None
@@ -568,6 +603,9 @@ class StepDerivatives:
                 )
         return found
 
+    def _turned_rows(self, run: Any, v: Any, steps: float, *given: Any) -> Any:
+        return self._steps.turned(run, turned_rows, v, steps, *given)
+
     def _rows(self, run: Any, of: _About) -> tuple[Any, Any, Sequence[Any]]:
         """J and Ψ of all rows, and C and C_ξ."""
         n, size, J, Psi = self._robot.nv, self._of_bodies, [], []
@@ -576,7 +614,7 @@ class StepDerivatives:
         if size:
             numbers = np.arange(size * n).reshape(-1, n)
             J = [run.taken(self._seen(run, JACOBIANS[_AXES], of.last.q), numbers)]
-            Psi = [run.taken(self._seen(run, VELOCITY_DERIVATIVES[_AXES], of.last.q, of.rate), numbers)]
+            Psi = [run.taken(self._seen(run, VELOCITY_DERIVATIVES[_AXES], of.last.q, of.met.after), numbers)]
         if len(self._columns):
             J += [np.eye(n)[self._columns]]
             _, turned = self._own(run, ddifference, self._origin, of.last.q)

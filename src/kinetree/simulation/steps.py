@@ -23,7 +23,9 @@ from kinetree.algorithms.dynamics.forward_dynamics import forward_dynamics
 from kinetree.concurrency import ForkSafeLock
 from kinetree.kernels.contact_problem import larger_residual
 from kinetree.kernels.joint_rows import mean_acceleration
+from kinetree.kernels.language import Kernel
 from kinetree.kernels.solve import count_doubt
+from kinetree.kernels.turning_bodies import turned
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.mechanism import Site
 from kinetree.model.constraints import Constraints
@@ -58,6 +60,14 @@ class Stage(NamedTuple):
     a: Any
 
 
+class Met(NamedTuple):
+    """Velocities of the end of a step in the middle of it, where impulses act."""
+
+    free: Any  # before impulses, in the axes of the end
+    before: Any
+    after: Any
+
+
 @dataclass
 class Trail:
     """What a step has come by, for its derivatives."""
@@ -66,6 +76,7 @@ class Trail:
     q: Any = None  # configuration after it, before a projection
     rate: Any = None  # velocities, too
     touched: Impulses | None = None
+    met: Met | None = None
     bodies: Any = None
 
 
@@ -81,6 +92,7 @@ class Steps:
     Attributes:
         is_compiled: Whether steps are compiled functions, rather than executed on arrays.
         plant: As above, and so are the others.
+        turning: Where velocities of free bodies start that turn between impulses and the end of a step, once for each.
     """
 
     def __init__(
@@ -93,6 +105,8 @@ class Steps:
         self.plant, self.contacts = plant, contacts
         self.constraints, self.project = constraints, project
         self.is_compiled = contacts is None or contacts.is_compiled
+        meets = plant.method == "midpoint" and isinstance(contacts, (Contacts, DiscoveredContacts))
+        self.turning = plant.free_bodies if meets and constraints is None else []
         self._lock = ForkSafeLock()
         self._made: dict[Any, Any] = {}
 
@@ -134,8 +148,12 @@ class Steps:
             return a
 
         def impulses(contacts: Any, q: Any, v: Any) -> Any:
-            touched[:] = [contacts.impulses(run, q, v, bodies)]
-            return touched[0].velocity
+            before = self.turned(run, turned, v, 0.5)
+            touched[:] = [contacts.impulses(run, q, before, bodies)]
+            after = touched[0].velocity
+            if trail is not None:
+                trail.met = Met(v, before, after)
+            return self.turned(run, turned, after, -0.5)
 
         def own(algorithm: Algorithm, *inputs: Any) -> Any:
             return run(plant.recursion(algorithm), *inputs)
@@ -156,6 +174,12 @@ class Steps:
             rate, spread = held.part(run, "velocity", near, after, rate)
             watch(spread)
         return {**(touched[0]._asdict() if touched else {}), **found, "q": after, "v": rate}
+
+    def turned(self, run: Any, kernel: Kernel, v: Any, steps: float, *given: Any) -> Any:
+        """Velocities of the same motion in the axes of a robot that many steps away, or changes of them."""
+        if not self.turning:
+            return given[0] if given else v
+        return run(compiled(kernel, n=self.plant.robot.nv, free=self.turning), v, steps * self.plant.dt, *given)
 
     # Functions
 
