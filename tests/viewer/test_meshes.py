@@ -285,7 +285,7 @@ GARBAGE = bytes(range(256)) * 8
         ("a.dae", dae().replace(b'source="#s"', b'source="#gone"'), "polygons without vertices"),
         ("a.dae", dae(scene='<node id="n"><instance_node url="#n"/></node>'), "nested without end"),
         ("a.dae", dae(scene="<node><matrix>1 2 3</matrix></node>"), "3 numbers where 16 should be"),
-        ("a.ply", b"ply", "'.ply' is not read; convert it to .stl, .obj, .dae"),
+        ("a.ply", b"ply", "'.ply' is not read; convert it to .stl, .obj, .msh, .dae"),
         ("a", b"ply", "'' is not read"),
     ],
 )

@@ -126,7 +126,7 @@ def pictures(server: Any, width: int, height: int) -> Iterator[Pictures]:
         )
         try:
             look = Pictures(_client(server, process, browser), width, height)
-            look()  # the first one may lack the lights
+            _settle(look)
             yield look
         finally:
             process.terminate()
@@ -145,6 +145,18 @@ def _client(server: Any, process: Any, browser: str) -> Any:
             raise ViewerError(f"{browser} ended with exit code {process.returncode} before it showed the scene")
         time.sleep(0.05)
     raise ViewerError(f"{browser} did not open the viewer's page within {_PATIENCE:.0f} s")
+
+
+def _settle(look: Pictures) -> None:
+    """Draw until two pictures in a row are the same: first ones may lack lights, shapes and shadows."""
+    end, before, same = time.monotonic() + _PATIENCE, look(), 0
+    while time.monotonic() < end:
+        now = look()
+        same = same + 1 if np.array_equal(now, before) else 0
+        if same > (2 if now.min() == now.max() else 0):  # what is blank may still be loading, or be all there is
+            return
+        before = now
+    raise ViewerError(f"the browser has not finished drawing the scene within {_PATIENCE:.0f} s")
 
 
 @contextmanager
