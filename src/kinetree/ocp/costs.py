@@ -229,7 +229,9 @@ class Costs:
     @staticmethod
     def padded(u: Array) -> Array:
         """What steps have, for all nodes: zero at the last."""
-        return np.concatenate([u, np.zeros_like(u[:, :1])], axis=1)
+        found = np.zeros((len(u), u.shape[1] + 1, *u.shape[2:]))
+        found[:, :-1] = u
+        return found
 
     # As texts
 

@@ -16,7 +16,7 @@ import numpy as np
 from kinetree.algorithms.derivatives.inverse_dynamics_curvature import inverse_dynamics_curvature
 from kinetree.kernels.euler_riccati import euler_forward, euler_riccati
 from kinetree.kernels.node_costs import pushed, with_curvature
-from kinetree.kernels.node_models import with_share
+from kinetree.kernels.node_models import largest_of, with_share
 from kinetree.kernels.solve import count_doubt
 from kinetree.model.model import Model
 from kinetree.ocp.costs import Costs, NodeModel
@@ -44,8 +44,8 @@ def direction(
 ) -> Compiled:
     """From states, inputs, gaps, damping, costates and share if `exact`, and what costs take, to gains and a step.
 
-    Results are Kq, Kv, k, pivot, decrease; dq, dv of the nodes reached, du, costates, slope and curve; and which nodes
-    have constraints that may depend on each other, so that the problem has to be computed in another way.
+    Results are Kq, Kv, k, pivot, decrease; dq, dv of the nodes reached, du, costates, slope and curve; and whether
+    constraints of some node may depend on each other, so that the problem has to be computed in another way.
 
     Args:
         linearization: Derivatives of steps.
@@ -137,7 +137,7 @@ class _Recorded:
         wide = (T, nu, nv)
         results: dict[str, tuple[int, ...]] = {"Kq": wide, "Kv": wide, "k": (T, nu), "pivot": (), "decrease": ()}
         results |= {"dq": (T, nv), "dv": (T, nv), "du": (T, nu), "wq": (T, nv), "wv": (T, nv), "slope": (), "curve": ()}
-        results |= {"doubts": (T,)}
+        results |= {"doubts": ()}
         inputs = [Operand(*each) for each in names.items()]
         self.run = run = KernelSequence(
             "direction", [*inputs, *(Operand(o.name, (S, *o.shape)) for o in costs.given_operands)],
@@ -147,6 +147,7 @@ class _Recorded:
         self.of_nodes = run.inputs[len(names) :]
         self.results = dict(zip(results, run.outputs, strict=True))
         self.dt, self.pace = run.constant(self.dynamics.dt), run.constant(self.dynamics.pace)
+        self.doubts = run.space(T)
         self.ahead = run.prepare(self._kernel(euler_forward, T))
         self.back = cache(self._prepared)
         self._made = cache(partial(node_function, linearization, costs, exact=exact))
@@ -184,6 +185,7 @@ class _Recorded:
                     self._nodes(kind, first, rest, i)
         for name, end in zip(("pivot", "decrease"), self.ends[5:], strict=True):
             run.copy(end, self.results[name])
+        run.call(compiled(largest_of, n=self.T), self.doubts, into=[self.results["doubts"]])
         into = [self.results[name] for name in ("dq", "dv", "du", "wq", "wv", "slope", "curve")]
         self.ahead.run(*[None] * len(self.ahead.inputs), into=into)
         return run.finish()
@@ -201,7 +203,7 @@ class _Recorded:
         times = at(self.dt), at(self.pace)
         second = [at(self.given[name]) for name in _SECOND[:2]] + [self.given["share"]] if self.exact else []
         needed = [*state[:4], *times, *second, *(at(place, S) for place in self.of_nodes)]
-        into = [*(place_of(back, name) for name in (*_LINEAR, *_MODEL)), at(self.results["doubts"])]
+        into = [*(place_of(back, name) for name in (*_LINEAR, *_MODEL)), at(self.doubts)]
         if self.together > 1:
             run.batch(self._made(kind), count, *needed, into=into)
         else:

@@ -320,7 +320,7 @@ class Horizon:
         q, v, u, *others = self.costs.inputs(x, given, True)
         second = [] if share is None else [*costate, share]
         found = self._fused[exact, together](q, v, u, *gap, damping, *second, *others)
-        return Gains(*found[:5]), self._stepped(*found[5:-1]), (found[-1] > 0.0).any(axis=-1)
+        return Gains(*found[:5]), self._stepped(*found[5:-1]), found[-1] > 0.0
 
     def moved(self, x: Path, step: Step, share: Array) -> Path:
         """States along the linear prediction."""

@@ -223,13 +223,10 @@ class Solver:
         share, damping = np.where(exact, np.minimum(np.maximum(2.0 * self.share, _LITTLE), 1.0), 0.0), self.damping
         if h.fuses(bool(exact.any())):
             gains, step, doubtful, share, damping = self._together(share, damping)
-            bad = self._bad(gains)
-            if len(bad) or doubtful.any():
-                share, damping = _weaker(share, damping, bad[~doubtful[bad]])
-                bad = np.union1d(bad, np.flatnonzero(doubtful))
-                again = self._separate(share[bad], damping[bad], bad)
+            if len(doubtful):
+                again = self._separate(share[doubtful], damping[doubtful], doubtful)
                 for whole, part in zip((*gains, *step, share, damping), again, strict=True):
-                    whole[bad] = part
+                    whole[doubtful] = part
         else:
             *found, share, damping = self._separate(share, damping)
             gains, step = Gains(*found[:5]), Step(*found[5:])
@@ -259,7 +256,7 @@ class Solver:
     def _together(self, share: Array, damping: Array) -> tuple[Gains, Step, Array, Array, Array]:
         """Gains and steps of all problems, and again of those that are not convex.
 
-        Returns which of them are in doubt (see `Horizon.direction`), and the shares of curvature and the damping.
+        Returns the numbers of those in doubt (see `Horizon.direction`), and the shares of curvature and the damping.
         """
         h, at, exact = self.h, self.at, bool(share.any())
         gains, step, doubtful = h.direction(
@@ -267,7 +264,7 @@ class Solver:
         )
         for _ in range(_TRIES):
             bad = self._bad(gains)
-            bad = bad[~doubtful[bad]]
+            bad = bad[~doubtful[bad]] if len(bad) else bad
             if not len(bad):
                 break
             share, damping = _weaker(share, damping, bad)
@@ -275,7 +272,7 @@ class Solver:
             again = h.direction(own.path, own.gap, self.given.some(bad), damping[bad], _of(self.costate, bad), some)
             for whole, part in zip((*gains, *step), chain(*again[:2]), strict=True):
                 whole[bad] = part
-        return gains, step, doubtful, share, damping
+        return gains, step, np.flatnonzero(doubtful), share, damping
 
     def _separate(self, share: Array, damping: Array, some: Any = None) -> list[Array]:
         """Gains, steps, shares of curvature and damping of some problems, from all their nodes at once."""
@@ -303,7 +300,7 @@ class Solver:
 
     def _bad(self, gains: Gains) -> Array:
         """Problems that are not convex in the inputs."""
-        if (gains.pivot > 0.0).all():
+        if gains.pivot.min() > 0.0:
             return np.zeros(0, dtype=np.intp)
         return np.flatnonzero(~(gains.pivot > 0.0) & np.isfinite(gains.pivot))
 
