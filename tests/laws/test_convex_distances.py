@@ -10,10 +10,12 @@ import pytest
 
 import kinetree as kt
 from kinetree import geometry as geo
+from kinetree.algorithms.kinematics.frame_kinematics import poses
 from kinetree.errors import ConvergenceError, UnsupportedError
 from kinetree.model import convex_distances
 from kinetree.model.convex_distances import ConvexDistances
-from kinetree.model.shapes import CLOSED, MEASURED
+from kinetree.model.shapes import MEASURED
+from kinetree.runtime.kernels import bind
 from tests.oracle import oracle
 from tests.tolerance import assert_near, bound, refused
 
@@ -22,6 +24,8 @@ TOL = bound(6)
 #: Certificates of results; distances are as good, derivatives have the square root.
 CERTIFIED = 1e-6
 
+#: Kinds whose distances from each other have closed forms.
+CLOSED = ("sphere", "capsule", "box", "plane")
 KINDS = [
     (a, b) for a, b in itertools.combinations_with_replacement(MEASURED, 2)
     if not {a, b} <= set(CLOSED)
@@ -66,6 +70,13 @@ def places(robot: kt.Model, rng: Any, count: int, spread: float = 0.4) -> Any:
     return q
 
 
+def by_coal(robot: kt.Model, pairs: geo.CollisionPairs, q: Any) -> tuple[ConvexDistances, Any]:
+    """coal's distances of all pairs, and the poses of all shapes."""
+    sites = tuple(map(robot._shape_site, pairs.shapes))
+    placed = bind(poses, robot.mechanism, sites, "distances")
+    return ConvexDistances(pairs.shapes, pairs.numbers), np.asarray(placed(q)).reshape(-1, len(sites), 4, 4)
+
+
 @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
 def test_laws(kinds: tuple[str, str]) -> None:
     rng = np.random.default_rng(MEASURED.index(kinds[0]) * 10 + MEASURED.index(kinds[1]))
@@ -82,8 +93,7 @@ def test_laws(kinds: tuple[str, str]) -> None:
         if "plane" in kinds:
             continue
         # nothing of one shape is beyond the plane through its nearest point, so d is certain, apart
-        measure, placed = robot._convex_distances(pairs)
-        T = placed(q)
+        measure, T = by_coal(robot, pairs, q)
         assert_near(measure.certificate(0, 1, T, d, n), np.zeros(len(q)), CERTIFIED)
         for i, point, out in ((0, pa, -n), (1, pb, n)):
             assert_near((measure.support(i, T[:, i], out) * out).sum(-1), (point * out).sum(-1), CERTIFIED)
@@ -111,6 +121,28 @@ def test_jacobians_are_derivatives(kinds: tuple[str, str]) -> None:
     assert np.median(off) < 2e-3  # certificates leave normals known to about 1e-4
     assert np.mean(off > 2e-2) <= 0.1  # where the nearest features change
     assert_near(robot.clearance.vjp(q, pairs), robot.distances(q, pairs).jacobian[:, 0], TOL)
+
+
+def test_drift_is_the_rate_of_the_rate() -> None:
+    """J̇v of every compiled pair against differences of J v along a constant v, apart and overlapping."""
+    rng, step = np.random.default_rng(11), 1e-4
+    robot, pairs = world(*(shape(kind, rng, kind, 0.3) for kind in MEASURED if kind not in ("hull", "plane")),
+                         *(shape(kind, rng, f"other {kind}", 0.3) for kind in ("cylinder", "ellipsoid")))  # fmt: skip
+    q, v = places(robot, rng, 12, 0.15), rng.standard_normal((12, robot.nv))
+    near, rate, drift = robot._distance_rates(q, v, pairs)
+    assert 0.1 < (near.distance < 0.0).mean() < 0.9
+    plain = robot.distances(q, pairs)
+    for found, expected in ((near.distance, plain.distance), (near.points, plain.points)):
+        assert_near(found, expected, CERTIFIED)
+    ahead, now, behind = (
+        np.einsum("bpv,bv->bp", robot.distances(robot.integrate(q, v, by), pairs).jacobian, v)
+        for by in (step, 0.0, -step)
+    )
+    assert_near(rate, now, 1e-5)
+    off = np.abs((ahead - behind) / (2 * step) - drift) / (1.0 + np.abs(drift))
+    for inside in (near.distance < 0.0, near.distance > 0.0):
+        assert np.median(off[inside]) < 1e-4
+        assert (off[inside] > 1e-2).mean() < 0.08  # where features change
 
 
 def corners(size: Any) -> Any:
@@ -194,16 +226,34 @@ def test_pairs_that_always_collide_are_found() -> None:
     assert set(pairs.names) == {("b0", "b2"), ("b0", "b3")}
 
 
+def needle(name: str, size: Any) -> geo.Hull:
+    return geo.Hull(name, points=corners(size) * np.linspace(1.0, 1.3, 8)[:, None])
+
+
 def test_what_is_not_certified_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    robot, pairs = world(geo.Cylinder("a", 0.1, 0.2), geo.Ellipsoid("b", (0.1, 0.2, 0.3)))
+    robot, pairs = world(geo.Cylinder("a", 0.1, 0.2), needle("b", (0.1, 0.2, 0.3)))
     monkeypatch.setattr(convex_distances, "WORST", -1.0)
     refused("no distance of 'a' and 'b' that can be certified", robot.distances, robot.neutral(), pairs,
             error=ConvergenceError)  # fmt: skip
 
 
+def test_what_compiled_code_does_not_certify_is_refused() -> None:
+    robot, pairs = world(
+        geo.Cylinder("a", 0.1, 0.2), geo.Ellipsoid("b", (0.1, 0.2, 0.3)), geo.Sphere("c", (0, 0, 0), 1)
+    )
+    q = np.tile(robot.neutral(), (2, 1))
+    lost = pairs.names.index(("a", "b"))
+    d = robot.clearance(q, pairs)[:, None] * np.ones(len(pairs))
+    d[1, lost] = np.nan
+    refused("the distance of 'a' and 'b' is not found with a certificate, at 1 of", robot._certified, q, pairs, d,
+            error=ConvergenceError)  # fmt: skip
+    q[1, 0] = np.nan
+    robot._certified(q, pairs, d)
+
+
 def test_tolerances_at_which_coal_fails_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    robot, pairs = world(geo.Ellipsoid("a", (0.3, 0.02, 0.1)), geo.Ellipsoid("b", (0.02, 0.4, 0.1)))
+    robot, pairs = world(needle("a", (0.3, 0.02, 0.1)), needle("b", (0.02, 0.4, 0.1)))
     q = places(robot, rng, 50, 0.2)
     right, measured = robot.clearance(q, pairs), convex_distances._measured
 
@@ -214,23 +264,28 @@ def test_tolerances_at_which_coal_fails_are_left(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(convex_distances, "_measured", failing)
     assert_near(robot.clearance(q, pairs), right, CERTIFIED)
-    monkeypatch.setattr(convex_distances, "TOLERANCES", (1e-1,))
+    monkeypatch.setattr(convex_distances, "TOLERANCES", (1e-11,))
     with pytest.raises(ConvergenceError):
         robot.clearance(q, pairs)
 
 
 def test_what_is_compiled_names_pairs_that_are_not() -> None:
-    _, pairs = world(geo.Cylinder("a", 0.1, 0.2), geo.Sphere("b", (0, 0, 0), 0.3))
-    refused("sphere 'b' and cylinder 'a' are not compiled", lambda: pairs.runs, error=UnsupportedError)
-    assert pairs.closed.names == ()
+    _, pairs = world(needle("a", (0.1, 0.2, 0.3)), geo.Sphere("b", (0, 0, 0), 0.3))
+    refused("sphere 'b' and hull 'a' are not compiled", lambda: pairs.runs, error=UnsupportedError)
+    assert pairs.compiled.names == ()
 
 
-def test_without_coal_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    robot, pairs = world(geo.Cylinder("a", 0.1, 0.2), geo.Sphere("b", (0, 0, 0), 0.3))
-    above, level = world(geo.Cylinder("a", 0.1, 0.2), geo.Plane("b"))
+def test_only_hulls_need_coal(monkeypatch: pytest.MonkeyPatch) -> None:
+    robot, pairs = world(needle("a", (0.1, 0.2, 0.3)), geo.Sphere("b", (0, 0, 0), 0.3))
+    others = [
+        (world(geo.Cylinder("a", 0.1, 0.2), geo.Sphere("b", (0, 0, 0), 0.3)), -0.4),
+        (world(geo.Cylinder("a", 0.1, 0.2), geo.Ellipsoid("b", (0.3, 0.3, 0.2))), -0.3),
+        (world(geo.Cylinder("a", 0.1, 0.2), geo.Plane("b")), -0.1),
+    ]
     monkeypatch.setitem(__import__("sys").modules, "coal", None)
-    refused(r"'a' is a cylinder.*kinetree\[hulls\]", robot.distances, robot.neutral(), pairs, error=UnsupportedError)
-    assert_near(above.clearance(above.neutral(), level), -0.1, TOL)  # planes do without
+    refused(r"'a' is a hull.*kinetree\[hulls\]", robot.distances, robot.neutral(), pairs, error=UnsupportedError)
+    for (without, own), expected in others:
+        assert_near(without.clearance(without.neutral(), own), expected, 1e-8)
 
 
 def test_a_cylinder_on_a_plane_rests_on_its_middle() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kinetree.kernels.pair_distances import NUMBERS, pair_distances
+from kinetree.kernels.pair_distances import CONVEX, NUMBERS, pair_distances, rounds_of
 from kinetree.runtime.function import KernelFunction, compiled
 from tests.tolerance import assert_close, assert_near, bound
 
@@ -22,20 +22,39 @@ PAIRS = {
     ("sphere", "box"): "sphere_boxes",
     ("capsule", "box"): "capsule_boxes",
     ("box", "box"): "boxes",
+    ("sphere", "cylinder"): "sphere_cylinders",
+    ("capsule", "cylinder"): "capsule_cylinders",
+    ("box", "cylinder"): "box_cylinders",
+    ("cylinder", "cylinder"): "cylinders",
+    ("sphere", "ellipsoid"): "sphere_ellipsoids",
+    ("capsule", "ellipsoid"): "capsule_ellipsoids",
+    ("box", "ellipsoid"): "box_ellipsoids",
+    ("cylinder", "ellipsoid"): "cylinder_ellipsoids",
+    ("ellipsoid", "ellipsoid"): "ellipsoids",
     ("sphere", "plane"): "planes",
     ("capsule", "plane"): "planes",
     ("box", "plane"): "planes",
+    ("cylinder", "plane"): "cylinder_planes",
+    ("ellipsoid", "plane"): "ellipsoid_planes",
 }
 KINDS = [*PAIRS]
 COUNT = 2000
 #: Distances are of the size of a metre.
 TOL = bound(6)
+#: Of pairs without a closed form, certificates of d are below this [m], and the root of it is what normals may turn.
+CERTIFIED = 2e-9
 
 
 @cache
 def function(group: str, detailed: bool = True, dtype: str = "float64") -> KernelFunction:
     """The distance of two shapes."""
-    return compiled(pair_distances((group,), detailed), dtype, n=2, m=2, p=1, t=1, **{group: [(0, 1, 0, 0)]})
+    runs: Any = {group: [(0, 1, 0, 0)]}
+    return compiled(pair_distances((group,), detailed), dtype, n=2, m=2, p=1, t=1, **runs, **rounds_of((group,)))
+
+
+def off(kinds: tuple[str, str], exact: float) -> float:
+    """By how much d may be off."""
+    return CERTIFIED if PAIRS[kinds] in CONVEX else exact
 
 
 def rotations(rng: np.random.Generator, count: int) -> Array:
@@ -52,11 +71,13 @@ def rotations(rng: np.random.Generator, count: int) -> Array:
 def numbers_of(kind: str, half: Array, radius: Array) -> Array:
     """The numbers of shapes, (…, 6)."""
     found = np.zeros((len(half), NUMBERS))
-    if kind in ("capsule", "box"):
+    if kind not in ("sphere", "plane"):
         found[:, 2] = half[:, 2]
-    if kind == "box":
+    if kind in ("box", "ellipsoid"):
         found[:, :2] = half[:, :2]
-    if kind != "plane":
+    if kind == "cylinder":
+        found[:, :2] = half[:, :1]
+    if kind in ("sphere", "capsule", "box"):
         found[:, 3] = radius if kind != "box" else 0.5 * radius * (np.arange(len(half)) % 2)  # some are rounded
     found[:, 4] = found[:, 2] ** 2
     found[:, 5] = np.divide(1.0, found[:, 4], out=np.zeros(len(half)), where=found[:, 4] > 0.0)
@@ -85,6 +106,14 @@ def outside(kind: str, T: Array, numbers: Array, p: Array) -> Array:
     own = np.einsum("...ji,...j->...i", T[..., :3, :3], p - T[..., :3, 3])
     if kind == "plane":
         return own[..., 2]
+    if kind == "ellipsoid":  # of first order, near its surface
+        level = np.linalg.norm(own / numbers[..., :3], axis=-1)
+        return (level - 1.0) * level / np.linalg.norm(own / numbers[..., :3] ** 2, axis=-1)
+    if kind == "cylinder":
+        own = np.stack([np.hypot(own[..., 0], own[..., 1]), own[..., 2]], -1)
+        numbers = numbers[..., [0, 2, 3, 3]]
+        over = np.abs(own) - numbers[..., :2]
+        return np.linalg.norm(np.maximum(over, 0.0), axis=-1) + np.minimum(over.max(axis=-1), 0.0)
     over = np.abs(own) - numbers[..., :3]
     core = np.linalg.norm(np.maximum(over, 0.0), axis=-1) + np.minimum(over.max(axis=-1), 0.0)
     return core - numbers[..., 3]
@@ -110,7 +139,7 @@ def test_points_are_on_the_shapes_and_apart_along_the_normal(kinds: tuple[str, s
     assert_close(points[:, 0] - points[:, 1], d[:, None] * n, bound(6))
     for end, kind in enumerate(kinds):
         at = outside(kind, T[:, end], numbers[:, end], points[:, end])
-        on = np.abs(at) <= 10 * TOL
+        on = np.abs(at) <= off(kinds, 10 * TOL) * (500 if PAIRS[kinds] in CONVEX else 1)
         if kind == "box":
             # the deepest point of one box is inside the other; where a rounded edge is crossed it may be off the face
             on |= (d < numbers[:, :, 3].sum(1)) & (at <= 10 * TOL + numbers[:, end, 3])
@@ -125,24 +154,26 @@ def test_the_distance_follows_rigid_motions_and_scales(kinds: tuple[str, str]) -
     G = np.eye(4)[None].repeat(COUNT, 0)
     G[:, :3, :3], G[:, :3, 3] = rotations(rng, COUNT), rng.uniform(-1, 1, (COUNT, 3))
     again, turned, _ = measured(*kinds, G[:, None] @ T, numbers)
-    assert_close(again, d, bound(24))
+    assert_near(again, d, off(kinds, bound(24)))
     sure = np.abs(d) > 1e-3
     same = np.einsum("bij,bj->bi", G[:, :3, :3], n)
-    assert (np.abs(same - turned)[sure].max(axis=-1) < 1e-7).mean() > 0.995  # at ties, another axis may win
+    assert (
+        np.abs(same - turned)[sure].max(axis=-1) < (1e-5 if PAIRS[kinds] in CONVEX else 1e-7)
+    ).mean() > 0.995  # at ties, another axis may win
     larger, scaled = T.copy(), numbers * [4.0, 4.0, 4.0, 4.0, 16.0, 0.0625]
     larger[..., :3, 3] *= 4.0
-    assert_close(measured(*kinds, larger, scaled)[0], 4.0 * d, bound(6))
+    assert_near(measured(*kinds, larger, scaled)[0], 4.0 * d, 4.0 * off(kinds, bound(6)))
 
 
-@pytest.mark.parametrize("kind", ["sphere", "capsule", "box"])
+@pytest.mark.parametrize("kind", ["sphere", "capsule", "box", "cylinder", "ellipsoid"])
 def test_the_order_of_two_shapes_does_not_matter(kind: str) -> None:
     T, numbers = scenes(kind, kind)
     d, n, points = measured(kind, kind, T, numbers)
     back, m, others = measured(kind, kind, T[:, ::-1], numbers[:, ::-1])
-    assert_close(back, d, bound(12))
-    alike = np.abs(n + m).max(axis=-1) < 1e-9
+    assert_near(back, d, off((kind, kind), bound(12)))
+    alike = np.abs(n + m).max(axis=-1) < (1e-5 if kind in ("cylinder", "ellipsoid") else 1e-9)
     assert alike.mean() > 0.995
-    if kind != "box":  # deepest points of boxes that overlap with a face are not unique
+    if kind in ("sphere", "capsule"):  # deepest points of boxes that overlap with a face are not unique
         assert_near(others[alike][:, ::-1], points[alike], 1e-9)  # nearly parallel ones slide
 
 
@@ -156,10 +187,10 @@ def test_a_translation_changes_the_distance_by_no_more_than_its_length(kinds: tu
         step *= size / np.linalg.norm(step, axis=-1, keepdims=True)
         other = T.copy()
         other[:, 0, :3, 3] += step
-        assert (np.abs(measured(*kinds, other, numbers)[0] - d) <= size + 2 * TOL).all()
+        assert (np.abs(measured(*kinds, other, numbers)[0] - d) <= size + 2 * off(kinds, TOL)).all()
     grown = numbers.copy()
     grown[:, 0, 3] += 0.01
-    assert_close(measured(*kinds, T, grown)[0], d - 0.01, bound(6))
+    assert_near(measured(*kinds, T, grown)[0], d - 0.01, off(kinds, bound(6)))
 
 
 @pytest.mark.parametrize("kinds", KINDS)
@@ -186,10 +217,13 @@ def test_bits_do_not_depend_on_the_batch_and_the_distance_alone_is_the_same(kind
     alone = [function(group)(x, y, x, y) for x, y in zip(T, numbers, strict=True)]
     for k, found in enumerate(whole):
         np.testing.assert_array_equal(found, np.stack([each[k] for each in alone]))
-    reference = function(group).engine("reference")(T[:6], numbers[:6], T[:6], numbers[:6])
-    for mine, theirs in zip(whole, reference, strict=True):
-        assert_close(mine[:6], theirs, bound(60))
-    assert_close(function(group, False)(T, numbers, T, numbers), whole[0], bound(6))
+    # iterations are slow in Python: two of both kinds of terms, apart, where each step has the same rounding
+    some = np.flatnonzero(whole[0][:, 0] > 0.1)[:2] if group in CONVEX else np.arange(6)
+    if group in ("box_cylinders", "ellipsoids") or group not in CONVEX:
+        reference = function(group).engine("reference")(T[some], numbers[some], T[some], numbers[some])
+        for mine, theirs in zip(whole, reference, strict=True):
+            assert_near(mine[some], theirs, 1e-7 if group in CONVEX else bound(60))
+    assert_near(function(group, False)(T, numbers, T, numbers), whole[0], off(kinds, bound(6)))
     small = function(group, dtype="float32")(*(x.astype(np.float32) for x in (T, numbers, T, numbers)))
     assert_near(small[0], whole[0], 2e-5)
 

@@ -154,6 +154,15 @@ def test_distances(scalar: str, tmp_path: Path) -> None:
     refused("has no pairs of shapes", robot("floating").export_c, ["distances"], tmp_path)
 
 
+def test_distances_by_iterations(tmp_path: Path) -> None:
+    model = robot("floating")
+    names = [body.name for body in model.bodies]
+    model = model.with_shapes([geo.Ellipsoid(names[4], (0.1, 0.2, 0.3))])
+    pairs = model.collision_pairs(scene=kt.Scene([geo.Sphere("ball", (0, 0, 0.1), 0.2)]), keep_colliding=True)
+    _, source = model.export_c(["distances"], tmp_path, pairs=pairs)
+    assert len(checked(source, "gcc", "-O0", "-std=c99", *STRICT)) == 3
+
+
 def test_single_precision(tmp_path: Path) -> None:
     model = robot("fixed")
     _, source = model.export_c(["forward_dynamics", "mass_matrix", "inverse_dynamics"], tmp_path, scalar="float")

@@ -16,7 +16,7 @@ UNBOUNDED = 1e300
 
 def less(a: Any, b: Any, x: Any, y: Any) -> Any:
     """x where a < b, else y; a depends on the sample."""
-    return scalar.select(*(np.asarray(each)[()] for each in (a, b, x, y)))
+    return scalar.select(*(each if type(each) is scalar.Constant else np.asarray(each)[()] for each in (a, b, x, y)))
 
 
 def above(a: Any, b: Any, x: Any, y: Any) -> Any:

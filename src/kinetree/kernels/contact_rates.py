@@ -19,7 +19,8 @@ import numpy as np
 
 from kinetree.kernels.branchless import less, where
 from kinetree.kernels.contact_discovery import CLASSES, CONTACT, HULL, SIZES, farthest
-from kinetree.kernels.distance_rates import moving_field, rate_of, value_of
+from kinetree.kernels.convex_distances import rate_of, value_of
+from kinetree.kernels.distance_rates import moving_field
 from kinetree.kernels.distances import Vector
 from kinetree.kernels.field_probes import ground_below
 from kinetree.kernels.language import Kernel, Workspace, kernel

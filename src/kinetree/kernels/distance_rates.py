@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from kinetree.kernels.branchless import between, less, magnitude
-from kinetree.kernels.distances import cross, dot, rounded
+from kinetree.kernels.convex_distances import rate_of, value_of
+from kinetree.kernels.distances import cross, dot
 from kinetree.kernels.language import Kernel, kernel
-from kinetree.kernels.pair_distances import CLASSES, NUMBERS, PosedShape, field_of
+from kinetree.kernels.pair_distances import NUMBERS, PosedShape, field_of, fields_of, measured, rounds_of
 from kinetree.spatial.dual import Dual
 
 #: J̇v is at most this [m/s²]: more than what robots do, and less than what nearly parallel edges would ask of them.
@@ -41,7 +42,7 @@ def moving_field(T: Any, numbers: Any, V: Any, name: str) -> Any:
 @cache
 def distance_rates(classes: tuple[str, ...]) -> Kernel:
     """The kernel for some classes of pairs: d, n and points as `pair_distances`, then ḋ and J̇v, (2, p)."""
-    wanted = dict.fromkeys(name for one in classes for name in CLASSES[one][1])
+    wanted = dict.fromkeys(name for one in classes for name in fields_of(one))
 
     def rates(
         k: Any, T: Any, numbers: Any, V: Any, A: Any, U: Any, others: Any, W: Any, B: Any,
@@ -60,7 +61,6 @@ def distance_rates(classes: tuple[str, ...]) -> Kernel:
                 for i in range(6):
                     line[i][j] = motion[i]
         for one in classes:
-            formula, _ = CLASSES[one]
             for (i,), (j,), (p,), (last,) in getattr(k, one):
 
                 def first(name: str, i: Any = i) -> Any:
@@ -75,7 +75,7 @@ def distance_rates(classes: tuple[str, ...]) -> Kernel:
                         return line[at][()] if sized else Dual(line[at][()], change[at][()])
 
                     b = PosedShape(second)
-                    distance, n, pa, pb = rounded(formula(a, b), a.r, b.r)
+                    distance, n, pa, pb = measured(k, one, a, b)
                     moment = cross(pa, n)
                     turn, shift, spin, lift = (
                         tuple(own[i][h] - line[h][j + t][()] for h in range(start, start + 3))
@@ -96,15 +96,5 @@ def distance_rates(classes: tuple[str, ...]) -> Kernel:
         T=("n", 4, 4), numbers=("n", NUMBERS), V=("n", 6), A=("n", 6),
         U=("m", 4, 4), others=("m", NUMBERS), W=("m", 6), B=("m", 6),
         d=("p",), normal=(3, "p"), points=(2, 3, "p"), rate=(2, "p"), outputs=("d", "normal", "points", "rate"),
-        lists={key: {"n": 1, "m": 1, "p": 1, "t": 1} for key in classes}, rounds=("t",),
+        lists={key: {"n": 1, "m": 1, "p": 1, "t": 1} for key in classes}, rounds=("t", *rounds_of(classes)),
     )(run)  # fmt: skip
-
-
-def value_of(x: Any) -> Any:
-    """The value of a dual number, or a number itself."""
-    return x.value if isinstance(x, Dual) else x
-
-
-def rate_of(x: Any) -> Any:
-    """The rate of a dual number; that of others is zero."""
-    return x.rate if isinstance(x, Dual) else 0.0

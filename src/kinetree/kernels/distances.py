@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from kinetree.spatial.dual import select
-from kinetree.spatial.scalar import Constant, sqrt
+from kinetree.spatial.scalar import Constant, magnitude, sqrt
 
 #: Three scalars.
 Vector = tuple[Any, Any, Any]
@@ -148,4 +148,40 @@ def above_plane(c: Vector, axes: tuple[Vector, Vector, Vector], h: Vector, n: Ve
         fall = dot(u, n) * e
         p = plus(p, select(fall, 0.0, e, select(-fall, 0.0, -e, 0.0 * e)), u)
     d = dot(p, n) - offset
+    return d, n, p, plus(p, -d, n)
+
+
+def cylinder_above_plane(c: Vector, axes: tuple[Vector, Vector, Vector], h: Vector, n: Vector, offset: Any) -> Found:
+    """A cylinder with radius h_x and half length h_z, as `above_plane`."""
+    x, y, z = axes
+    a, b, fall = dot(x, n), dot(y, n), dot(z, n) * h[2]
+    across = sqrt(a * a + b * b)
+    out = h[0] * select(-across, 0.0, 1.0, 0.0) / select(-across, 0.0, across, 1.0)
+    p = plus(plus(c, -out * a, x), -out * b, y)
+    p = plus(p, select(fall, 0.0, h[2], select(-fall, 0.0, -h[2], 0.0)), z)
+    d = dot(p, n) - offset
+    return d, n, p, plus(p, -d, n)
+
+
+def ellipsoid_above_plane(c: Vector, axes: tuple[Vector, Vector, Vector], h: Vector, n: Vector, offset: Any) -> Found:
+    """An ellipsoid with semi-axes h, as `above_plane`."""
+    u: Vector = dot(axes[0], n) * h[0], dot(axes[1], n) * h[1], dot(axes[2], n) * h[2]
+    one, p = 1.0 / sqrt(dot(u, u)), c
+    for axis, e, x in zip(axes, h, u, strict=True):
+        p = plus(p, -one * x * e, axis)
+    d = dot(p, n) - offset
+    return d, n, p, plus(p, -d, n)
+
+
+def point_cylinder(p: Vector, h: Vector) -> Found:
+    """A point and a cylinder along z around the origin, with radius h_x and half length h_z; before its radius."""
+    across, out = along((p[0], p[1], 0.0 * p[2]), (1.0, 0.0, 0.0))
+    end: Vector = (0.0, 0.0, sign(p[2]))
+    beside, beyond = across - h[0], magnitude(p[2]) - h[2]
+    side, top = select(beside, 0.0, 0.0, beside), select(beyond, 0.0, 0.0, beyond)
+    far, rim = along(plus(times(side, out), top, end))
+    # inside, the nearer one of both
+    n = chosen(beside, beyond, end, out)
+    n = chosen(-far, 0.0, rim, n)
+    d = select(-far, 0.0, far, select(beside, beyond, beyond, beside))
     return d, n, p, plus(p, -d, n)

@@ -3,20 +3,25 @@
 Pairs come in runs: a shape, and consecutive others. So a single sample computes the pairs of a run in lanes, and what
 belongs to the first shape is read once. Results have the pairs along their last axis, in the order of the runs.
 
-    class           first                second
-    rounds          sphere, capsule      sphere, capsule
-    sphere_boxes    sphere               box
-    capsule_boxes   capsule              box
-    boxes           box                  box
-    planes          any of these         plane
+    class               first                   second
+    rounds              sphere, capsule         sphere, capsule
+    sphere_boxes        sphere                  box
+    capsule_boxes       capsule                 box
+    boxes               box                     box
+    sphere_cylinders    sphere                  cylinder
+    capsule_cylinders, capsule_ellipsoids, …    every other pair with a cylinder or ellipsoid: `convex_distances`
+    planes              sphere, capsule, box    plane
+    cylinder_planes     cylinder                plane
+    ellipsoid_planes    ellipsoid               plane
 
-A shape has a pose, and six numbers: half edges h (only h_z for capsules, none for spheres), radius r, |u|² and 1/|u|²
-of the half axis u = h_z z, 0 for spheres. A plane is the half-space below the plane z = 0 of its pose.
+A shape has a pose, and six numbers: half edges h (only h_z for capsules, none for spheres; of cylinders the radius
+twice, and the half length; semi-axes of ellipsoids), radius r around these, |u|² and 1/|u|² of the half axis u = h_z z,
+0 for spheres. A plane is the half-space below the plane z = 0 of its pose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -24,15 +29,19 @@ import numpy as np
 
 from kinetree.kernels.box_distances import box_box, point_box, segment_box
 from kinetree.kernels.branchless import less
+from kinetree.kernels.convex_distances import SIZES, Rows, convex
 from kinetree.kernels.distances import (
     Found,
     Segment,
     Vector,
     above_plane,
     cross,
+    cylinder_above_plane,
     dot,
+    ellipsoid_above_plane,
     minus,
     plus,
+    point_cylinder,
     rounded,
     segments,
     segments_apart,
@@ -127,16 +136,85 @@ def _planes(a: PosedShape, b: PosedShape) -> Found:
     return above_plane(a.c, a.axes, a.h, n, dot(b.c, n))
 
 
+def _sphere_cylinders(a: PosedShape, b: PosedShape) -> Found:
+    return b.outside(point_cylinder(b.inside(minus(a.c, b.c)), b.h))
+
+
+def _cylinder_planes(a: PosedShape, b: PosedShape) -> Found:
+    n = b.axis(2)
+    return cylinder_above_plane(a.c, a.axes, a.h, n, dot(b.c, n))
+
+
+def _ellipsoid_planes(a: PosedShape, b: PosedShape) -> Found:
+    n = b.axis(2)
+    return ellipsoid_above_plane(a.c, a.axes, a.h, n, dot(b.c, n))
+
+
+def _no_terms(_: PosedShape) -> list[Rows]:
+    return []
+
+
+def _segment_terms(a: PosedShape) -> list[Rows]:
+    return [(a.segment[1],)]
+
+
+def _box_terms(a: PosedShape) -> list[Rows]:
+    return [(times(h, axis),) for h, axis in zip(a.h, a.axes, strict=True)]
+
+
+def _cylinder_terms(a: PosedShape) -> list[Rows]:
+    (x, y, z), (r, _, h) = a.axes, a.h
+    return [(times(r, x), times(r, y)), (times(h, z),)]
+
+
+def _ellipsoid_terms(a: PosedShape) -> list[Rows]:
+    return [tuple(times(h, axis) for h, axis in zip(a.h, a.axes, strict=True))]
+
+
 _ROUND = ("x", "y", "z", "ux", "uy", "uz", "r", "uu", "iu", "ax", "ay", "az")
 _POSED = ("x", "y", "z", *(f"{i}{j}" for i in range(3) for j in "xyz"))
-#: What each class computes, and the fields that it reads of the second shape.
+_LEVEL = ("x", "y", "z", "2x", "2y", "2z", "r")
+#: What each class with a closed form computes, and the fields that it reads of the second shape.
 CLASSES: dict[str, tuple[Callable[[PosedShape, PosedShape], Found], tuple[str, ...]]] = {
     "rounds": (_rounds, _ROUND),
     "sphere_boxes": (_sphere_boxes, (*_POSED, "h0", "h1", "h2", "r")),
     "capsule_boxes": (_capsule_boxes, (*_POSED, "h0", "h1", "h2", "r")),
     "boxes": (_boxes, (*_POSED, "h0", "h1", "h2", "r")),
-    "planes": (_planes, ("x", "y", "z", "2x", "2y", "2z", "r")),
+    "sphere_cylinders": (_sphere_cylinders, (*_POSED, "h0", "h1", "h2", "r")),
+    "planes": (_planes, _LEVEL),
+    "cylinder_planes": (_cylinder_planes, _LEVEL),
+    "ellipsoid_planes": (_ellipsoid_planes, _LEVEL),
 }
+#: Classes without a closed form: the terms of both shapes.
+CONVEX: dict[str, tuple[Callable[[PosedShape], list[Rows]], Callable[[PosedShape], list[Rows]]]] = {
+    "capsule_cylinders": (_segment_terms, _cylinder_terms),
+    "box_cylinders": (_box_terms, _cylinder_terms),
+    "cylinders": (_cylinder_terms, _cylinder_terms),
+    "sphere_ellipsoids": (_no_terms, _ellipsoid_terms),
+    "capsule_ellipsoids": (_segment_terms, _ellipsoid_terms),
+    "box_ellipsoids": (_box_terms, _ellipsoid_terms),
+    "cylinder_ellipsoids": (_cylinder_terms, _ellipsoid_terms),
+    "ellipsoids": (_ellipsoid_terms, _ellipsoid_terms),
+}
+
+
+def fields_of(one: str) -> tuple[str, ...]:
+    """The fields of the second shape that a class reads."""
+    return CLASSES[one][1] if one in CLASSES else (*_POSED, "h0", "h1", "h2", "r")
+
+
+def rounds_of(classes: Iterable[str]) -> dict[str, int]:
+    """The sizes that kernels of some classes have besides those of their pairs."""
+    return SIZES if any(one in CONVEX for one in classes) else {}
+
+
+def measured(k: Workspace, one: str, a: PosedShape, b: PosedShape) -> Found:
+    """The distance of two shapes of a class."""
+    if one in CLASSES:
+        return rounded(CLASSES[one][0](a, b), a.r, b.r)
+    first, second = CONVEX[one]
+    d, n, pa, pb = convex(k, minus(a.c, b.c), first(a), second(b))
+    return rounded((d, n, plus(pa, 1.0, b.c), plus(pb, 1.0, b.c)), a.r, b.r)
 
 
 def field_of(T: Any, numbers: Any, name: str) -> Any:
@@ -157,11 +235,11 @@ def pair_distances(classes: tuple[str, ...], detailed: bool) -> Kernel:
     """The kernel for some classes of pairs, with normals and nearest points or without.
 
     Args:
-        classes: Names of `CLASSES`, in that order. Each is a list of runs: the first shape, the first of the others,
+        classes: Names of `CLASSES` and `CONVEX`. Each is a list of runs: the first shape, the first of the others,
             the first pair, and the number of pairs without one.
         detailed: Whether there are results n, (3, p), and p_a and p_b, (2, 3, p), besides d, (p,).
     """
-    wanted = dict.fromkeys(name for one in classes for name in CLASSES[one][1])
+    wanted = dict.fromkeys(name for one in classes for name in fields_of(one))
 
     def text(k: Any, T: Any, numbers: Any, U: Any, others: Any, *results: Any) -> None:
         lines = {name: k.array("m") for name in wanted}
@@ -170,7 +248,6 @@ def pair_distances(classes: tuple[str, ...], detailed: bool) -> Kernel:
             for name, line in lines.items():
                 line[j] = field_of(pose, own, name)
         for one in classes:
-            formula, _ = CLASSES[one]
             for (i,), (j,), (p,), (last,) in getattr(k, one):
                 pose, own = T[i], numbers[i]
                 a = PosedShape(lambda name, pose=pose, own=own: field_of(pose, own, name))  # type: ignore[misc]
@@ -179,7 +256,7 @@ def pair_distances(classes: tuple[str, ...], detailed: bool) -> Kernel:
                     if not detailed and one == "rounds":
                         results[0][p + t] = segments_apart(a.segment, b.segment) - a.r - b.r
                         continue
-                    d, n, pa, pb = rounded(formula(a, b), a.r, b.r)
+                    d, n, pa, pb = measured(k, one, a, b)
                     results[0][p + t] = d
                     if detailed:
                         results[1][p + t] = np.array(n)
@@ -203,7 +280,7 @@ def pair_distances(classes: tuple[str, ...], detailed: bool) -> Kernel:
         **{output: axes[output] for output in outputs},
         outputs=outputs,
         lists={key: {"n": 1, "m": 1, "p": 1, "t": 1} for key in classes},
-        rounds=("t",),
+        rounds=("t", *rounds_of(classes)),
     )(run)
 
 

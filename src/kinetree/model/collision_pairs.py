@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.errors import InputError, UnknownNameError, UnsupportedError
-from kinetree.kernels.pair_distances import NUMBERS
+from kinetree.kernels.pair_distances import CONVEX, NUMBERS
 from kinetree.model.pair_rules import NO_RULES, Names, PairRules
-from kinetree.model.shapes import CLOSED, MEASURED, SolidShape
+from kinetree.model.shapes import COMPILED, MEASURED, SolidShape
 from kinetree.model.specs import WORLD_NAME
 from kinetree.spatial.value import Array
 
@@ -37,13 +37,24 @@ _CLASS = {
     ("sphere", "box"): "sphere_boxes",
     ("capsule", "box"): "capsule_boxes",
     ("box", "box"): "boxes",
+    ("sphere", "cylinder"): "sphere_cylinders",
+    ("capsule", "cylinder"): "capsule_cylinders",
+    ("box", "cylinder"): "box_cylinders",
+    ("cylinder", "cylinder"): "cylinders",
+    ("sphere", "ellipsoid"): "sphere_ellipsoids",
+    ("capsule", "ellipsoid"): "capsule_ellipsoids",
+    ("box", "ellipsoid"): "box_ellipsoids",
+    ("cylinder", "ellipsoid"): "cylinder_ellipsoids",
+    ("ellipsoid", "ellipsoid"): "ellipsoids",
     ("sphere", "plane"): "planes",
     ("capsule", "plane"): "planes",
     ("box", "plane"): "planes",
+    ("cylinder", "plane"): "cylinder_planes",
+    ("ellipsoid", "plane"): "ellipsoid_planes",
 }
-#: The class of all others, which have no closed form, and come last.
-CONVEX = "convex"
-_CLASSES = (*dict.fromkeys(_CLASS.values()), CONVEX)
+#: The class of all others, those of hulls, which are not compiled, and come last.
+HULLS = "hulls"
+_CLASSES = (*dict.fromkeys(_CLASS.values()), HULLS)
 
 
 class Runs(NamedTuple):
@@ -69,7 +80,7 @@ class CollisionPairs(Sequence[Names]):
         found: dict[str, list[tuple[int, int]]] = {one: [] for one in _CLASSES}
         for names in chosen:
             i, j = sorted(place[name] for name in names)
-            found[_CLASS.get((self.shapes[i].kind, self.shapes[j].kind), CONVEX)].append((i, j))
+            found[_CLASS.get((self.shapes[i].kind, self.shapes[j].kind), HULLS)].append((i, j))
         self._by_class = {one: sorted(pairs) for one, pairs in found.items() if pairs}
         #: Numbers of the two shapes of each pair, (p, 2).
         self.numbers: Array = np.array([p for pairs in self._by_class.values() for p in pairs], dtype=int).reshape(
@@ -138,23 +149,30 @@ class CollisionPairs(Sequence[Names]):
         return found
 
     @cached_property
-    def closed(self) -> CollisionPairs:
-        """Those with closed forms, which come first."""
-        if CONVEX not in self._by_class:
+    def compiled(self) -> CollisionPairs:
+        """Those without hulls, which come first."""
+        if HULLS not in self._by_class:
             return self
-        count = len(self) - len(self._by_class[CONVEX])
-        shapes = [shape for shape in self.shapes if shape.kind in CLOSED]
+        count = len(self) - len(self._by_class[HULLS])
+        shapes = [shape for shape in self.shapes if shape.kind in COMPILED]
         return CollisionPairs(shapes, self.names[:count], {})
+
+    @cached_property
+    def iterated(self) -> slice | None:
+        """Internal. The pairs that are compiled without a closed form; None if there are none."""
+        classes = [_CLASS.get((self.shapes[i].kind, self.shapes[j].kind), HULLS) for i, j in self.numbers.tolist()]
+        found = [k for k, one in enumerate(classes) if one in CONVEX]
+        return slice(found[0], found[-1] + 1) if found else None
 
     @cached_property
     def runs(self) -> Runs:
         """Internal. A shape and consecutive others, whose pairs are consecutive too."""
-        if CONVEX in self._by_class:
-            i, j = self._by_class[CONVEX][0]
+        if HULLS in self._by_class:
+            i, j = self._by_class[HULLS][0]
             a, b = self.shapes[i], self.shapes[j]
             raise UnsupportedError(
                 f"distances of {a.kind} {a.name!r} and {b.kind} {b.name!r} are not compiled, as this needs; put "
-                "capsules around such shapes: robot.with_shapes(geometry.simplified(robot.shapes)), or geometry.fit"
+                "capsules around hulls: robot.with_shapes(geometry.fit(robot.shapes))"
             )
         lists: dict[str, tuple[tuple[int, int, int, int], ...]] = {}
         count, longest = 0, 1
@@ -172,9 +190,11 @@ class CollisionPairs(Sequence[Names]):
 
     @cached_property
     def sizes(self) -> Array:
-        """Internal. The six numbers of each shape that `pair_distances` takes, (n, 6)."""
+        """Internal. The six numbers of each shape that `pair_distances` takes, (n, 6); zeros for a hull."""
         found = np.zeros((len(self.shapes), NUMBERS))
         for row, shape in zip(found, self.shapes, strict=True):
+            if shape.kind not in COMPILED:
+                continue
             square = shape.half[2] ** 2
             row[:] = *shape.half, shape.around, square, 1.0 / square if square > 0.0 else 0.0
         return found

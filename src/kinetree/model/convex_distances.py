@@ -1,4 +1,4 @@
-"""Distances of cylinders, ellipsoids and hulls: from planes in closed form, from all others by coal, with certificates.
+"""Distances of hulls: from planes in closed form, from all others by coal, with certificates.
 
 The signed distance of two convex shapes is the largest of
 
@@ -55,7 +55,7 @@ Found = tuple[Array, Array, Array]
 
 
 class ConvexDistances:
-    """Distances of some pairs of shapes, at least one of each a cylinder, ellipsoid or hull.
+    """Distances of some pairs of shapes without height fields, any of which may be a hull.
 
     Args:
         shapes: All shapes that pairs name.

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 
 from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS_DOT_V, VELOCITIES, joint_screws, poses
 from kinetree.compiler.formats import format_of
-from kinetree.errors import InputError, ModelError, ModelWarning, UnknownNameError, UnsupportedError
+from kinetree.errors import ConvergenceError, InputError, ModelError, ModelWarning, UnknownNameError, UnsupportedError
 from kinetree.kernels.distance_rates import distance_rates
-from kinetree.kernels.pair_distances import distance_rows, pair_distances
+from kinetree.kernels.pair_distances import distance_rows, pair_distances, rounds_of
 from kinetree.language.mechanism import Site
 from kinetree.model import collision_pairs as reasons
 from kinetree.model.collision_pairs import CollisionPairs, excluded_by_structure
@@ -187,7 +187,7 @@ class Collisions(Dynamics):
             samples: Number of random configurations, with a fixed seed.
 
         Raises:
-            UnsupportedError: If a shape has no closed form; names it, and what to do.
+            UnsupportedError: If a shape has no distances; names it, and what to do.
             ModelError: If a shape of the scene has the name of one of the robot's.
         """
         if scene is not None and not isinstance(scene, Scene):
@@ -235,10 +235,15 @@ class Collisions(Dynamics):
             pairs: From `collision_pairs`.
             out: What takes the results: those of an earlier call, or arrays of distances, (…, p), normals, (…, p, 3),
                 and points, (…, p, 2, 3).
+
+        Raises:
+            ConvergenceError: If a distance that is found by iterations has no certificate.
         """
         found = self._distance_function(pairs, True)
         if out is None:
-            return Distances(self, np.asarray(q), pairs, found(q))
+            results = found(q)
+            self._certified(q, pairs, results[0])
+            return Distances(self, np.asarray(q), pairs, results)
         if isinstance(out, Distances):
             out = out.distance, out.normal, out.points
         if not (isinstance(out, tuple) and len(out) == 3 and all(isinstance(x, np.ndarray) for x in out)):
@@ -248,6 +253,7 @@ class Collisions(Dynamics):
             raise InputError(f"distances: out has normals {normal.shape}, points {points.shape}; see its docstring")
         results = d, normal.swapaxes(-1, -2), points.swapaxes(-2, -3).swapaxes(-1, -2)
         found(q, out=results)
+        self._certified(q, pairs, d)
         return Distances(self, np.asarray(q), pairs, results)
 
     def collides(self, q: ArrayLike, pairs: CollisionPairs, margin: float = 0.0, *, out: Array | None = None) -> Any:
@@ -287,12 +293,25 @@ class Collisions(Dynamics):
     def _clearances(self, q: ArrayLike, pairs: CollisionPairs) -> Array:
         """The distances alone, (…, p)."""
         found: Array = self._distance_function(pairs, False)(q)
+        self._certified(q, pairs, found)
         return found
+
+    def _certified(self, q: ArrayLike, pairs: CollisionPairs, d: Array) -> None:
+        """Refuse distances without a certificate: those that are NaN though q is not."""
+        if pairs.iterated and (lost := np.isnan(d[..., pairs.iterated])).any():
+            lost &= np.isfinite(np.asarray(q, float)).all(axis=-1)[..., None]
+            if lost.any():
+                first = int(np.flatnonzero(lost.any(axis=tuple(range(lost.ndim - 1))))[0])
+                a, b = pairs.names[pairs.iterated.start + first]
+                raise ConvergenceError(
+                    f"the distance of {a!r} and {b!r} is not found with a certificate, at {int(lost.sum())} of the "
+                    "configurations; put capsules around such shapes: geometry.fit, or geometry.simplified"
+                )
 
     def _never_apart(self, q: Array, pairs: CollisionPairs) -> Array:
         """Which pairs overlap at all configurations, (p,) Booleans."""
-        found = (self._clearances(q, pairs.closed) < 0.0).all(axis=0)
-        if len(pairs.closed) == len(pairs):
+        found = (self._clearances(q, pairs.compiled) < 0.0).all(axis=0)
+        if len(pairs.compiled) == len(pairs):
             return np.asarray(found)
         measure, placed = self._convex_distances(pairs)
         parts = np.split(q, np.minimum([1, 16], len(q)))
@@ -302,11 +321,11 @@ class Collisions(Dynamics):
         """What measures pairs without a closed form, and what gives it the poses of all shapes at q, (m, n, 4, 4)."""
         sites = tuple(map(self._shape_site, pairs.shapes))
         placed = bind(poses, self.mechanism, sites, "distances")
-        measure = ConvexDistances(pairs.shapes, pairs.numbers[len(pairs.closed) :])
+        measure = ConvexDistances(pairs.shapes, pairs.numbers[len(pairs.compiled) :])
         return measure, lambda q: np.asarray(placed(q), dtype=np.float64).reshape(-1, len(sites), 4, 4)
 
     def _with_convex(self, pairs: CollisionPairs, detailed: bool, engine: str) -> Any:
-        closed = self._distance_function(pairs.closed, detailed, engine)
+        closed = self._distance_function(pairs.compiled, detailed, engine)
         measure, placed = self._convex_distances(pairs)
 
         def distances(q: ArrayLike, out: Any = None) -> Any:
@@ -342,7 +361,7 @@ class Collisions(Dynamics):
     def _make_distance_function(self, pairs: CollisionPairs, detailed: bool, engine: str) -> Any:
         count = len(pairs)
         shapes: list[tuple[int, ...]] = [(count,), (3, count), (2, 3, count)] if detailed else [(count,)]
-        if len(pairs.closed) < count:
+        if len(pairs.compiled) < count:
             return self._with_convex(pairs, detailed, engine)
         if not count:
             return lambda q, out=None: _empty(q, shapes, self.dtype) if out is None else out
@@ -371,7 +390,7 @@ class Collisions(Dynamics):
         placed = TaskFunction("distances", self.mechanism.at(sites), poses, sites)
         narrow = compiled(
             pair_distances(runs.classes, detailed), self.mechanism.scalar, n=of, m=of, p=len(pairs), t=runs.longest,
-            **runs.lists,
+            **runs.lists, **rounds_of(runs.classes),
         )  # fmt: skip
         return placed, narrow
 
@@ -392,8 +411,9 @@ class Collisions(Dynamics):
             for algorithm in (poses, VELOCITIES["world"], JACOBIANS_DOT_V["world"])
         )
         narrow = compiled(
-            distance_rates(runs.classes), self.mechanism.scalar, n=of, m=of, p=count, t=runs.longest, **runs.lists
-        )
+            distance_rates(runs.classes), self.mechanism.scalar, n=of, m=of, p=count, t=runs.longest, **runs.lists,
+            **rounds_of(runs.classes),
+        )  # fmt: skip
 
         def text(run: Any, q: Any, v: Any) -> Sequence[Any]:
             own = run(placed, q), pairs.sizes, run(moving, q, v), run(turning, q, v)

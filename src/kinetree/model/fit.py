@@ -1,4 +1,4 @@
-"""Spheres and capsules around shapes whose distances have no closed form, and by how much they are too large."""
+"""Spheres and capsules around hulls, cylinders and ellipsoids, and by how much they are too large."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ from kinetree.spatial.value import Array
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Kinds whose distances have closed forms, in the order in which they come in pairs.
-CLOSED = ("sphere", "capsule", "box", "plane")
+#: Kinds whose distances are compiled, in the order in which they come in pairs.
+COMPILED = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "plane")
 #: Kinds that have distances.
 MEASURED = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "hull", "plane")
 
@@ -55,13 +55,13 @@ class SolidShape(Record):
 
     @property
     def half(self) -> tuple[float, float, float]:
-        """Half edges of its core along its axes [m]: (0, 0, half length) of a capsule, zeros of a sphere."""
-        raise UnsupportedError(_no_closed_form(self))
+        """Half edges of its core along its axes [m]: (0, 0, half length) of a capsule, semi-axes of an ellipsoid."""
+        raise UnsupportedError(_no_core(self))
 
     @property
     def around(self) -> float:
         """The radius around its core [m]."""
-        raise UnsupportedError(_no_closed_form(self))
+        raise UnsupportedError(_no_core(self))
 
     @property
     def pose(self) -> Array:
@@ -90,13 +90,12 @@ class SolidShape(Record):
         self.__dict__.update({key: _size(what, key, value) for key, value in sizes.items()})
 
 
-def _no_closed_form(shape: SolidShape) -> str:
+def _no_core(shape: SolidShape) -> str:
     on = "" if shape.body is None else f" of {shape.body!r}"
-    cure = {
-        "cylinder": "put capsules around such shapes: robot.with_shapes(geometry.simplified(robot.shapes))",
-        "ellipsoid": "put capsules around such shapes: robot.with_shapes(geometry.simplified(robot.shapes))",
-    }.get(shape.kind, "leave it out, or give capsules and boxes in its place, with robot.with_shapes(…)")
-    return f"shape {shape.name!r}{on} is a {shape.kind}; distances are those of {', '.join(CLOSED)}: {cure}"
+    return (
+        f"shape {shape.name!r}{on} is a {shape.kind}, not one of {', '.join(COMPILED)}: put capsules around hulls, "
+        "with geometry.fit"
+    )
 
 
 def _size(what: str, name: str, value: Any) -> float:
@@ -304,6 +303,16 @@ class Cylinder(_Posed):
         self._check(radius=self.radius, length=self.length)
         self._place()
 
+    @property
+    def half(self) -> tuple[float, float, float]:
+        """(radius, radius, half length) [m]."""
+        return self.radius, self.radius, 0.5 * self.length
+
+    @property
+    def around(self) -> float:
+        """Zero."""
+        return 0.0
+
 
 @dataclass(frozen=True, eq=False)
 class Ellipsoid(_Posed):
@@ -331,6 +340,17 @@ class Ellipsoid(_Posed):
             raise ModelError(f"{what}: semi_axes={self.semi_axes!r} are not all positive")
         self.__dict__.update(semi_axes=semi_axes)
         self._place()
+
+    @property
+    def half(self) -> tuple[float, float, float]:
+        """The semi-axes [m]."""
+        x, y, z = self.semi_axes.tolist()
+        return x, y, z
+
+    @property
+    def around(self) -> float:
+        """Zero."""
+        return 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Capsules around shapes whose distances have no closed form."""
+"""Capsules around cylinders and ellipsoids."""
 
 from __future__ import annotations
 
