@@ -15,6 +15,7 @@ from kinetree.compiler.count import Count
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.loops.aggregation import first_rates
 from kinetree.model.model import Model
+from kinetree.model.nodes.flexible import FlexibleBody
 from kinetree.ocp.contacts import Contacts, Phases
 from kinetree.ocp.costs import Bounds, Row
 from kinetree.ocp.dynamics import DenseDynamics
@@ -61,7 +62,7 @@ class Problem:
         terms: Terms of the cost.
         limits: Limits that hold at all nodes; none by default.
         contacts: Feet, and the steps at which they are held; none by default.
-        actuated: Names of the joints with motors; by default all but floating ones.
+        actuated: Names of the joints with motors; by default all but floating ones and flexible bodies.
         method: "semi_implicit_euler", which is fastest, "midpoint" or "rk4"; without contacts.
 
     Raises:
@@ -105,7 +106,10 @@ class Problem:
             raise InputError(f"two terms are called {twice!r}; give one of them another name=…")
         self.robot, self.dt, self.nodes = robot, np.array(np.broadcast_to(steps, (nodes,))), int(nodes)
         if actuated is None:
-            moved = [joint for joint in robot.joints if joint.kind != "floating"]
+            passive = [
+                joint for joint in robot.joints if joint.kind == "floating" or isinstance(joint.node, FlexibleBody)
+            ]
+            moved = [joint for joint in robot.joints if joint not in passive]
             numbers = [i for joint in moved for i in range(joint.v_start, joint.v_start + joint.nv)]
         else:
             numbers = robot.joint_indices(actuated)[1].tolist()

@@ -169,6 +169,16 @@ def test_floating_bases_are_not_driven_and_converge() -> None:
     np.testing.assert_array_less(np.abs(plan.q[:, 3:] ** 2 @ np.r_[np.ones(4), np.zeros(4)] - 1.0), 1e-12)
 
 
+def test_flexible_bodies_have_no_motors() -> None:
+    builder = kt.Builder("boom")
+    builder.add_flexible("boom", kt.Beam(1.0, 50.0, 0.8, modes=1, planes="z"), joint="revolute", axis=(0, 1, 0))
+    builder.add_body("tool", parent="boom/tip", axis=(0, 1, 0), mass=0.2, com=(0.1, 0, 0), inertia=1e-3 * np.eye(3))
+    robot = builder.build()
+    problem = ocp.Problem(robot, 0.01, 2, [ocp.control()])
+    assert [joint.name for joint in robot.joints if joint.v_start in problem.actuated] == ["boom_joint", "tool_joint"]
+    assert len(ocp.Problem(robot, 0.01, 2, [], actuated=["boom"]).actuated) == 1
+
+
 def test_terms_of_your_own() -> None:
     """With derivatives, by differences, and within an interval: the same as built in, or zero inside."""
     problem, rest = swing_up("cart_pole", 60, None)
