@@ -365,7 +365,13 @@ class _Configurations:
     def __getitem__(self, k: _Node) -> Any:
         (role,) = _roles((k,))
         q = self._values[role]
-        return joined(q, role.manifold.rates(q, self._tangent[role]), self._level)
+        rate = role.manifold.rates(q, self._tangent[role])
+        if k._given.constants is not None:  # loops stay closed as their geometry changes
+            (kind, c), (_, own) = k.formulas(), role.formulas()
+            opening = parts(kind.loops(c, q)[0], self._level)[1]
+            if len(opening):
+                rate = rate + kind.closing(own, q, opening[:, None])[:, 0]
+        return joined(q, rate, self._level)
 
 
 class _Still:

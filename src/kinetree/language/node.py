@@ -165,6 +165,9 @@ class NodeKind(Protocol):
     def loops(self, parameters: Array, q: Array) -> tuple[Array, Array]:
         """Residuals φ of its constraints, (loop_rows,), and their derivatives K, (loop_rows, joint_rates)."""
 
+    def closing(self, parameters: Array, q: Array, residuals: Array) -> Array:
+        """Rates of coordinates that take up rates of φ, (loop_rows, m), as independent joints stay, (nq, m)."""
+
     def moved(self, parameters: Array, q: Array, step: Array) -> Array:
         """Coordinates after each joint moved by its part of `step`, (joint_rates,), whether constraints hold or not."""
 
@@ -206,6 +209,9 @@ class Unconstrained:
 
     def loops(self: _Own, _parameters: Array, _q: Array) -> tuple[Array, Array]:
         return np.zeros(0), np.zeros((0, self.nv))
+
+    def closing(self, _parameters: Array, q: Array, residuals: Array) -> Array:
+        return np.zeros((len(q), residuals.shape[1]))
 
     def moved(self: _Own, parameters: Array, q: Array, step: Array) -> Array:
         return self.manifold(parameters).integrate(q, step)

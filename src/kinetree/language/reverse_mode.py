@@ -557,10 +557,29 @@ class _Backwards:
             gradient = getattr(k, _bar(f"input {name}"))
             if name == "q":  # along the tangent
                 q, nv = self.record.arrays["q"][k], k.formulas()[0].nv
+                if "constants" in self.results:
+                    self._close(k, q, gradient)
                 gradient = np.array([dot(gradient, k.manifold.rates(q, unit)) for unit in np.eye(nv)])
             self.results[name][k] = gradient
         if "constants" in self.results:
             self.results["constants"][k] = getattr(k, _bar("constants"))
+
+    def _close(self, k: NodeRole, q: Array, gradient: Array) -> None:
+        """Loops stay closed as their geometry changes: the share of constants in the adjoint of q."""
+        kind, c = k.formulas()
+        rows = len(kind.loops(c, q)[0])
+        if rows:
+            weights = gradient @ kind.closing(c, q, np.eye(rows))
+            tape = Tape()
+            leaves = [tape.leaf(x) for x in c]
+            opening = kind.loops(_objects(leaves), q)[0]
+            seeds: dict[int, Any] = {}
+            for x, weight in zip(opening, weights, strict=True):
+                if isinstance(x, Taped):
+                    seeds[x.number] = seeds[x.number] + weight if x.number in seeds else weight
+            found = tape.adjoints(tape.replayed({leaf.number: x for leaf, x in zip(leaves, c, strict=True)}), seeds)
+            share = _objects([found.get(leaf.number, 0.0) for leaf in leaves])
+            setattr(k, _bar("constants"), getattr(k, _bar("constants")) + share)
 
 
 def _class(role: Any, member: str) -> str:

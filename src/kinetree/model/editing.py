@@ -379,7 +379,7 @@ class Editing(ModelBase):
 
         Raises:
             UnknownNameError: If there is no such body, joint or frame, or it has no such parameter.
-            UnsupportedError: If it is the geometry of a loop or a coupling.
+            UnsupportedError: If it belongs to a body that is fixed to one in a loop or coupling, or carries it.
         """
         chosen = (mass, com, inertia, position, rotation, axis, armature, pitch, constants, gravity)
         return Parameters(self, **dict(zip(KINDS_OF_PARAMETERS, chosen, strict=True)))

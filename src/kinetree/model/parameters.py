@@ -173,7 +173,8 @@ class Parameters:
     @cached_property
     def rollout(self) -> ParametricRollout:
         """`rollout(p, q, v, tau, dt)`: a motion as `Trajectory`, with `jvp`, and `vjp` in one backward sweep."""
-        return ParametricRollout(self.robot, self.forward_dynamics)
+        closed = any(kind.loop_rows for kind in self._mechanism.kinds)
+        return ParametricRollout(self.robot, self.forward_dynamics, self.function("integrate") if closed else None)
 
     def _of(self, function: Any, inverts: bool) -> ParametricFunction:
         """A function of the robot on these nodes as one of the parameters, too."""

@@ -54,10 +54,13 @@ class ParametricRollout:
     Args:
         robot: The model, whose coordinates do not depend on the parameters.
         forward_dynamics: Accelerations of p, q, v and τ.
+        integrate: q ⊕ v dt of p, q, v and dt, if that depends on the parameters, as of loops.
     """
 
-    def __init__(self, robot: Any, forward_dynamics: ParametricFunction) -> None:
-        self._robot, self._dynamics = robot, forward_dynamics
+    def __init__(
+        self, robot: Any, forward_dynamics: ParametricFunction, integrate: ParametricFunction | None = None
+    ) -> None:
+        self._robot, self._dynamics, self._integrate = robot, forward_dynamics, integrate
         turning = any(isinstance(stage, ScrewStage) for joint in robot.joints for stage in joint.type.stages)
         self._plain = robot.nq == robot.nv and not turning
 
@@ -69,7 +72,7 @@ class ParametricRollout:
         qs[..., 0, :], vs[..., 0, :] = q, v
         for k in range(steps):
             v = v + self._dynamics(p, q, v, tau[..., k, :]) * dt
-            q = self._robot.integrate(q, v, dt)
+            q = self._robot.integrate(q, v, dt) if self._integrate is None else self._integrate(p, q, v, dt)
             qs[..., k + 1, :], vs[..., k + 1, :] = q, v
         return Trajectory(qs, vs)
 

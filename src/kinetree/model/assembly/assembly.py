@@ -198,10 +198,10 @@ class Assembly:
                 _, index, at = self._inside[joint.parent]
             else:
                 index, (_, at) = -1, self._carrier(joint.parent)
-            at = composed(at, joint.placement)
-            for stage_name, stage, turn, back, armature in self._inner_stages(name, joint):
+            at = self._inner_start(name, joint, at)
+            for (stage_name, stage, turn, back, armature), own in self._inner_stages(name, joint):
                 place = composed(at, turn)
-                built.stages.append(InnerStage(stage_name, joint, index, stage, place, armature))
+                built.stages.append(InnerStage(stage_name, joint, index, stage, place, armature, own))
                 index, at = len(built.stages) - 1, back
             self._inside[name] = built, index, at
             built.placed[name] = index, at
@@ -217,15 +217,22 @@ class Assembly:
                 if not carrying.intersection(fixed):  # others get their exit with what they carry
                     self._carrier(name)
 
-    def _inner_stages(self, name: str, joint: Joint) -> Sequence[tuple[str, InnerMotion, Array, Array, Array]]:
-        """The stages of a joint inside a cluster, as `stages_of`; a general node has its root and its outlets."""
+    def _inner_start(self, _name: str, joint: Joint, at: Array) -> Array:
+        """Where the first stage of a joint inside a cluster starts, given the link frame of the parent."""
+        return composed(at, joint.placement)
+
+    def _inner_stages(self, name: str, joint: Joint) -> Sequence[tuple[Inner, Array]]:
+        """The stages of a joint inside a cluster, as `stages_of`, each with its constants.
+
+        A general node has its root and its outlets.
+        """
         if joint.node is not None:
             self._add_general(self._by_name[name], joint.node)
-            return [(name, NodeRoot(joint.node.kind), IDENTITY, IDENTITY, joint.armature)]
+            return [((name, NodeRoot(joint.node.kind), IDENTITY, IDENTITY, joint.armature), joint.own)]
         if joint.parent in self._general:
             node = self._general[joint.parent]
-            return [(name, NodeOutlet(node.kind, _outlet(name, joint, node)), IDENTITY, IDENTITY, NONE)]
-        return stages_of(name, joint)
+            return [((name, NodeOutlet(node.kind, _outlet(name, joint, node)), IDENTITY, IDENTITY, NONE), joint.own)]
+        return [(stage, joint.own) for stage in stages_of(name, joint)]
 
     def _add_general(self, body: Body, node: Node) -> None:
         if body.mass:
@@ -333,8 +340,12 @@ def _no_body(name: str, node: Node) -> str:
     return f"{name!r} is a general node, not a body; {fix}"
 
 
+#: A stage, as of `stages_of`.
+Inner = tuple[str, InnerMotion, Array, Array, Array]
+
+
 class InnerStage(NamedTuple):
-    """A joint stage inside a cluster; `at` is its pose in its parent at neutral q."""
+    """A joint stage inside a cluster; `at` is its pose in its parent at neutral q, `own` its constants."""
 
     name: str
     joint: Joint
@@ -342,6 +353,7 @@ class InnerStage(NamedTuple):
     stage: InnerMotion
     at: Array
     armature: Array
+    own: Array
 
 
 class Built:
@@ -368,7 +380,7 @@ class Built:
             massive, armed = bool(inertia.any()), bool(each.armature.any())
             inner.append(ClusterStage(each.parent, each.stage, massive, armed, formula, leaders))
             numbers = np.array(() if follows is None else follows.constants)
-            own = Transform(placement), RigidInertia(inertia), each.armature, each.joint.own, numbers
+            own = Transform(placement), RigidInertia(inertia), each.armature, each.own, numbers
             constants.append(InnerConstants(*own))
         outlets = tuple(sorted(self.exits))
         if self.cluster.follows is not None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from kinetree.errors import UnsupportedError
 from kinetree.language.mechanism import Mechanism, Site
-from kinetree.model.assembly.assembly import WELDED, Assembly, Built
+from kinetree.model.assembly.assembly import WELDED, Assembly, Built, Inner
 from kinetree.model.assembly.node_constants import NONE, NodeDraft
 from kinetree.model.assembly.stages import stages_of
 from kinetree.model.body import Body, Frame
@@ -18,9 +18,11 @@ from kinetree.model.joint import Joint, Limits
 from kinetree.model.joints import KINDS
 from kinetree.model.loops.aggregation import Clustering
 from kinetree.model.loops.cluster_kind import ClusterKind
+from kinetree.model.loops.inner_nodes import InnerMotion
 from kinetree.model.loops.loop import Loop
-from kinetree.model.nodes.parametric import LinkBody, Slots, linked, own_constants
-from kinetree.spatial.transform import IDENTITY, composed
+from kinetree.model.nodes.parametric import LinkBody, LinkStage, Slots, linked, own_constants
+from kinetree.spatial.inertia import RigidInertia
+from kinetree.spatial.transform import IDENTITY, composed, transform_of
 from kinetree.spatial.value import Array
 
 #: A parameter: what it is, and of which body or frame.
@@ -69,8 +71,8 @@ class ParametricAssembly(Assembly):
         for what, name in self._selected:
             if (what, name) not in self.places:
                 raise UnsupportedError(
-                    f"{what} of {name!r} cannot vary: it is part of a loop or a coupling, in which only mass, com and "
-                    "inertia can, and armature that is not zero; or it is fixed to the body that carries one"
+                    f"{what} of {name!r} cannot vary: it belongs to a node in a loop or coupling, to a body fixed to "
+                    "one in it, or to the body that carries it; or it is armature in a loop, and zero"
                 )
         return mechanism, self.sites(self._frames_left)
 
@@ -81,6 +83,14 @@ class ParametricAssembly(Assembly):
             start = kind.start_of(i) + 12 + 10 * kind.inner[i].massive if i >= 0 else 0
             if i >= 0 and kind.inner[i].armed and self._inside.get(name, (None, -1))[1] == i:
                 self.places["armature", name] = [(built.node, slice(start, start + kind.inner[i].stage.nv))]
+        links: dict[str, list[tuple[int, Slots]]] = {}
+        for i, each in enumerate(built.stages):
+            if isinstance(each.stage, LinkStage):
+                start = kind.start_of(i) + 12 + 10 * kind.inner[i].massive + kind.inner[i].armed * each.stage.nv
+                slots = (slice(part.start + start, part.stop + start) for part in each.stage.link.slots)
+                links.setdefault(each.joint.child, []).append((built.node, Slots(*slots)))
+        for name, nodes in links.items():
+            self._place_joint(name, nodes)
         if not chosen:
             return kind, constants
         bodies = [(self._by_name[name], *built.placed[name]) for name in chosen]
@@ -90,6 +100,28 @@ class ParametricAssembly(Assembly):
             for what, part in zip(_INERTIAL, (slice(0, 1), slice(1, 4), slice(4, 10)), strict=True):
                 self.places[what, name] = [(built.node, slice(start + part.start, start + part.stop))]
         return made, numbers
+
+    def _inner_start(self, name: str, joint: Joint, at: Array) -> Array:
+        return at if self._varies(name, joint) else super()._inner_start(name, joint, at)
+
+    def _inner_stages(self, name: str, joint: Joint) -> Sequence[tuple[Inner, Array]]:
+        if not self._varies(name, joint):
+            return super()._inner_stages(name, joint)
+        found, placement = list[tuple[Inner, Array]](), joint.placement
+        for stage_name, stage, turn, _, armature in stages_of(name, joint):
+            link = _link_kind(stage, *self._flags)
+            body = own_constants(
+                _massless(Frame(name, name, IDENTITY)), joint.own, turn[:3, :3] if stage.axes else None
+            )
+            own = link.parameters(transform_of(placement), RigidInertia.zero(), np.zeros(stage.nv), body)
+            found.append(((stage_name, cast("InnerMotion", LinkStage(link)), IDENTITY, IDENTITY, armature), own))
+            placement = IDENTITY
+        return found
+
+    def _varies(self, name: str, joint: Joint) -> bool:
+        """Whether the geometry of a joint inside a cluster has parameters."""
+        rigid = joint.node is None and joint.kind != "fixed" and joint.parent not in self._general
+        return rigid and self._is(name, *_PLACED, "axis", "pitch")
 
     def _is(self, name: str, *whats: str) -> bool:
         return any((what, name) in self._selected for what in whats)
@@ -134,11 +166,9 @@ class ParametricAssembly(Assembly):
             carrier = self._append(NodeDraft(stage_name, carrier, kind, armature, own), at, placement)
             nodes.append((carrier, kind.slots))
             at, placement = IDENTITY, IDENTITY
-        self._place(name, _PLACED, nodes[:1])
+        self._place_joint(name, nodes)
         self._place(name, _INERTIAL, nodes[-1:])
-        self._place(name, ("armature", "axis"), nodes)
-        if joint.own.size:
-            self.places["pitch", name] = [(carrier, kind.slots.own)]
+        self._place(name, ("armature",), nodes)
         self._carriers[name] = carrier, IDENTITY
 
     def _link(self, body: Body, carrier: int, at: Array, placement: Array) -> int:
@@ -148,6 +178,12 @@ class ParametricAssembly(Assembly):
         node = self._append(NodeDraft(body.name, carrier, kind, NONE, own), at, placement)
         self._place(body.name, (*_PLACED, *_INERTIAL), [(node, kind.slots)])
         return node
+
+    def _place_joint(self, name: str, stages: Sequence[tuple[int, Slots]]) -> None:
+        self._place(name, _PLACED, stages[:1])
+        self._place(name, ("axis",), stages)
+        node, slots = stages[-1]
+        self.places["pitch", name] = [(node, slots.own)]
 
     def _place(self, name: str, whats: Sequence[str], nodes: Sequence[tuple[int, Slots]]) -> None:
         for what in whats:

@@ -200,6 +200,13 @@ class ClusterKind(ClusterStructure):
             return np.zeros(0), np.zeros((0, self.joint_rates))
         return self.residuals(parameters, self.inside(parameters, q))
 
+    def closing(self, parameters: Array, q: Array, residuals: Array) -> Array:
+        _, K = self.loops(parameters, q)
+        rates = np.zeros((self.joint_rates, residuals.shape[1]), dtype=object)
+        if self.dependent:
+            rates[list(self.dependent)] = least_squares(K[:, list(self.dependent)], -residuals)
+        return columns([self.series.rates(q, plain(column)) for column in rates.T])
+
     def moved(self, parameters: Array, q: Array, step: Array) -> Array:
         if self.closures:
             return self.series.integrate(q, step)

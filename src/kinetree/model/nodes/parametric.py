@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.model.body import Body
+from kinetree.model.joints.protocol import JointKind
 from kinetree.model.loops.cluster_kind import ClusterKind
 from kinetree.model.loops.cluster_structure import InnerConstants
 from kinetree.model.nodes.rigid import BodyKind
@@ -118,6 +119,43 @@ class LinkBody(BodyKind):
 
     def armature(self, parameters: Array) -> Array:
         return parameters[self.slots.armature]
+
+
+@dataclass(frozen=True)
+class LinkStage:
+    """The motion of a `LinkBody` inside a cluster, in link coordinates: in the place of a `joints.protocol.Stage`.
+
+    Its constants are those of the body. Its place in the cluster is the parent's link frame.
+    """
+
+    link: LinkBody
+
+    @property
+    def name(self) -> str:
+        return self.link.name
+
+    @property
+    def nq(self) -> int:
+        return self.link.nq
+
+    @property
+    def nv(self) -> int:
+        return self.link.nv
+
+    @property
+    def own(self) -> int:
+        return self.link.parameter_count
+
+    @property
+    def coordinates(self) -> JointKind:
+        return self.link.joint.coordinates
+
+    def frame_motion(self, placement: Transform, own: Array, q: Array) -> tuple[Transform, list[Array]]:
+        H = self.link.joint_map(own)
+        return self.link.weight(own, q) @ placement, [H.column(c).data for c in range(self.nv)]
+
+    def swerve(self, _own: Array, _q: Array, _v: Array) -> None:
+        return None
 
 
 @dataclass(frozen=True)
