@@ -285,6 +285,30 @@ def test_loops_stay_closed_as_their_geometry_changes() -> None:
     assert model.loops(path.q[2])[0].residual < 1e-12
 
 
+def test_joints_of_several_stages_inside_couplings() -> None:
+    """A universal joint between coupled ones, behind a body whose own geometry stays."""
+    rng, turn = np.random.default_rng(1), np.array([[0.0, -0.6, 0.8], [1.0, 0.0, 0.0], [0.0, 0.8, 0.6]])
+    solid: dict[str, Any] = {"mass": 0.2, "com": (0.01, 0.02, 0.03), "inertia": 1e-3 * np.eye(3)}
+    builder, seat = kt.Builder("digit"), dict[str, Any]()
+    builder.add_body("proximal", axis=(0.0, 0.6, 0.8), placement=(turn, (0.1, 0.0, 0.0)), **solid)
+    axes: Any = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0))
+    seat = {"joint": "universal", "axes": axes, "placement": (turn, (0.0, 0.1, 0.05))}
+    builder.add_body("knuckle", parent="proximal", **seat, **solid)
+    seat = {"joint": "helical", "axis": (0.6, 0.8, 0.0), "pitch": 0.1, "placement": (turn, (0.0, 0.0, 0.1))}
+    builder.add_body("middle", parent="knuckle", **seat, **solid)
+    made = builder.couple("middle_joint", to="proximal_joint", ratio=0.9, offset=0.1).build()
+    of = made.parameters(position=["knuckle", "middle"], rotation="knuckle", axis="knuckle", pitch="middle")
+    p, q, v, tau = of.values * 1.1 + 0.05, *rng.uniform(-1.0, 1.0, (3, made.nv))
+    model, f = of.model(p), of.forward_dynamics.engine("reference")
+    far = bound(made.nv, condition(model.mass_matrix(q)))
+    expected = model.forward_dynamics(q, v, tau)
+    assert_close(f(p, q, v, tau), expected, far, peak(expected))
+    dp, still = rng.uniform(-1.0, 1.0, len(p)), np.zeros(made.nv)
+    rate, exact = f.jvp(p, q, v, tau, dp, still, still, still), f(p + 1j * H * dp, q, v, tau).imag / H
+    assert_close(rate, exact, 16.0 * far, peak(exact))
+    assert_near(f.vjp(p, q, v, tau, tau)[0] @ dp, tau @ rate, 64.0 * far * np.abs(tau * rate).sum())
+
+
 def test_inertia_felt_at_tasks() -> None:
     """Λ and Λ⁻¹ of frames, relative tasks, the centre of mass and contacts, against models with these parameters."""
     made = random_mechanism("few", ["floating", *["revolute"] * 8], 3, branching=0.0).kinetree()
