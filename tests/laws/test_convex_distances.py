@@ -14,6 +14,7 @@ from kinetree.algorithms.kinematics.frame_kinematics import poses
 from kinetree.errors import ConvergenceError, UnsupportedError
 from kinetree.model import convex_distances
 from kinetree.model.convex_distances import ConvexDistances
+from kinetree.model.field_distances import PROBED, Ground
 from kinetree.model.shapes import MEASURED
 from kinetree.runtime.kernels import bind
 from tests.oracle import oracle
@@ -28,7 +29,7 @@ CERTIFIED = 1e-6
 CLOSED = ("sphere", "capsule", "box", "plane")
 KINDS = [
     (a, b) for a, b in itertools.combinations_with_replacement(MEASURED, 2)
-    if not {a, b} <= set(CLOSED)
+    if not {a, b} <= set(CLOSED) and "height field" not in (a, b)
 ]  # fmt: skip
 
 
@@ -126,7 +127,8 @@ def test_jacobians_are_derivatives(kinds: tuple[str, str]) -> None:
 def test_drift_is_the_rate_of_the_rate() -> None:
     """J̇v of every compiled pair against differences of J v along a constant v, apart and overlapping."""
     rng, step = np.random.default_rng(11), 1e-4
-    robot, pairs = world(*(shape(kind, rng, kind, 0.3) for kind in MEASURED if kind not in ("hull", "plane")),
+    compiled = ("sphere", "capsule", "box", "cylinder", "ellipsoid")
+    robot, pairs = world(*(shape(kind, rng, kind, 0.3) for kind in compiled),
                          *(shape(kind, rng, f"other {kind}", 0.3) for kind in ("cylinder", "ellipsoid")))  # fmt: skip
     q, v = places(robot, rng, 12, 0.15), rng.standard_normal((12, robot.nv))
     near, rate, drift = robot._distance_rates(q, v, pairs)
@@ -189,7 +191,7 @@ def test_a_ball_is_an_ellipsoid_and_a_prism_is_almost_a_cylinder() -> None:
 
 def test_closed_forms_stay_as_they_are_beside_others() -> None:
     rng = np.random.default_rng(5)
-    shapes = [shape(kind, rng, f"{kind}") for kind in MEASURED if kind != "plane"]
+    shapes = [shape(kind, rng, f"{kind}") for kind in MEASURED if kind not in ("plane", "height field")]
     robot, pairs = world(*shapes)
     simple = robot.with_shapes([one for one in robot.shapes if one.kind in CLOSED])
     q = places(robot, rng, 5)
@@ -286,6 +288,82 @@ def test_only_hulls_need_coal(monkeypatch: pytest.MonkeyPatch) -> None:
     refused(r"'a' is a hull.*kinetree\[hulls\]", robot.distances, robot.neutral(), pairs, error=UnsupportedError)
     for (without, own), expected in others:
         assert_near(without.clearance(without.neutral(), own), expected, 1e-8)
+
+
+def terrain(rng: Any, flat: bool = False) -> geo.HeightField:
+    return geo.HeightField(np.zeros((9, 7)) if flat else rng.uniform(0.0, 0.2, (9, 7)), (2.0, 3.0), name="ground")
+
+
+@pytest.mark.parametrize("kind", PROBED)
+def test_height_fields(kind: str) -> None:
+    rng = np.random.default_rng(2)
+    one = shape(kind, rng, "a", 0.2)
+    robot = world(one)[0]
+    field, plane = ([geo.HeightField(np.zeros((3, 3)), (1.0, 1.0), name="ground")], [geo.Plane("ground")])
+    flat, level = (robot.collision_pairs(scene=kt.Scene(own), keep_colliding=True) for own in (field, plane))
+    q = places(robot, rng, 20, 0.3)
+    found, exact = robot.distances(q, flat), robot.distances(q, level)
+    assert_near(found.distance, exact.distance, 1e-9)
+    assert_near(found.normal, exact.normal, 1e-9)
+    # on rough ground: against the nearest of many points of it
+    ground = terrain(rng)
+    pairs = robot.collision_pairs(scene=kt.Scene([ground]), keep_colliding=True)
+    near = robot.distances(q, pairs)
+    d, n, (pa, pb) = near.distance[:, 0], near.normal[:, 0], np.moveaxis(near.points[:, 0], 1, 0)
+    assert 0.1 < np.mean(d < 0.0) < 0.9
+    assert_near(np.linalg.norm(n, axis=-1), np.ones(len(q)), TOL)
+    assert_near(pa - pb, d[:, None] * n, TOL)
+    surface = Ground(ground)
+    for p in pb:
+        assert_near(surface.distance(p)[0], 0.0, TOL)
+    moved = q.copy()
+    moved[:, :3] += (step := 0.01 * rng.standard_normal((len(q), 3)))
+    assert (np.abs(robot.clearance(moved, pairs) - d) <= np.linalg.norm(step, axis=-1) + 10 * TOL).all()
+    v, h = rng.standard_normal((len(q), robot.nv)), 1e-6
+    ahead, behind = (robot.clearance(robot.integrate(q, v, t), pairs) for t in (h, -h))
+    wrong = np.abs((ahead - behind) / (2.0 * h) - robot.clearance.jvp(q, pairs, v)) > 1e-5
+    assert wrong.mean() <= 0.1  # where the nearest features change
+
+
+def test_the_nearest_point_of_rough_ground() -> None:
+    rng = np.random.default_rng(3)
+    field = terrain(rng)
+    ground = Ground(field)
+    # the triangles of MuJoCo's fields, in steps of a fiftieth of their edges; beyond them it is level
+    (rows, columns), (lx, ly) = field.heights.shape, field.size
+    s, t = (x.reshape(-1) for x in np.meshgrid(np.linspace(0, 1, 51), np.linspace(0, 1, 51)))
+    z, found = field.heights, []
+    for i, j in itertools.product(range(rows - 1), range(columns - 1)):
+        low, high = np.maximum(s, t), np.minimum(s, t)
+        beside = np.where(s > t, z[i, j + 1], z[i + 1, j])
+        found.append(np.stack([
+            (j + s) * lx / (columns - 1) - lx / 2, (i + t) * ly / (rows - 1) - ly / 2,
+            (1 - low) * z[i, j] + (low - high) * beside + high * z[i + 1, j + 1],
+        ], -1))  # fmt: skip
+    surface = np.concatenate(found)
+    for p in rng.uniform((-0.9, -1.4, -0.1), (0.9, 1.4, 0.6), (20, 3)):
+        d, n, q = ground.distance(p)
+        sampled = np.linalg.norm(surface - p, axis=1).min()
+        assert abs(d) <= sampled + TOL
+        assert sampled <= abs(d) + 0.01
+        assert_near(p - q, d * n, TOL)
+    assert_near(ground.distance(np.array([5.0, 0.0, 3.0]))[1][:1], [0.0], TOL)
+    assert ground.distance(np.array([0.0, 0.0, -1.0]))[0] < 0.0
+
+
+def test_fields_and_what_has_no_distance_from_them() -> None:
+    rng = np.random.default_rng(4)
+    robot = world(shape("cylinder", rng, "a"))[0]
+    scene = kt.Scene([terrain(rng), geo.Plane("floor")])
+    refused("'a' is a cylinder, which has no distance from height field 'ground'", robot.collision_pairs, scene=scene,
+            error=UnsupportedError)  # fmt: skip
+    capsules = robot.with_shapes(geo.simplified(robot.shapes))
+    pairs = capsules.collision_pairs(scene=scene, keep_colliding=True)
+    assert pairs.names == (("a", "floor"), ("a", "ground"))
+    refused("leave out height fields", lambda: pairs.runs, error=UnsupportedError)
+    q = np.tile(capsules.neutral(), (2, 1))
+    q[0, 1] = np.nan
+    assert np.isnan(capsules.distances(q, pairs).distance).any(axis=1).tolist() == [True, False]
 
 
 def test_a_cylinder_on_a_plane_rests_on_its_middle() -> None:

@@ -52,7 +52,7 @@ _CLASS = {
     ("cylinder", "plane"): "cylinder_planes",
     ("ellipsoid", "plane"): "ellipsoid_planes",
 }
-#: The class of all others, those of hulls, which are not compiled, and come last.
+#: The class of all others, those of hulls and height fields, which are not compiled, and come last.
 HULLS = "hulls"
 _CLASSES = (*dict.fromkeys(_CLASS.values()), HULLS)
 
@@ -70,7 +70,7 @@ class CollisionPairs(Sequence[Names]):
 
     Attributes:
         shapes: All shapes, in the order in which pairs name them: spheres, capsules, boxes, cylinders, ellipsoids,
-            hulls, planes.
+            hulls, planes, height fields.
         excluded: The reason of each pair that is left out, by the names of its shapes.
     """
 
@@ -150,7 +150,7 @@ class CollisionPairs(Sequence[Names]):
 
     @cached_property
     def compiled(self) -> CollisionPairs:
-        """Those without hulls, which come first."""
+        """Those without hulls and height fields, which come first."""
         if HULLS not in self._by_class:
             return self
         count = len(self) - len(self._by_class[HULLS])
@@ -172,7 +172,7 @@ class CollisionPairs(Sequence[Names]):
             a, b = self.shapes[i], self.shapes[j]
             raise UnsupportedError(
                 f"distances of {a.kind} {a.name!r} and {b.kind} {b.name!r} are not compiled, as this needs; put "
-                "capsules around hulls: robot.with_shapes(geometry.fit(robot.shapes))"
+                "capsules around hulls: robot.with_shapes(geometry.fit(robot.shapes)); leave out height fields"
             )
         lists: dict[str, tuple[tuple[int, int, int, int], ...]] = {}
         count, longest = 0, 1
@@ -225,7 +225,7 @@ def excluded_by_structure(
         for b in shapes[k + 1 :]:
             one, other = carriers[a.name], carriers[b.name]
             listed = frozenset((a.name, b.name)) in included
-            if one == other or a.kind == b.kind == "plane":
+            if one == other or {a.kind, b.kind} <= {"plane", "height field"}:
                 found[a.name, b.name] = FIXED if one == WORLD_NAME else SAME_BODY
             elif not listed and WORLD_NAME not in (one, other) and (above[one] == other or above[other] == one):
                 found[a.name, b.name] = ADJACENT  # but a robot may collide with the world that it stands on

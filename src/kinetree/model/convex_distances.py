@@ -1,4 +1,4 @@
-"""Distances of hulls: from planes in closed form, from all others by coal, with certificates.
+"""Distances of hulls: from planes in closed form, from all others by coal, with certificates; and of height fields.
 
 The signed distance of two convex shapes is the largest of
 
@@ -33,8 +33,9 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import ConvergenceError, UnsupportedError
+from kinetree.model.field_distances import Ground, probes
 from kinetree.model.hulls import INSTALL
-from kinetree.model.shapes import Box, Capsule, Cylinder, Ellipsoid, Hull, SolidShape, Sphere
+from kinetree.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HeightField, Hull, SolidShape, Sphere
 from kinetree.spatial.value import Array
 
 #: Tolerances of coal's iterations, tried in this order until the certificate is below `GOOD` [m].
@@ -55,7 +56,7 @@ Found = tuple[Array, Array, Array]
 
 
 class ConvexDistances:
-    """Distances of some pairs of shapes without height fields, any of which may be a hull.
+    """Distances of some pairs of shapes, any of which may be a hull, and the second one a height field.
 
     Args:
         shapes: All shapes that pairs name.
@@ -69,7 +70,8 @@ class ConvexDistances:
     def __init__(self, shapes: Sequence[SolidShape], numbers: Array) -> None:
         self.shapes, self.numbers = shapes, numbers
         used = {int(i) for pair in numbers for i in pair}
-        level = {int(j) for _, j in numbers if shapes[j].kind == "plane"}
+        level = {int(j) for _, j in numbers if shapes[j].kind in ("plane", "height field")}
+        self._grounds = {j: Ground(shape) for j in level if isinstance(shape := shapes[j], HeightField)}
         self._sizes = {i: _size(shapes[i]) for i in used - level}
         self._vertices = {i: _vertices(shapes[i]) for i in used - level}
         curved = [(int(i), int(j)) for i, j in numbers if int(j) not in level]
@@ -81,7 +83,10 @@ class ConvexDistances:
         d, normal, points = np.empty((len(T), count)), np.empty((len(T), count, 3)), np.empty((len(T), count, 2, 3))
         placed: dict[tuple[int, int], Any] = {}
         for k, (i, j) in enumerate(self.numbers.tolist()):
-            found = self._above(i, j, T) if self.shapes[j].kind == "plane" else self._apart(i, j, T, placed)
+            if j in self._grounds:
+                found = self._over(i, j, T)
+            else:
+                found = self._above(i, j, T) if self.shapes[j].kind == "plane" else self._apart(i, j, T, placed)
             d[:, k], normal[:, k], points[:, k] = found
         return d, normal, points
 
@@ -101,6 +106,19 @@ class ConvexDistances:
         low = self.support(i, T[:, i], -n)
         d = ((low - T[:, j, :3, 3]) * n).sum(-1)
         return d, n, np.stack([low, low - d[:, None] * n], axis=1)
+
+    def _over(self, i: int, j: int, T: Array) -> Found:
+        """Over a height field: the lowest one of some points."""
+        d, n, points = np.full(len(T), np.nan), np.full((len(T), 3), np.nan), np.full((len(T), 2, 3), np.nan)
+        own, radius = probes(self.shapes[i])
+        for sample in np.flatnonzero(np.isfinite(T[:, i]).all(axis=(1, 2)) & np.isfinite(T[:, j]).all(axis=(1, 2))):
+            (R, c), (Q, base) = ((T[sample, k, :3, :3], T[sample, k, :3, 3]) for k in (i, j))
+            found = [self._grounds[j].distance(p) for p in (own @ R.T + c - base) @ Q]
+            far, up, q = min(found, key=lambda each: each[0])
+            d[sample], n[sample] = far - radius, Q @ up
+            nearest = base + Q @ q
+            points[sample] = nearest + d[sample] * n[sample], nearest
+        return d, n, points
 
     def _apart(self, i: int, j: int, T: Array, placed: dict[tuple[int, int], Any]) -> Found:
         """By coal."""

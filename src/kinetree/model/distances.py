@@ -20,7 +20,8 @@ from kinetree.model import collision_pairs as reasons
 from kinetree.model.collision_pairs import CollisionPairs, excluded_by_structure
 from kinetree.model.convex_distances import ConvexDistances
 from kinetree.model.dynamics import Dynamics
-from kinetree.model.shapes import MEASURED, Scene, SolidShape, named
+from kinetree.model.field_distances import PROBED
+from kinetree.model.shapes import Scene, SolidShape, named
 from kinetree.model.specs import WORLD_NAME
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import Function, KernelFunction, compiled
@@ -187,19 +188,13 @@ class Collisions(Dynamics):
             samples: Number of random configurations, with a fixed seed.
 
         Raises:
-            UnsupportedError: If a shape has no distances; names it, and what to do.
+            UnsupportedError: If a shape has no distances from a height field; names it, and what to do.
             ModelError: If a shape of the scene has the name of one of the robot's.
         """
         if scene is not None and not isinstance(scene, Scene):
             raise InputError(f"scene={scene!r} is no kinetree.Scene")
         surroundings = () if scene is None else scene.shapes
         every = (*self.shapes, *surroundings)
-        for shape in every:
-            if shape.kind not in MEASURED:
-                raise UnsupportedError(
-                    f"shape {shape.name!r} of {shape.body!r} is a {shape.kind}; distances are those of "
-                    f"{', '.join(MEASURED)}: leave it out"
-                )
         own = {shape.name for shape in self.shapes}
         for shape in surroundings:
             if shape.name in own:
@@ -211,6 +206,13 @@ class Collisions(Dynamics):
         )
         all_pairs = [(a.name, b.name) for k, a in enumerate(every) for b in every[k + 1 :]]
         found = CollisionPairs(every, [pair for pair in all_pairs if pair not in left_out], left_out)
+        kinds = {shape.name: shape.kind for shape in every}
+        for a, b in found.names:
+            if kinds[b] == "height field" and kinds[a] not in PROBED:
+                raise UnsupportedError(
+                    f"shape {a!r} is a {kinds[a]}, which has no distance from height field {b!r}, as "
+                    f"{', '.join(PROBED)} have: put capsules around it, with geometry.simplified"
+                )
         if keep_colliding or not len(found):
             return found
         colliding: dict[tuple[str, str], str] = {}

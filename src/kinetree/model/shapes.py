@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: Kinds whose distances are compiled, in the order in which they come in pairs.
 COMPILED = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "plane")
 #: Kinds that have distances.
-MEASURED = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "hull", "plane")
+MEASURED = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "hull", "plane", "height field")
 
 
 class SolidShape(Record):

@@ -234,8 +234,6 @@ def test_shapes_without_a_closed_form_are_named_with_a_cure() -> None:
     p *= np.array([0.1, 0.3, 0.2]) / np.linalg.norm(p, axis=1, keepdims=True)
     along = np.clip(p[:, 1], -0.1, 0.1)
     assert (np.hypot(np.hypot(p[:, 0], p[:, 2]), p[:, 1] - along) <= 0.2 + TOL).all()
-    with pytest.raises(UnsupportedError, match="is a height field"):
-        arm().with_shapes([geo.HeightField(np.zeros((2, 2)), (1, 1), name="link0")]).collision_pairs()
     with pytest.raises(LoadError, match="not found"):
         arm().with_shapes([*arm().shapes, geo.Hull("link0", "hand.stl")]).collision_pairs()
     refused("there are 3 pairs", arm().distances(np.zeros(4), arm().collision_pairs()).nearest, 4, error=InputError)
