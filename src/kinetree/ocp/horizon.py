@@ -20,7 +20,7 @@ from kinetree.kernels.node_models import summary
 from kinetree.model.model import Model
 from kinetree.ocp.costs import Costs, Given, NodeModel, Row
 from kinetree.ocp.dynamics import DenseDynamics, Dynamics, FreeDynamics
-from kinetree.ocp.fused import TOGETHER, direction, node_function, record_curvature
+from kinetree.ocp.fused import TOGETHER, direction, record_curvature
 from kinetree.ocp.linearization import Linear, Linearization
 from kinetree.ocp.terms import CostTerm, curved_blocks
 from kinetree.runtime.function import compiled
@@ -140,13 +140,8 @@ class Horizon:
         self._linear = Linearization(self.dynamics, self._blocks)
         self._summary = compiled(summary, S=self.T + 1, T=self.T, nv=self.nv)
         self._fused: dict[tuple[bool, int], Any] = {}
-        self._nodes: dict[bool, Any] = {}
         self._rollout: Any = None
         self._curved: Any = None
-        #: Whether one function computes models of all steps.
-        self.alike = type(self.dynamics) is FreeDynamics
-        #: Time steps and paces, with those of the last node.
-        self._times = np.append([self.dynamics.dt, self.dynamics.pace], [[0.0], [0.0]], axis=1)
 
     @property
     def sweeps(self) -> tuple[Any, Any]:
@@ -188,25 +183,10 @@ class Horizon:
     def models(
         self, x: Path, gap: Gap, given: Given, costate: Sequence[Array], share: Array
     ) -> tuple[Linear, NodeModel]:
-        """Derivatives of all steps, and models of all nodes with a share of each problem's curvature, (N,).
-
-        Of steps that are all alike, both are one call of the function that `direction` calls for each node.
-        """
-        exact = bool(share.any())
-        if not self.alike or (exact and not self.costs.bends_by_texts):
-            linear = self.linear(x, gap)
-            plain = self.model(x, linear, given)
-            return linear, self._bent(x, linear, plain, given, costate, share) if exact else plain
-        if exact not in self._nodes:
-            self._nodes[exact] = node_function(self._linear, self.costs, 0, exact)
-        N, padded = len(share), self.costs.padded
-        q, v, u, *others = self.costs.inputs(x, given, True)
-        second = [*map(padded, costate), np.repeat(share[:, None], self.T + 1, axis=1)] if exact else []
-        times = np.repeat(self._times[:, None], N, axis=1)
-        found = self._nodes[exact](q, v, u, padded(gap.q), *times, *second, *others)
-        steps = [np.ascontiguousarray(each[:, :-1]) for each in found[:5]]
-        none = [np.zeros((N, self.T + 1, *shape)) for shape in self._linear.shapes[5:]]
-        return Linear(*steps, *none), NodeModel(*found[5:-1])
+        """Derivatives of all steps, and models of all nodes with a share of each problem's curvature, (N,)."""
+        linear = self.linear(x, gap)
+        plain = self.model(x, linear, given)
+        return linear, self._bent(x, linear, plain, given, costate, share) if share.any() else plain
 
     def _bent(
         self, x: Path, linear: Linear, plain: NodeModel, given: Given, costate: Sequence[Array], share: Array

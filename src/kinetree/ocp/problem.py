@@ -19,13 +19,13 @@ from kinetree.model.nodes.flexible import FlexibleBody
 from kinetree.ocp.contacts import Contacts, Phases
 from kinetree.ocp.costs import Bounds, Row
 from kinetree.ocp.dynamics import DenseDynamics
+from kinetree.ocp.fused import TOGETHER
 from kinetree.ocp.horizon import Horizon, Path
 from kinetree.ocp.plan import Plan
 from kinetree.ocp.solver import EARLY, Options, Solver, first_penalty
 from kinetree.ocp.terms import BuiltIn, CostTerm, Part, Scope, curved_blocks, differences, texted
 from kinetree.runtime import arguments, threads
 from kinetree.runtime.compile_queue import optimized
-from kinetree.runtime.fastcall_results import SMALLEST_BATCH
 from kinetree.spatial.value import Array
 
 _METHODS = ("semi_implicit_euler", "midpoint", "rk4")
@@ -278,7 +278,7 @@ class Problem:
         with optimized():
             terms = [term for term in self.terms if isinstance(term, BuiltIn) and term.awaited]
             aims = {term.name: np.eye(4) if term.axes == 2 else np.zeros(3) for term in terms}
-            for many in (1, SMALLEST_BATCH):
+            for many in (1, TOGETHER):
                 q, v = np.tile(self.robot.neutral(), (many, 1)), np.ones((many, self.robot.nv))
                 for rollout, most in (("nonlinear", 1), ("linear", EARLY + 2)):
                     self.solve(q, v, aims, iterations=most, rollout=rollout).torques(q, v)
