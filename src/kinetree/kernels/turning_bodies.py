@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kinetree.kernels.distances import Vector, cross, dot, plus, times
+from kinetree.kernels.distances import Vector, cross, dot, minus, plus, times
 from kinetree.kernels.language import Workspace, kernel
 from kinetree.language.tree import Indexed
 
@@ -30,6 +30,17 @@ def turned(k: Workspace, v: Indexed, h: Indexed, y: Indexed) -> None:
     for body in k.free:
         rows = list(body)
         _set(y, rows[3:], _turned(v, h, rows)[2])
+
+
+@kernel(v=("n",), h=(), before=("n",), start=("n",), y=("n",), outputs=("y",), **_FREE)
+def turned_back(k: Workspace, v: Indexed, h: Indexed, before: Indexed, start: Indexed, y: Indexed) -> None:
+    """(1) for v, where velocities `before` are those at the `start`, turned: what nothing has hit keeps its bits."""
+    for c in k.n:
+        y[c] = v[c]
+    for body in k.free:
+        rows = list(body)
+        change = minus(_turned(v, h, rows)[2], _turned(before, h, rows)[2])
+        _set(y, rows[3:], plus(_vector(start, rows[3:]), 1.0, change))
 
 
 @kernel(v=("n",), h=(), dv=("n",), dy=("n",), outputs=("dy",), **_FREE)

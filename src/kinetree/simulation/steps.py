@@ -25,7 +25,7 @@ from kinetree.kernels.contact_problem import larger_residual
 from kinetree.kernels.joint_rows import mean_acceleration
 from kinetree.kernels.language import Kernel
 from kinetree.kernels.solve import count_doubt
-from kinetree.kernels.turning_bodies import turned
+from kinetree.kernels.turning_bodies import turned, turned_back
 from kinetree.language.algorithm import Algorithm
 from kinetree.language.mechanism import Site
 from kinetree.model.constraints import Constraints
@@ -153,7 +153,7 @@ class Steps:
             after = touched[0].velocity
             if trail is not None:
                 trail.met = Met(v, before, after)
-            return self.turned(run, turned, after, -0.5)
+            return self.turned(run, turned_back, after, -0.5, before, v) if self.turning else after
 
         def own(algorithm: Algorithm, *inputs: Any) -> Any:
             return run(plant.recursion(algorithm), *inputs)
