@@ -82,24 +82,32 @@ class SingularMechanismError(KinetreeError, ArithmeticError):
 
 
 class SingularTaskError(KinetreeError, ArithmeticError):
-    """A task that is singular at some sample: it cannot move in all of its directions. Raised with `singular="raise"`.
+    """A task that is singular at some sample: it cannot move in all of its directions.
+
+    Raised with `singular="raise"`, and by derivatives of Λ.
 
     Attributes:
         rows: Total number of task rows.
         samples: Batch indices of the singular samples, as tuples; empty for a single sample.
         ranks: Rank of the tasks at each of these samples.
+        fix: What to do.
     """
 
-    def __init__(self, tasks: str, rows: int, samples: tuple[tuple[int, ...], ...], ranks: tuple[int, ...]) -> None:
-        self.tasks, self.rows, self.samples, self.ranks = tasks, rows, samples, ranks
+    def __init__(
+        self,
+        tasks: str,
+        rows: int,
+        samples: tuple[tuple[int, ...], ...],
+        ranks: tuple[int, ...],
+        fix: str = "Choose singular='damped' or 'truncated', or fewer rows",
+    ) -> None:
+        self.tasks, self.rows, self.samples, self.ranks, self.fix = tasks, rows, samples, ranks, fix
         shown = ", ".join(f"{i} (rank {r})" for i, r in list(zip(samples, ranks))[:8])
         where = f"samples {shown}{', …' if len(samples) > 8 else ''}" if samples else f"rank {ranks[0]}"
-        super().__init__(
-            f"{tasks}: {rows} rows, but singular: {where}. Choose singular='damped' or 'truncated', or fewer rows"
-        )
+        super().__init__(f"{tasks}: {rows} rows, but singular: {where}. {fix}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.tasks, self.rows, self.samples, self.ranks)
+        return type(self), (self.tasks, self.rows, self.samples, self.ranks, self.fix)
 
 
 class LoopError(KinetreeError, ArithmeticError):

@@ -118,11 +118,21 @@ def test_errors() -> None:
     refused("R must be positive", control.track, robot, q, q, dt=0.1, R=-1.0)
     refused("joint", control.track, robot, q, q, dt=0.1, driven=["wing"], error=UnknownNameError)
     refused("no joint", control.track, robot, q, q, dt=0.1, driven=[])
+    refused("R is a number", control.track, robot, q, q, dt=0.1, R=np.ones(3))
+    refused("dt", control.track, robot, q, q, dt=0.0)
+    refused("v has shape", control.track(robot, q, q, dt=0.1), 0, q[0], q[0, :1])
     refused("integer", control.track(robot, q, q, dt=0.1), -1, q[0], q[0])
     refused("plain numbers", control.Adaptive, kt.zoo.box((1, 1, 1), 1.0))
     refused("body", control.Adaptive, robot, ["wing"], error=UnknownNameError)
     refused("positive", control.Adaptive, robot, rate=0.0)
     refused("a number or", control.Adaptive, robot, damping=np.ones(3))
+    for i, name in enumerate(("q_d", "v_d", "a_d")):
+        target = [q[0][:1] if k == i else q[0] for k in range(3)]
+        refused(f"{name} has shape", control.Adaptive(robot), q[0], q[0], target, error=InputError)
+    refused("v has shape", control.Adaptive(robot), q[0], q[0, :1], (q[0], q[0], q[0]), error=InputError)
+    refused(
+        "state has shape", control.Adaptive(robot), q[0], q[0], (q[0], q[0], q[0]), state=np.ones(3), error=InputError
+    )
     refused("tuple of q_d", control.Adaptive(robot), q[0], q[0], q[0], error=InputError)
     s = general.state("nodes")
     nodes = general.robot("nodes")

@@ -101,6 +101,8 @@ class Adaptive:
         except (TypeError, ValueError):
             raise InputError("Adaptive: the target is a tuple of q_d, v_d and a_d") from None
         q, v = arguments.numbers("Adaptive", "q", q), arguments.numbers("Adaptive", "v", v)
+        for name, each in (("q", q), ("v", v), ("q_d", q_d), ("v_d", v_d), ("a_d", a_d)):
+            arguments.require_shape(f"Adaptive: {name}", each.shape, (self.robot.nv,))
         v_r = v_d - self.stiffness * (q - q_d)
         a_r = a_d - self.stiffness * (v - v_d)
         s = v - v_r
@@ -109,6 +111,7 @@ class Adaptive:
             if state is None
             else arguments.numbers("Adaptive", "state", state)
         )
+        arguments.require_shape("Adaptive: state", theta.shape, (len(self._chosen), 10))
         Y = self.robot.tracking_regressor(q, v, v_r, a_r, list(self._all))
         own = Y[..., self._chosen, :]
         shape = own.shape[:-3]

@@ -60,7 +60,9 @@ class Tracker:
             raise InputError(f"track: a step is an integer from 0 on; got {step!r}")
         k = min(int(step), len(self.tau) - 1)
         away = self.robot.difference(self.q[k], q)
-        slip = arguments.numbers("track", "v", v) - self.v[k]
+        v = arguments.numbers("track", "v", v)
+        arguments.require_shape("track: v", v.shape, (self.robot.nv,))
+        slip = v - self.v[k]
         x = np.concatenate(np.broadcast_arrays(away, slip), axis=-1)
         forces: Array = self.tau[k] - times(self.gains[k], x)
         return forces
@@ -102,7 +104,7 @@ def track(
         raise InputError(
             f"track: q is (T + 1, {robot.nq}) and v (T + 1, {n}) with T of 1 or more; got {q.shape}, {v.shape}"
         )
-    dt = arguments.number("track: dt", dt, what="a time [s]")
+    dt = arguments.number("track: dt", dt, what="a time [s]", above=0.0)
     steps = len(q) - 1
     given = robot.inverse_dynamics(q[:-1], v[:-1], np.diff(v, axis=0) / dt) if tau is None else tau
     forces = arguments.numbers("track", "tau", given)
@@ -111,7 +113,10 @@ def track(
     columns = _driven(robot, driven)
     A, B = robot.discretize(q[:-1], v[:-1], forces, dt, method)
     state, last = _weights("Q", Q, 2 * n), _weights("end", Q if end is None else end, 2 * n)
-    effort = np.broadcast_to(arguments.numbers("track", "R", R), (n,))[columns]
+    R = arguments.numbers("track", "R", R)
+    if R.shape not in ((), (n,)):
+        raise InputError(f"track: R is a number or ({n},); got shape {R.shape}")
+    effort = np.broadcast_to(R, (n,))[columns]
     sweep = compiled(riccati, T=steps, nx=2 * n, nu=len(columns))
     each = {
         "Q": np.broadcast_to(state, (steps, 2 * n, 2 * n)),

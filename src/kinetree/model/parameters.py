@@ -249,8 +249,7 @@ class ParametricTasks:
     @cached_property
     def inertia(self) -> TaskDerivatives:
         """`inertia(p, q)`: Λ, (…, r, r); raises SingularTaskError if the tasks are singular at a sample."""
-        value = self._sensitivity.inertia
-        return TaskDerivatives(value, *self._sensitivity.of_inverse(value))
+        return TaskDerivatives(self._sensitivity.inertia, *self._sensitivity.of_inertia())
 
 
 class TaskDerivatives(NamedTuple):

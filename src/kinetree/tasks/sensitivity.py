@@ -78,19 +78,20 @@ class Sensitivity:
             scaled = A / np.sqrt(scale[..., :, None] * scale[..., None, :])
             ranks = [int(np.linalg.matrix_rank(scaled[tuple(i)], CUT, hermitian=True)) for i in bad]
             samples = tuple(tuple(i) for i in bad.tolist()) if A.ndim > 2 else ()
-            raise SingularTaskError(self._name, rows, samples, tuple(ranks))
+            fix = "Neither Λ without damping nor its derivatives exist there: choose fewer rows"
+            raise SingularTaskError(self._name, rows, samples, tuple(ranks), fix)
         result: Array = found
         return result
 
-    def of_inverse(self, inertia: Callable[..., Array]) -> tuple[Callable[..., Array], Callable[..., Any]]:
-        """`jvp` and `vjp` of Λ, given Λ itself, regular: δΛ = −Λ δΛ⁻¹ Λ."""
+    def of_inertia(self) -> tuple[Callable[..., Array], Callable[..., Any]]:
+        """`jvp` and `vjp` of Λ, which raise where it is singular: δΛ = −Λ δΛ⁻¹ Λ."""
 
         def jvp(*given: Any) -> Array:
-            L = inertia(*given[: len(given) // 2])
+            L = self.inertia(*given[: len(given) // 2])
             return -product(product(L, self.jvp(*given)), L)
 
         def vjp(*given: Any) -> Any:
-            L = inertia(*given[:-1])
+            L = self.inertia(*given[:-1])
             return self.vjp(*given[:-1], -product(product(L, np.asarray(given[-1])), L))
 
         return jvp, vjp

@@ -166,7 +166,8 @@ class Tasks:
     def inertia(self) -> Inertia | Derived | Rounded:
         """`inertia(q)`: Λ, (…, r, r), the force along each row per unit acceleration of each row.
 
-        `inertia.jvp(q, dq)` and `inertia.vjp(q, weights)` are its derivatives, for tasks that are not singular.
+        `inertia.jvp(q, dq)` and `inertia.vjp(q, weights)` are its derivatives; they raise SingularTaskError where a
+        task is singular, whatever the policy.
         """
         plain = not self.held and self._in_double is self
         function: Inertia | Derived | Rounded = (
@@ -174,8 +175,7 @@ class Tasks:
             if plain
             else self._derived("inertia", "jacobian", "response")
         )
-        exact = self._in_double
-        attach(function, exact._sensitivity.of_inverse(function if exact is self else exact.inertia))
+        attach(function, self._in_double._sensitivity.of_inertia())
         return function
 
     @lazy
