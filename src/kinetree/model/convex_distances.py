@@ -27,7 +27,7 @@ Each n is ascended from, too, whose neighbourhood may hold more by (3) than what
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -206,18 +206,6 @@ class ConvexDistances:
             request = _request(tolerance)
         middle = points.mean(axis=0)
         return s, n, np.stack([middle + 0.5 * s * n, middle - 0.5 * s * n]), off
-
-    def never_apart(self, batches: Iterator[Array]) -> Array:
-        """Which pairs overlap at all poses, (p,) Booleans; a pair that is apart once is not looked at again."""
-        together = np.ones(len(self.numbers), dtype=bool)
-        for T in batches:
-            numbers = np.flatnonzero(together)
-            if not len(numbers):
-                break
-            some = object.__new__(ConvexDistances)
-            some.__dict__.update(self.__dict__, numbers=self.numbers[numbers])
-            together[numbers] = (some(T)[0] < 0.0).all(axis=0)
-        return together
 
 
 def around(count: int) -> Array:

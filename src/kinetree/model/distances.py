@@ -12,7 +12,15 @@ from numpy.typing import ArrayLike
 
 from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS_DOT_V, VELOCITIES, joint_screws, poses
 from kinetree.compiler.formats import format_of
-from kinetree.errors import ConvergenceError, InputError, ModelError, ModelWarning, UnknownNameError, UnsupportedError
+from kinetree.errors import (
+    ConvergenceError,
+    InputError,
+    LoadError,
+    ModelError,
+    ModelWarning,
+    UnknownNameError,
+    UnsupportedError,
+)
 from kinetree.kernels.distance_rates import distance_rates
 from kinetree.kernels.pair_distances import distance_rows, pair_distances, rounds_of
 from kinetree.language.mechanism import Site
@@ -21,6 +29,7 @@ from kinetree.model.collision_pairs import CollisionPairs, excluded_by_structure
 from kinetree.model.convex_distances import ConvexDistances
 from kinetree.model.dynamics import Dynamics
 from kinetree.model.field_distances import PROBED
+from kinetree.model.meshes import content_of
 from kinetree.model.shapes import Scene, SolidShape, named
 from kinetree.model.specs import WORLD_NAME
 from kinetree.runtime.bound import Compiled
@@ -36,6 +45,10 @@ from kinetree.tasks.recursions import TaskFunction
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+#: More pairs than this are refused.
+MOST_PAIRS = 1_000_000
+# Distances that are computed at once where only their signs are wanted, and pairs that are worth no code of their own.
+_AT_ONCE, _FEW = 2_000_000, 10_000
 #: Sets of pairs whose functions are kept; beyond this number all are dropped.
 _KEPT = 32
 
@@ -188,6 +201,7 @@ class Collisions(Dynamics):
             samples: Number of random configurations, with a fixed seed.
 
         Raises:
+            InputError: If there are more than a million pairs, or the SRDF file cannot be read.
             UnsupportedError: If a shape has no distances from a height field; names it, and what to do.
             ModelError: If a shape of the scene has the name of one of the robot's.
         """
@@ -199,6 +213,11 @@ class Collisions(Dynamics):
         for shape in surroundings:
             if shape.name in own:
                 raise ModelError(f"the scene and {self.name!r} both have a shape {shape.name!r}; rename one")
+        if len(every) * (len(every) - 1) // 2 > MOST_PAIRS:
+            raise InputError(
+                f"{len(every)} shapes have more than {MOST_PAIRS} pairs; give the robot fewer ones, with "
+                "robot.with_shapes(…)"
+            )
         carriers, parents = self._moving_bodies
         disabled = () if srdf is None else disabled_pairs(srdf, {body.name for body in self.bodies})
         left_out = excluded_by_structure(
@@ -311,13 +330,20 @@ class Collisions(Dynamics):
                 )
 
     def _never_apart(self, q: Array, pairs: CollisionPairs) -> Array:
-        """Which pairs overlap at all configurations, (p,) Booleans."""
-        found = (self._clearances(q, pairs.compiled) < 0.0).all(axis=0)
-        if len(pairs.compiled) == len(pairs):
-            return np.asarray(found)
-        measure, placed = self._convex_distances(pairs)
-        parts = np.split(q, np.minimum([1, 16], len(q)))
-        return np.concatenate([found, measure.never_apart(placed(part) for part in parts)])
+        """Which pairs overlap at all configurations, (p,) Booleans.
+
+        Pairs that are apart once are not looked at again, unless they are compiled, and few.
+        """
+        together, start = np.ones(len(pairs), dtype=bool), 0
+        always = np.arange(len(pairs)) < (len(pairs.compiled) if len(pairs) <= _FEW else 0)
+        while start < len(q) and together.any():
+            left = np.flatnonzero(together | always)  # whose order is that of all pairs
+            whole = len(left) == len(pairs)
+            some = pairs if whole else CollisionPairs(pairs.shapes, [pairs.names[k] for k in left], {})
+            count = 1 if start == 0 else max(1, min(16 * start, _AT_ONCE // len(left)))
+            together[left] &= (self._clearances(q[start : start + count], some) < 0.0).all(axis=0)
+            start += count
+        return together
 
     def _convex_distances(self, pairs: CollisionPairs) -> tuple[ConvexDistances, Any]:
         """What measures pairs without a closed form, and what gives it the poses of all shapes at q, (m, n, 4, 4)."""
@@ -506,12 +532,12 @@ def disabled_pairs(srdf: Any, bodies: set[str]) -> list[frozenset[str]]:
     """The pairs of bodies that an SRDF file disables."""
     from lxml import etree
 
-    path = Path(srdf)
     try:
+        path = Path(srdf)
         parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False)
-        root = etree.parse(str(path), parser).getroot()
-    except (OSError, etree.XMLSyntaxError) as error:
-        raise InputError(f"srdf={str(srdf)!r} cannot be read: {error}") from None
+        root = etree.fromstring(content_of(path), parser)
+    except (TypeError, LoadError, etree.XMLSyntaxError) as error:
+        raise InputError(f"srdf={srdf!r} cannot be read: {error}") from None
     found = []
     for element in root.iter("disable_collisions"):
         ends = element.get("link1"), element.get("link2")

@@ -109,7 +109,7 @@ def load(name: str, roots: Roots) -> list[Mesh]:
         reader = _READERS.get(path.suffix.lower())
         if reader is None:
             raise LoadError(f"{path.suffix[:60]!r} is not read; convert it to {', '.join(_READERS)}", shown)
-        parts = reader(_content(path), lambda other: _beside(path, other, roots))
+        parts = reader(content_of(path), lambda other: _beside(path, other, roots))
     except LoadError as error:
         raise LoadError(error.problem, shown) from None
     if sum(len(part.faces) for part in parts) > MOST_FACES:
@@ -120,7 +120,7 @@ def load(name: str, roots: Roots) -> list[Mesh]:
     return parts
 
 
-def _content(path: Path) -> bytes:
+def content_of(path: Path) -> bytes:
     """The content of a regular file; reading pipes or devices might never end."""
     try:
         descriptor = os.open(path, READ_ONLY)
@@ -139,6 +139,6 @@ def _beside(path: Path, name: str, roots: Roots) -> bytes | None:
     """A file referenced by a mesh, such as its materials; None if it may not or cannot be read."""
     try:
         real = Path(os.path.realpath(path.parent / name))
-        return _content(real) if roots.hold(real) else None
+        return content_of(real) if roots.hold(real) else None
     except (LoadError, ValueError):  # a name with a null character is a ValueError
         return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -216,6 +218,48 @@ def test_srdf_files_disable_pairs(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match=r"link \(line 2 of arm.srdf\)"):
         arm().collision_pairs(srdf=file)
     refused("cannot be read", arm().collision_pairs, srdf=tmp_path / "none.srdf")
+
+
+def test_srdf_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    robot, file = arm(), tmp_path / "arm.srdf"
+    os.mkfifo(tmp_path / "pipe.srdf")
+    for srdf, problem in (
+        (tmp_path / "pipe.srdf", "no regular file"),
+        (tmp_path, "cannot be read"),
+        (3, "cannot be read"),
+    ):
+        refused(problem, robot.collision_pairs, srdf=srdf, error=InputError)
+    for text in ("", "<robot>", "<robot>&a;</robot>", "\0"):
+        file.write_text(text)
+        refused("cannot be read", robot.collision_pairs, srdf=file, error=InputError)
+    file.write_text("<robot><disable_collisions link1='link0'/></robot>")
+    refused("None", robot.collision_pairs, srdf=file, error=UnknownNameError)
+    file.write_text("<robot>" + "<disable_collisions link1='link0' link2='link2'/>" * 1000 + "</robot>")
+    monkeypatch.setattr("kinetree.model.meshes.LARGEST", 1000)
+    refused("more than 1000", robot.collision_pairs, srdf=file, error=InputError)
+
+
+def test_robots_with_very_many_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six thousand would have 18 million pairs."""
+    robot = arm(2)
+    many = robot.with_shapes([geo.Sphere(f"s{k}", (0, 0, k), 0.1, "link0") for k in range(6000)])
+    start = time.process_time()
+    refused("6000 shapes have more than 1000000 pairs", many.collision_pairs, error=InputError)
+    assert time.process_time() - start < 1.0
+    # many pairs are not computed for all samples at once
+    arms = arm(8)
+    expected = arms.with_shapes([geo.Sphere(f"link{k}", (0, 0, 0), 0.6) for k in range(8)])
+    with pytest.warns(ModelWarning, match="always|all sampled"):
+        whole = expected.collision_pairs()
+    sizes: list[Any] = []
+    measured = type(arms)._clearances
+    monkeypatch.setattr(type(arms), "_clearances", lambda *of: sizes.append(found := measured(*of)) or found)
+    monkeypatch.setattr("kinetree.model.distances._AT_ONCE", 500)
+    monkeypatch.setattr("kinetree.model.distances._FEW", 0)
+    with pytest.warns(ModelWarning, match="always|all sampled"):
+        assert expected.collision_pairs() == whole
+    assert max(np.size(found) for found in sizes) <= 500
+    assert min(np.shape(found)[-1] for found in sizes) < len(whole) + len(whole.excluded)
 
 
 def test_shapes_without_a_closed_form_are_named_with_a_cure() -> None:
