@@ -51,8 +51,14 @@ PLAIN = kt.sko([-1, 0, 0], [None, np.ones((2, 3)), np.ones((3, 3))], [np.ones((3
                [np.eye(3), np.eye(2), np.eye(3)]).mechanism  # fmt: skip
 
 
+#: What second derivatives are for: joints with one degree of freedom each.
+SINGLE = kt.zoo.random_tree(5, kinds=("revolute", "prismatic"), seed=4).mechanism
+
+
 def _runs_on(name: str) -> tuple[Mechanism, tuple[Site, ...]]:
-    return (PLAIN, ()) if name.startswith("sko_") else (ROBOT.mechanism, SITES)
+    if name.startswith("sko_"):
+        return PLAIN, ()
+    return (SINGLE, ()) if name.startswith("inverse_dynamics_curvature") else (ROBOT.mechanism, SITES)
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
