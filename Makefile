@@ -53,8 +53,14 @@ lint: $(VENV)/stamp-test ## check style and formatting
 types: $(VENV)/stamp-test ## check types
 	$(BIN)/mypy
 
+# What tests machine code runs optimised. It shows that unoptimised code, which takes LLVM a third of the time, has the same
+# bits, so that the rest needs no other.
+OPTIMISED := $(addprefix tests/,parity oracles unit/compiler unit/kernels unit/runtime)
+PYTEST    := $(BIN)/pytest -n $(JOBS) --dist worksteal
+
 pytest: $(VENV)/stamp-test $(VENV)/stamp-bridges ## run the tests: units, layers, README code, laws, engines, oracles, bridges
-	$(BLAS) $(BIN)/pytest -n $(JOBS) --dist worksteal
+	$(BLAS) $(PYTEST) $(OPTIMISED); optimised=$$?; \
+	$(BLAS) KINETREE_NO_OPTIMIZATION=1 $(PYTEST) $(addprefix --ignore=,$(OPTIMISED)) && exit $$optimised
 
 format: $(VENV)/stamp-test ## format, and fix what can be fixed
 	$(BIN)/ruff format .

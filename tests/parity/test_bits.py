@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -176,6 +177,21 @@ def test_lane_widths(function: Function, name: str, width: int) -> None:
     expected = function(model, *arrays)
     with machine_code.use(machine_code.host().with_width(width)):
         assert_same_bits(function(_fresh(model), *arrays), expected)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [*((f, "every kind") for f in FUNCTIONS), *((f, "float32") for f in FEW)], ids=str
+)
+def test_unoptimised_code(function: Function, name: str) -> None:
+    """What laws say of one tier holds for both."""
+    model = robot(name)
+    arrays = states(model, (37,))
+    single = tuple(array[0] for array in arrays)
+    expected, expected_single = function(model, *arrays), function(model, *single)
+    with machine_code.use(replace(machine_code.host(), optimizes=not machine_code.host().optimizes)):
+        other = _fresh(model)
+        assert_same_bits(function(other, *arrays), expected)
+        assert_same_bits(function(other, *single), expected_single)
 
 
 @in_both_formats

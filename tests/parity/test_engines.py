@@ -32,6 +32,7 @@ from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS, poses
 from kinetree.algorithms.methods import inertia, inverse_inertia
 from kinetree.algorithms.tasks.task_space import TaskKinds
 from kinetree.compiler import interpreter, machine
+from kinetree.compiler.llvm import machine_code
 from kinetree.compiler.llvm.phis import emit
 from kinetree.compiler.programs import is_own, lowered
 from kinetree.compiler.trace import trace
@@ -345,6 +346,9 @@ def test_bits_alone_in_lanes_on_threads_and_interpreted(name: str) -> None:
     assert_same_bits(
         interpreter.run(kernel, f.mechanism, (), [one[0] for one in given]), tuple(one[0] for one in batch)
     )
+    with machine_code.use(replace(machine_code.host(), optimizes=not machine_code.host().optimizes)):
+        other_tier = bind(kernel, f.mechanism, (), name, False, tuple)
+        assert_same_bits(each(other_tier(*given)), batch)
     times = 60
     try:
         kt.set_threads(3)

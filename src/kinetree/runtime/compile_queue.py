@@ -5,7 +5,7 @@ as long. So code that somebody waits for is first compiled in this way, unless i
 trampoline, which is retargeted to the optimised code when other threads have compiled that: from the next call, or the
 next step of a rollout, on. Whoever is about to compute for long waits for optimised code instead (`ready_for`), and so
 do `compile` methods, forks and the end of the process. There is one tier if there are no other threads, or with
-`KINETREE_NO_TIERS=1`.
+`KINETREE_NO_TIERS=1`; with `KINETREE_NO_OPTIMIZATION=1` it is the first.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ def ready_for(work: int) -> Iterator[None]:
 
 def begin_unoptimized(texts: Sequence[str], target: Processor) -> list[SharedComputation[bytes]] | None:
     """Let other threads compile modules without optimising them; None if that does not pay."""
-    forbidden = _waiting.get() or os.environ.get("KINETREE_NO_TIERS", "") not in ("", "0")
+    one_tier = os.environ.get("KINETREE_NO_TIERS", "") not in ("", "0") or not target.optimizes
+    forbidden = _waiting.get() or one_tier
     if forbidden or threads.get_threads() == 1 or sum(map(len, texts)) < _LARGE:
         return None
     longest_first = sorted(texts, key=len, reverse=True)

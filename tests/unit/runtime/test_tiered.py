@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -152,9 +153,9 @@ def test_calls_go_on_while_code_is_replaced() -> None:
     assert len(seen) == len(callers)
 
 
-def begun(texts: tuple[str, ...] = ("x" * compile_queue._LARGE,)) -> bool:
+def begun(texts: tuple[str, ...] = ("x" * compile_queue._LARGE,), chosen: target.Processor | None = None) -> bool:
     """Whether modules have two tiers."""
-    found = compile_queue.begin_unoptimized(texts, target.host())
+    found = compile_queue.begin_unoptimized(texts, chosen or target.host())
     for job in found or ():
         job.wait()
     return found is not None
@@ -169,8 +170,28 @@ def test_which_code_has_two_tiers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not begun(("x" * (compile_queue._LARGE - 1),))
     with compile_queue.optimized():
         assert not begun()
+    assert not begun(chosen=replace(target.host(), optimizes=False))
     threads.set_threads(1)
     assert not begun()
+
+
+def test_code_may_stay_unoptimised(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = target.host.__wrapped__
+    text = """define double @same(double %x) {
+        %home = alloca double
+        store double %x, ptr %home
+        %y = load double, ptr %home
+        ret double %y
+    }"""
+    unoptimised = target.compile_unoptimized(text, target.host())
+    for value in ("1", "yes"):
+        monkeypatch.setenv("KINETREE_NO_OPTIMIZATION", value)
+        assert host() == replace(target.host(), optimizes=False)
+        assert compile_text(text, host()) == unoptimised
+    for value in ("0", ""):
+        monkeypatch.setenv("KINETREE_NO_OPTIMIZATION", value)
+        assert host() == target.host()
+        assert compile_text(text, host()) != unoptimised
 
 
 def test_unoptimised_code_stays_if_optimising_fails(

@@ -10,6 +10,7 @@ simulated systems only.
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import struct
 import sys
@@ -86,6 +87,7 @@ class Processor:
     cpu: str  # LLVM's name of the processor
     features: str  # LLVM's list of features; empty for those implied by the name
     width: int  # doubles in a vector register
+    optimizes: bool = True  # whether LLVM optimises code for it
 
     @property
     def is_x86(self) -> bool:
@@ -124,11 +126,12 @@ class Processor:
 
 @lru_cache(maxsize=1)
 def host() -> Processor:
-    """The processor this process runs on."""
+    """The processor this process runs on; with `KINETREE_NO_OPTIMIZATION=1`, code for it stays unoptimised."""
     features = llvm().get_host_cpu_features()
     triple = llvm().get_process_triple()
     width = 8 if features.get("avx512f") else 4 if features.get("avx") else 2
-    return Processor(triple, llvm().get_host_cpu_name(), features.flatten(), width)
+    optimizes = os.environ.get("KINETREE_NO_OPTIMIZATION", "") in ("", "0")
+    return Processor(triple, llvm().get_host_cpu_name(), features.flatten(), width, optimizes)
 
 
 def named(cpu: str) -> Processor:
@@ -181,7 +184,7 @@ def llvm() -> Any:
 
 def compile_text(text: str, target: Processor) -> bytes:
     """Compile a module in LLVM's assembly language to the bytes of a relocatable object file."""
-    return _emitted(*optimized(text, target))
+    return _emitted(*optimized(text, target)) if target.optimizes else compile_unoptimized(text, target)
 
 
 def compile_unoptimized(text: str, target: Processor) -> bytes:
