@@ -51,6 +51,7 @@ from kinetree.runtime.function import Function
 from kinetree.runtime.kernels import bind
 from kinetree.runtime.reference import run
 from kinetree.tasks import METHODS
+from tests.laws import cases
 from tests.laws.cases import ENGINES
 from tests.mechanisms import gripper
 from tests.tolerance import Array, assert_close, assert_near, bound, condition, refused
@@ -237,7 +238,7 @@ def test_views_agree(name: str, seed: int) -> None:
 @pytest.mark.parametrize("name", TEXTS)
 def test_compiled_views(name: str) -> None:
     """Values, and bits alone and in batches, also where functions of this robot use the other view."""
-    of, text = random_mechanism("rigid", mixed(9, 1), 1, armature=0.5).kinetree(), TEXTS[name]
+    of, text = cases.model("every kind, armature"), TEXTS[name]
     sites, arguments = given(text, of, 1, 11)
     for view in (text, in_common_frame(text)):
         function = bind(view, of.mechanism, sites, view.name, False, tuple)

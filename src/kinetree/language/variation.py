@@ -265,18 +265,6 @@ def turned_velocities(k: Any, X: Any, V_p: Any, v: Array) -> list[Any]:
     return found
 
 
-def inertia_rates(k: Any) -> list[Array]:
-    """Changes of a node's own inertia per coordinate, (m, m) each; none for rigid bodies."""
-    kind, c = k.formulas()
-    if not kind.moving:
-        return []
-    q, found = k.kept("q"), []
-    for unit in np.eye(kind.nv):
-        M = kind.inertia(c, joined(q, k.manifold.rates(q, unit), OF_NODE))
-        found.append(columns([_rate(M @ one) for one in np.eye(kind.dimension)], kind.dimension))
-    return found
-
-
 class Carried(NamedTuple):
     """Motions of a node: its velocity, and what it has of its parent's motions where it is."""
 

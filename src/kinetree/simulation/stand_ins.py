@@ -12,8 +12,6 @@ from kinetree.model.shapes import Box, Capsule, Hull, SolidShape
 from kinetree.model.simplify import simplified
 from kinetree.spatial.value import Array
 
-#: Vertices of a hull that stand for it above a height field, at most.
-PROBES = 26
 # Rounding, by which boxes are larger than what they contain.
 _SPARE = 1.0 + 1e-12
 
@@ -40,7 +38,7 @@ def centred(hull: Hull) -> Hull:
 
 
 def probes(hull: Hull) -> list[tuple[float, ...]]:
-    """Vertices of a hull that are farthest along directions to the corners, edges and faces of a cube."""
+    """What stands for a hull above a height field: vertices farthest towards corners, edges and faces of a cube."""
     vertices = hull.points
     ways = np.array([(x, y, z) for x in (-1, 0, 1) for y in (-1, 0, 1) for z in (-1, 0, 1) if x or y or z], float)
     size = np.ptp(vertices, axis=0)
