@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +13,7 @@ from kinetree.errors import InputError, UnsupportedError
 from kinetree.model.convex_distances import around, support
 from kinetree.model.hulls import INSTALL
 from kinetree.model.shapes import Capsule, Cylinder, Ellipsoid, Hull, SolidShape, Sphere
-from kinetree.model.simplify import simplified
+from kinetree.model.simplify import capsule_around
 from kinetree.spatial.value import Array
 
 #: What `fit` puts around shapes.
@@ -20,6 +21,8 @@ KINDS = ("capsules", "spheres")
 
 # Rounding, by which fits are larger than what they contain.
 _SPARE = 1.0 + 1e-12
+# The largest part of a radius that tight ones lose.
+_THINNER = 0.9
 
 
 class Fit:
@@ -27,12 +30,16 @@ class Fit:
 
     Attributes:
         shapes: All shapes, in their order; those that have closed forms are as they were.
-        excess: How far the fitted ones reach beyond what they contain, by name [m]: of the largest distance of one of
+        excess: How far the fitted ones reach beyond what they stand for, by name [m]: of the largest distance of one of
             their points from it, the largest that was found.
+        shortfall: How far the tight ones fall short of it, by name [m]; zero for all others.
     """
 
-    def __init__(self, shapes: Iterable[SolidShape], excess: Mapping[str, float]) -> None:
-        self.shapes, self.excess = tuple(shapes), MappingProxyType(dict(excess))
+    def __init__(
+        self, shapes: Iterable[SolidShape], excess: Mapping[str, float], shortfall: Mapping[str, float]
+    ) -> None:
+        self.shapes = tuple(shapes)
+        self.excess, self.shortfall = MappingProxyType(dict(excess)), MappingProxyType(dict(shortfall))
 
     def __iter__(self) -> Iterator[SolidShape]:
         return iter(self.shapes)
@@ -44,12 +51,14 @@ class Fit:
         return f"<{len(self.excess)} of {len(self)} shapes fitted, by {max(self.excess.values(), default=0.0):.3g} m>"
 
 
-def fit(shapes: Iterable[SolidShape], kind: str = "capsules") -> Fit:
+def fit(shapes: Iterable[SolidShape], kind: str = "capsules", *, tight: bool = False) -> Fit:
     """Shapes with a capsule or sphere around each hull, cylinder and ellipsoid; all others as they are.
 
     Args:
         shapes: The shapes, such as `robot.shapes`.
         kind: "capsules" or "spheres".
+        tight: Whether the radius is less by half the excess. Then they fall short of what they stand for by as much as
+            they reach beyond it, and distances may be too large by that.
 
     Raises:
         LoadError: If a mesh cannot be read.
@@ -58,17 +67,20 @@ def fit(shapes: Iterable[SolidShape], kind: str = "capsules") -> Fit:
     if kind not in KINDS:
         raise InputError(f"fit: kind={kind!r} is not known; choose one of {', '.join(map(repr, KINDS))}")
     found: list[SolidShape] = []
-    excess: dict[str, float] = {}
+    excess, shortfall = dict[str, float](), dict[str, float]()
     for shape in shapes:
         if not isinstance(shape, (Hull, Cylinder, Ellipsoid)):
             found.append(shape)
             continue
-        found.append(_fitted(shape, kind))
-        excess[shape.name] = _excess(shape, found[-1])
-    return Fit(found, excess)
+        larger = _fitted(shape, kind)
+        beyond = _excess(shape, larger)
+        less = min(0.5 * beyond, _THINNER * larger.radius) if tight else 0.0
+        found.append(replace(larger, radius=larger.radius - less))
+        excess[shape.name], shortfall[shape.name] = beyond - less, less
+    return Fit(found, excess, shortfall)
 
 
-def _fitted(shape: Hull | Cylinder | Ellipsoid, kind: str) -> SolidShape:
+def _fitted(shape: Hull | Cylinder | Ellipsoid, kind: str) -> Sphere | Capsule:
     rest = shape.body, shape.friction, "fitted", shape.masks
     at = shape.placement
     if isinstance(shape, Hull):
@@ -79,7 +91,7 @@ def _fitted(shape: Hull | Cylinder | Ellipsoid, kind: str) -> SolidShape:
         start, end, radius = _capsule(vertices)
         return Capsule(shape.name, start, end, radius, *rest)
     if kind == "capsules":
-        return simplified([shape])[0]
+        return capsule_around(shape)
     whole = shape.semi_axes.max() if isinstance(shape, Ellipsoid) else np.hypot(shape.radius, 0.5 * shape.length)
     return Sphere(shape.name, at[:3, 3], float(whole), *rest)
 

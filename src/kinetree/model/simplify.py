@@ -16,21 +16,17 @@ def simplified(shapes: Iterable[SolidShape]) -> list[SolidShape]:
     The capsule around a cylinder has its radius and length, and caps beyond its ends. The one around an ellipsoid with
     semi-axes a ≥ b ≥ c has the radius b, and touches it at the ends of its longest axis.
     """
-    return [_simplified(shape) for shape in shapes]
+    return [capsule_around(shape) if isinstance(shape, (Cylinder, Ellipsoid)) else shape for shape in shapes]
 
 
-def _simplified(shape: SolidShape) -> SolidShape:
+def capsule_around(shape: Cylinder | Ellipsoid) -> Sphere | Capsule:
+    """See `simplified`; a sphere if the capsule has no length."""
     if isinstance(shape, Cylinder):
-        return _capsule(shape, 2, 0.5 * shape.length, shape.radius)
-    if isinstance(shape, Ellipsoid):
+        axis, half, radius = 2, 0.5 * shape.length, shape.radius
+    else:
         order = np.argsort(shape.semi_axes)
-        radius, longest = float(shape.semi_axes[order[1]]), float(shape.semi_axes[order[2]])
-        return _capsule(shape, int(order[2]), longest - radius, radius)
-    return shape
-
-
-def _capsule(shape: SolidShape, axis: int, half: float, radius: float) -> SolidShape:
-    """A capsule around the origin of a shape, along one of its axes; a sphere if it has no length."""
+        axis, radius = int(order[2]), float(shape.semi_axes[order[1]])
+        half = float(shape.semi_axes[axis]) - radius
     center: Array = shape.placement[:3, 3]
     rest = shape.body, shape.friction, "fitted", shape.masks
     if half <= 0.0:

@@ -68,5 +68,21 @@ def test_the_excess_is_right() -> None:
     assert_near(geo.fit([cube], "spheres").excess["c"], np.sqrt(3.0) - 1.0, 1e-3)
 
 
+@pytest.mark.parametrize("kind", ["capsules", "spheres"])
+def test_tight_fits_fall_short_by_as_much_as_they_reach_beyond(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((60, 3)) * (0.1, 0.2, 0.3)
+    shapes = [geo.Hull("a", points=points), geo.Cylinder("b", 0.1, 0.2), geo.Sphere("c", (0, 0, 0), 0.1)]
+    whole, tight = geo.fit(shapes, kind), geo.fit(shapes, kind, tight=True)
+    assert tight.shapes[2] is whole.shapes[2]
+    assert set(whole.shortfall.values()) == {0.0}
+    for k, name in enumerate("ab"):
+        assert_near([tight.excess[name], tight.shortfall[name]], [0.5 * whole.excess[name]] * 2, 1e-12)
+        assert_near(whole.shapes[k].around - tight.shapes[k].around, tight.shortfall[name], 1e-12)
+    assert_near(clearance(tight.shapes[0], points).min(), -tight.shortfall["a"], 1e-9)
+    plate = geo.fit([geo.Hull("a", points=points * (1, 1e-3, 1))], kind, tight=True)
+    assert plate.shapes[0].around > 0.0
+
+
 def test_other_kinds_are_refused() -> None:
     refused("choose one of 'capsules', 'spheres'", geo.fit, [], "boxes")
