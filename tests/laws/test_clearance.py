@@ -71,6 +71,10 @@ def test_jacobians_are_derivatives(name: str) -> None:
     rate = np.einsum("bpv,bv->bp", near.jacobian, v)
     wrong = np.abs((ahead - behind) / (2 * step) - rate) > 1e-6 * max(1.0, float(np.abs(q).max()))
     assert wrong.mean() < 0.003
+    pull = rng.standard_normal(near.distance.shape)
+    assert_close(near.jvp(v), rate, bound(made.nv))
+    assert_close((near.vjp(pull) * v).sum(-1), (pull * rate).sum(-1), bound(made.nv * len(pairs)))
+    assert_close(made.distances(q[0], pairs).jvp(v[:2])[1], near.jacobian[0] @ v[1], bound(made.nv))
     some = near.nearest(min(5, len(pairs)))
     assert (np.diff(some.distance, axis=-1) >= 0.0).all()
     assert_near(some.distance[:, 0], near.distance.min(axis=-1), 0.0)

@@ -99,6 +99,14 @@ class Distances:
         every = np.broadcast_to(np.arange(len(self.pairs)), self.distance.shape)
         return self._robot._distance_rows(self.q, self.pairs, every, self.normal, self.points)
 
+    def jvp(self, dq: ArrayLike) -> Array:
+        """The rates of all distances along velocities dq, (…, nv): (…, p)."""
+        return np.asarray((self.jacobian @ np.asarray(dq)[..., None])[..., 0])
+
+    def vjp(self, weight: ArrayLike) -> Array:
+        """The derivative of the distances times weights, (…, p), by the velocities: (…, nv)."""
+        return np.asarray((np.asarray(weight)[..., None, :] @ self.jacobian)[..., 0, :])
+
 
 class NearestDistances:
     """The nearest pairs of each configuration.
