@@ -55,5 +55,5 @@ def test_residuals_of_wrong_size() -> None:
 def test_terms_from_jax_on_robots_with_loops() -> None:
     """Of joints that depend on others."""
     robot = four_bar()
-    problem = ocp.Problem(robot, 0.02, 4, [ocp.jax_term(lambda q, _v, _u: jax.numpy.sin(q), 3, name="own")])
-    assert problem.check(robot.neutral(), [1.0], [1.0])["own"] < 1e-8
+    problem = ocp.Problem(robot, 0.02, 4, [ocp.jax_term(lambda q, _v, _u: jax.numpy.sin(q), 4, name="own")])
+    assert problem.check(robot.neutral(), np.ones(2), np.ones(2))["own"] < 1e-8

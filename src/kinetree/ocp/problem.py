@@ -321,7 +321,6 @@ class Problem:
     ) -> tuple[Path, list[Bounds]]:
         robot, h, T, N = self.robot, self.horizon, self.nodes, len(q)
         kept: tuple[Bounds, ...] = ()
-        lost = np.zeros(N, dtype=bool)  # without anything to start from
         if start is None:
             path = self._held(q, v)
         else:
@@ -348,13 +347,10 @@ class Problem:
                 ) from None
             path = Path(*wide)
             path.q[:, 0], path.v[:, 0] = q, v
-            if isinstance(start, Plan):
-                lost = ~np.all(
-                    [np.isfinite(x).all(axis=(1, 2)) for x in (path.q[:, 1:], path.v[:, 1:], path.u)], axis=0
-                )
-            if lost.any():
-                for each, new in zip(wide, self._held(q[lost], v[lost]), strict=False):
-                    each[lost] = new
+            finite = np.all([np.isfinite(x).all(axis=(1, 2)) for x in (path.q[:, 1:], path.v[:, 1:], path.u)], axis=0)
+            if isinstance(start, Plan) and not finite.all():
+                for each, new in zip(wide, self._held(q[~finite], v[~finite]), strict=False):
+                    each[~finite] = new
         hard = [h.costs.rows[number] for number in h.costs.hard]
         if not hard:
             return path, []
@@ -375,7 +371,6 @@ class Problem:
             if old.multipliers.shape == penalty.shape:  # perhaps shifted, so that rows that are not in force have some
                 known = np.where(old.penalty > 0.0, old.penalty, penalty)
                 y, known = (np.where(penalty > 0.0, x, 0.0) for x in (old.multipliers, known))
-                y[lost], known[lost] = 0.0, penalty[lost]
                 fresh = Bounds(row, y, known, penalty)
             found.append(fresh)
         return path, found

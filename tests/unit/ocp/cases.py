@@ -52,7 +52,7 @@ def walker(base: str = "floating") -> kt.Model:
 
 
 def four_bar() -> kt.Model:
-    """A crank, a coupler and a rocker that stops before its highest angle."""
+    """A crank, a coupler and a rocker that stops before its highest angle; and a pendulum beside them."""
     builder = kt.Builder("four-bar", gravity=(0.0, -9.81, 0.0))
     bars = (("crank", "world", 0.0, 0.3, 9.0), ("coupler", "crank", 0.3, 0.9, 9.0), ("rocker", "world", 1.0, 0.7, 1.95))
     for name, parent, x, length, upper in bars:
@@ -62,6 +62,7 @@ def four_bar() -> kt.Model:
         builder.add_body(name, parent=parent, placement=place, mass=length, com=com, inertia=inertia, limits=limits)
     for bar, length in (("coupler", 0.9), ("rocker", 0.7)):
         builder.add_frame(f"end of {bar}", body=bar, placement=(np.eye(3), (length, 0.0, 0.0)))
+    builder.add_body("bob", axis=(0, 0, 1), mass=1.0, com=(0.0, -0.5, 0.0), inertia=0.1 * np.eye(3))
     builder.connect("end of coupler", "end of rocker").independent("crank_joint")
     return builder.build(near={"crank_joint": 0.8, "coupler_joint": -0.2, "rocker_joint": 1.6})
 

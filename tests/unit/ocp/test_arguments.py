@@ -197,6 +197,15 @@ def test_terms_do_not_change_with_the_arrays_of_users() -> None:
     np.testing.assert_array_equal(again.u, before.u)
 
 
+def test_targets_of_terms_are_batches_as_those_of_solve() -> None:
+    robot, points = kt.zoo.arm7(), np.array([[[0.4, 0.1, 0.8]], [[0.3, -0.2, 0.9]]])
+    terms = [ocp.position("hand", points), ocp.control(weight=1e-2)]
+    plan = ocp.Problem(robot, 0.02, 4, terms).solve(np.zeros(7))
+    given = ocp.Problem(robot, 0.02, 4, [ocp.position("hand"), terms[1]]).solve(np.zeros(7), targets={"hand": points})
+    assert plan.q.shape == (2, 5, 7)
+    np.testing.assert_array_equal(plan.u, given.u)
+
+
 def test_velocities_have_limits_of_their_own() -> None:
     robot = kt.zoo.arm7()
     terms = [ocp.state(np.ones(7), weight=1.0), ocp.control(weight=1e-6)]
@@ -211,7 +220,7 @@ def test_joints_inside_of_loops_have_limits() -> None:
     """Their positions follow from others: here the rocker's from the crank's."""
     robot = four_bar()
     q = robot.neutral()
-    terms = [ocp.state(q + 0.0, [3.0], weight=[0.0, 1.0]), ocp.control(weight=1e-4)]
+    terms = [ocp.state(q, [3.0, 0.0], weight=[0.0, 0.0, 1.0, 1.0]), ocp.control(weight=1e-4)]
     free = ocp.Problem(robot, 0.02, 20, terms).solve(q).require()
     rocker = [joint.name for joint in robot.joints].index("rocker_joint")
     assert robot.joints[rocker].nv == 0

@@ -49,7 +49,9 @@ def stepping() -> tuple[ocp.Problem, Array]:
     )
     left = np.ones(12, bool)
     left[4:8] = False
-    contacts = ocp.Contacts({"left_foot": left, "right_foot": True}, rows={"right_foot": "all"}, friction=0.9)
+    contacts = ocp.Contacts(
+        {"left_foot": left, "right_foot": True}, rows={"right_foot": "all"}, friction=0.9, sole=(0.1, 0.05)
+    )
     terms = [ocp.state(q), ocp.control(weight=1e-3), ocp.force("right_foot", weight=1e-4)]
     return ocp.Problem(robot, 0.02, 12, terms, contacts=contacts), q
 
@@ -122,16 +124,23 @@ def test_plans_are_shown_as_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     seen: dict[str, Any] = {}
 
     def noted(robot: Any, motion: Array, times: Array, at: Array, before: Array) -> Array:
-        del robot, at, before
+        del robot, before
         seen.update(q=motion, time=times)
+        return motion[: len(at)]
+
+    def pushed(name: str, forces: Array, count: int) -> Array:
+        del count
+        seen[name] = forces
         raise KeyboardInterrupt
 
     monkeypatch.setattr(films, "_interpolated", noted)
+    monkeypatch.setattr(films, "_along", pushed)
     with pytest.raises(KeyboardInterrupt):
         kt.viewer.film(tmp_path / "walk.html", walk.robot, plan)
     motion = plan.motion()
     np.testing.assert_array_equal(seen["q"], motion.q)
     np.testing.assert_array_equal(seen["time"], motion.time)
+    np.testing.assert_array_equal(seen["left_foot"], motion.forces["left_foot"])
     assert len(motion.q) == len(plan.q) - 1
     assert {len(force) for force in motion.forces.values()} == {len(motion.q)}
     finer = plan.resampled(30, 0.01).motion()
@@ -145,8 +154,9 @@ def test_plans_are_shown_as_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_pictures_name_joints_and_hold_the_last_input() -> None:
     pytest.importorskip("matplotlib")
     plan = reach(kt.zoo.arm7(), "hand", 5, actuated=["joint1", "joint4"]).solve(
-        np.zeros(7), targets={"hand": np.eye(4)}, iterations=1
+        np.full(7, 0.3), targets={"hand": np.eye(4)}, iterations=3
     )
+    assert plan.u[0, 1] != plan.u[-1, 1]
     q, v, u = plan.plot().axes
     assert [text.get_text() for text in q.get_legend().get_texts()] == [f"joint{i}" for i in range(7)]
     assert v.get_legend() is None
