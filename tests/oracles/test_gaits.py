@@ -43,8 +43,11 @@ def test_a_biped_costs_what_it_costs_the_peer() -> None:
     np.testing.assert_allclose(plan.cost, 5856.248592417936, rtol=1e-6)
 
 
-def test_an_arm_costs_what_it_costs_the_peer() -> None:
-    """From zero torques, in the peer's way and its number of iterations."""
+@pytest.mark.parametrize(
+    ("way", "most"), [({"second_order": False, "rollout": "nonlinear"}, 45), ({}, 15)], ids=["peer's", "default"]
+)
+def test_an_arm_costs_what_it_costs_the_peer(way: dict[str, Any], most: int) -> None:
+    """From zero torques, in the peer's way and its number of iterations, 42, and in fewer with curvature."""
     robot = kt.load(share() / "ur_description/urdf/ur5_robot.urdf")
     terms = [ocp.pose("tool0", last=1e3), ocp.state(weight=1e-3, last=0.1), ocp.control(weight=1e-4)]
     c, s = np.cos(1.0), np.sin(1.0)
@@ -52,6 +55,6 @@ def test_an_arm_costs_what_it_costs_the_peer() -> None:
     q = np.array([0.0, -1.2, 1.2, 0.0, 0.0, 0.0])
     start = np.tile(q, (101, 1)), np.zeros((101, 6)), np.zeros((100, 6))
     problem = ocp.Problem(robot, 0.01, 100, terms)
-    plan = problem.solve(q, targets={"tool0": target}, start=start, second_order=False, rollout="nonlinear").require()
+    plan = problem.solve(q, targets={"tool0": target}, start=start, **way).require()
     np.testing.assert_allclose(plan.cost, 1.4409883136, rtol=1e-9)
-    assert abs(int(plan.iterations) - 42) <= 3
+    assert most - 6 <= int(plan.iterations) <= most

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kinetree.ocp.active_set import EntryRows, settled
 from kinetree.ocp.costs import Bounds, NodeModel
 from kinetree.ocp.horizon import Gains, Gap, Horizon, Path, Step, Trial
 from kinetree.spatial.value import Array
@@ -45,13 +46,13 @@ _TRIES = 24
 _LITTLE = 0.2
 #: What a filter asks for: a fall of the cost per gap, and of the gaps themselves; how far costs may rise, and how wide
 #: gaps may be, per step.
-_FALL, _CLOSE, _RISE, _WIDE = 1e-5, 1e-3, 100.0, 0.5
+_FALL, _CLOSE, _RISE, _WIDE = 1e-5, 1e-3, 100.0, 1.0
 #: Gaps of a solution; sums of gaps that are as good as none.
 GAP, _CLOSED = 1e-6, 1e-9
 #: Gaps below which states are rolled out first, if there is no curvature.
 _NARROW = 0.1
 #: First penalty of a limit, in units of the weight of its entry; how far it may grow, and how.
-_PENALTY, _GROWTH, _FACTOR = 5e3, 1e4, 10.0
+_PENALTY, _GROWTH, _FACTOR = 5e4, 1e4, 10.0
 #: How nearly subproblems are solved before multipliers move, relative to the cost: at first, and from one to the next.
 _NEAR, _NEARER = 1e-3, 0.1
 #: Columns of `Plan.table`.
@@ -230,6 +231,7 @@ class Solver:
         else:
             *found, share, damping = self._separate(share, damping)
             gains, step = Gains(*found[:5]), Step(*found[5:])
+        gains, step, share, damping = self._settled(gains, step, share, damping)
         self.share = np.where(exact, share, self.share)
         expected = -(step.slope + 0.5 * step.curve)
         clock = self._clock("sweeps", clock + self.seconds["derivatives"] - before)
@@ -244,6 +246,7 @@ class Solver:
             self.costate = new if iteration == 0 else [y + s * (w - y) for y, w in zip(self.costate, new, strict=True)]
         self.at = taken
         grown, less = np.maximum(damping * 10.0, _FIRST), np.maximum(damping / 10.0, _LEAST)
+        grown = np.where(length > 0.0, np.minimum(grown, _MOST), grown)  # a short step is a step
         self.damping = np.where(length < _SHORT, grown, np.where(length > 0.5, less, damping))
         self.stalled = length < 1.0
         reason = self._finish(expected, length, gains)
@@ -297,6 +300,31 @@ class Solver:
                 whole[bad] = part
         step = h.step(linear, at.gap, model, gains, later, damping)
         return [*gains, *step, share, damping]
+
+    def _settled(self, gains: Gains, step: Step, share: Array, damping: Array) -> tuple[Gains, Step, Array, Array]:
+        """The same once rows act after a step as in its model, if steps are short or multipliers have moved."""
+        h, at, given = self.h, self.at, self.given
+        hard = np.flatnonzero(self.stalled | (self.rounds > 0.0))
+        rows = EntryRows.of(h.costs, at.path, given) if self.bounds and len(hard) else None
+        if rows is None:
+            return gains, step, share, damping
+        left = hard[rows.some(hard).swapped(Step(*_of(step, hard)))]
+        whole = [x.copy() for x in (*gains, *step)]
+        share, damping = share.copy(), damping.copy()
+        while len(left):
+            own, found = at.of(left), _of(whole, left)
+            models = h.models(own.path, own.gap, given.some(left), _of(self.costate, left), share[left])
+            ends = rows.some(left), *models, own.gap, damping[left], Gains(*found[:5]), Step(*found[5:])
+            *new, rough = settled(h, *ends, own.gaps < GAP)
+            for each, part in zip(whole, chain(*new), strict=True):
+                each[left] = part
+            left = left[rough & (share[left] > 0.0)]
+            if len(left):
+                share, damping = _weaker(share, damping, left)
+                again = self._separate(share[left], damping[left], left)
+                for each, part in zip((*whole, share, damping), again, strict=True):
+                    each[left] = part
+        return Gains(*whole[:5]), Step(*whole[5:]), share, damping
 
     def _bad(self, gains: Gains) -> Array:
         """Problems that are not convex in the inputs."""
@@ -360,7 +388,7 @@ class Solver:
             # as FDDP: a tenth of what is expected, or while gaps close, no more than twice the rise; and less of both
             want = -share * (step.slope[which] + 0.5 * share * step.curve[which])
             fall = cost - new
-            good = np.where(want >= 0.0, (fall > 0.1 * want) | (expected < 1e-12), fall >= 2.0 * want)
+            good = np.where(want >= 0.0, (fall > 0.1 * want) | (expected < 1e-12), (fall >= 2.0 * want) & (gap > GAP))
             if self.options.rollout == "auto":
                 price = 1.5 * _largest(step.costate_q[which], step.costate_v[which])
                 enough = 0.1 * np.maximum(share * (expected + price * gap), 0.0)
