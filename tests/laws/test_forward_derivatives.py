@@ -175,7 +175,7 @@ def test_gradients_of_matrices_are_functions() -> None:
         np.testing.assert_array_equal(gradient(q, W[:, None], [frame], reference=reference), by_q)
     assert_close(gradient.engine("reference")(q[1], W[1], frame, reference), by_q[1], 1e-12, peak(by_q))
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(gradient))(q, W, frame, reference), by_q)
-    out = np.empty((3, of.nv))
+    out = np.full((3, of.nv), np.nan)
     assert gradient(q, W, frame, reference, out=out) is out
     np.testing.assert_array_equal(out, by_q)
     gradient.compile(frame)

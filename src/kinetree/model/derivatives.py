@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinetree.algorithms.derivatives import matrix_products
+from kinetree.algorithms.derivatives import matrix_rows
 from kinetree.algorithms.derivatives.forward_dynamics_derivatives import forward_dynamics_derivatives
 from kinetree.algorithms.derivatives.inverse_dynamics_derivatives import inverse_dynamics_derivatives
 from kinetree.algorithms.derivatives.time_step_derivatives import step_derivatives
@@ -33,8 +33,8 @@ from kinetree.spatial.value import Array
 
 _L = TypeVar("_L", LinearizedInverse, LinearizedForward)
 
-PRODUCTS.update(matrix_products.PRODUCTS)
-RATES.update(matrix_products.RATES)
+PRODUCTS.update(matrix_rows.PRODUCTS)
+RATES.update(matrix_rows.RATES)
 
 
 class Derivatives(ModelBase):
