@@ -154,15 +154,17 @@ class Costs:
             nodes = self.S - (row.part.of in _OF_STEPS)
             core = row.part.target or (aim.shape[aim.ndim - axes :] if aim.ndim >= axes else (row.part.size,))
             core = (row.part.size,) if row.part.of == "force" else core
+            whole = np.empty((problems, self.S, *core))
+            own: Any = (..., slice(nodes), *[slice(None)] * len(core))
             try:
-                whole = np.broadcast_to(aim, (*batch, nodes, *core)).reshape(problems, nodes, *core)
+                whole.reshape(*batch, self.S, *core)[own] = aim
             except ValueError:
                 raise InputError(
                     f"the target of {term.name!r} has shape {aim.shape}; it takes {core}, ({nodes}, …) for each node, "
                     f"or ({', '.join(map(str, (*batch, nodes, *core)))})"
                 ) from None
-            both = np.concatenate([whole, whole[:, nodes - 1 :][:, : self.S - nodes]], axis=1)
-            found.append(np.ascontiguousarray(both))
+            whole[:, nodes:] = whole[:, nodes - 1 : nodes]
+            found.append(whole)
         return found
 
     def given(self, targets: list[Any], bounds: Sequence[Bounds]) -> Given:

@@ -265,6 +265,7 @@ def _driver(key: tuple[int, Format, target.Processor]) -> CompileJob:
         chosen,
         lambda: ([driver_text(width, chosen, scalar)], {}),
         "drive",
+        "drive_in",
         "standard",
         "restore",
     )

@@ -120,7 +120,7 @@ _LARGE = 30_000
 #: Words touched by calls that wait for optimised code: 10 to 50 ms of it, so that more than LLVM takes would be lost.
 _LONG = 1 << 26
 #: Functions of a library that has two tiers.
-_MOST_FUNCTIONS = 3
+_MOST_FUNCTIONS = 4
 
 # Arguments stay in the registers in which they came: there are at most six, of 64 bits each.
 _TRAMPOLINE = """

@@ -5,7 +5,8 @@ sample of each array. It copies W samples at a time into lane-interleaved scratc
 the kernel and copies the results back; those of single samples are computed where they belong. All inputs of a block
 are read before its first result is written, so results may overwrite inputs of the same block. If fewer than W samples
 are left, the last one fills the unused lanes, which compute the same bits and are stored to the same place. The plan is
-described in `operands.py`. `drive` returns 0, or 1 if there is no memory.
+described in `operands.py`. `drive` returns 0, or 1 if there is no memory; `drive_in` has its scratch memory from the
+caller.
 
 Even if the thread flushes subnormal numbers to zero, rounds upwards or traps, kernels run under IEEE default arithmetic
 and leave settings and flags unchanged:
@@ -100,20 +101,15 @@ def driver_text(width: int, target: Processor, scalar: Format = FLOAT64) -> str:
         parts = [take(masked[0], scalar), mirror(masked[0], scalar)]
         parts += ["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
     parts += [declaration for length in masked for declaration in declarations(length, scalar)]
-    parts += [_drive(width, scalar), arithmetic_text(target)]
+    parts += [_drive(), _drive_in(width, scalar), arithmetic_text(target)]
     parts += ["declare ptr @malloc(i64)", "declare void @free(ptr)"]
     return "\n".join([*parts, "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"])
 
 
-def _drive(width: int, scalar: Format) -> str:
+def _drive() -> str:
     f = FunctionWriter("define i64 @drive(ptr %args, ptr %dims, ptr %steps, ptr %plan)")
-    inputs, outputs = f.word("%plan", PlanWord.INPUTS), f.word("%plan", PlanWord.OUTPUTS)
-    every = f.let(f"add i64 {inputs}, {outputs}")
-    outs = f.let(f"alloca ptr, i64 {outputs}, align 8")
-    samples = f.word("%dims")
-    with f.returning_when(f.let(f"icmp slt i64 {samples}, 1"), "i64 0"):
+    with f.returning_when(f.let(f"icmp slt i64 {f.word('%dims')}, 1"), "i64 0"):
         pass
-
     size = f.let(f"add i64 {f.word('%plan', PlanWord.SCRATCH_BYTES)}, {ALIGNMENT}")
     place = f.let("alloca ptr, align 8")
     large = f.let(f"icmp ugt i64 {size}, {_ON_STACK}")
@@ -124,10 +120,22 @@ def _drive(width: int, scalar: Format) -> str:
     memory = f.address(place)
     with f.returning_when(f.let(f"icmp eq ptr {memory}, null"), "i64 1"):
         pass
+    f.do(f"call void @drive_in(ptr %args, ptr %dims, ptr %steps, ptr %plan, ptr {memory})")
+    with f.when(large):
+        f.do(f"call void @free(ptr {memory})")
+    return f.text("i64 0")
+
+
+def _drive_in(width: int, scalar: Format) -> str:
+    f = FunctionWriter("define void @drive_in(ptr %args, ptr %dims, ptr %steps, ptr %plan, ptr %memory)")
+    inputs, outputs = f.word("%plan", PlanWord.INPUTS), f.word("%plan", PlanWord.OUTPUTS)
+    every = f.let(f"add i64 {inputs}, {outputs}")
+    outs = f.let(f"alloca ptr, i64 {outputs}, align 8")
+    samples = f.word("%dims")
     found = f.let("call i64 @standard()")
     # distance to the next multiple of the alignment
-    number = f.let(f"ptrtoint ptr {memory} to i64")
-    scratch = f.at(memory, f.let(f"and i64 {f.let(f'sub i64 0, {number}')}, {ALIGNMENT - 1}"))
+    number = f.let("ptrtoint ptr %memory to i64")
+    scratch = f.at("%memory", f.let(f"and i64 {f.let(f'sub i64 0, {number}')}, {ALIGNMENT - 1}"))
     workspace = f.at(scratch, f.word("%plan", PlanWord.WORKSPACE))
 
     kernel = f.address("%plan", PlanWord.KERNEL)
@@ -207,6 +215,4 @@ def _drive(width: int, scalar: Format) -> str:
                 copy("put", k, first)
 
     f.do(f"call void @restore(i64 {found})")
-    with f.when(large):
-        f.do(f"call void @free(ptr {memory})")
-    return f.text("i64 0")
+    return f.text()

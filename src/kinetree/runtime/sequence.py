@@ -41,7 +41,8 @@ from kinetree.compiler.llvm import machine_code
 from kinetree.compiler.llvm.writer import FunctionWriter
 from kinetree.runtime.bound import Compiled, load_driver
 from kinetree.runtime.compile_queue import CompileJob, Libraries, Library
-from kinetree.runtime.operands import Array, Binding, Operand, plan
+from kinetree.runtime.copying import ALIGNMENT
+from kinetree.runtime.operands import Array, Binding, Operand, PlanWord, plan
 
 #: Greatest number of loops inside each other.
 LEVELS = 3
@@ -65,8 +66,8 @@ class Code(IntEnum):
     END = 7  # level, number of rounds, position of the loop's first instruction
     JUMP = 8  # nothing: the next instruction is elsewhere
     TEST = 9  # an integer, a number: the position of the next instruction unless the number is larger in some lane
-    # addresses of a driver and its plan, offset of scratch memory for addresses, numbers of operands and of inputs,
-    # number of samples, distances of the samples of each operand in bytes, their places; in single samples only
+    # addresses of a driver and its plan, offsets of scratch memory for addresses and for the driver, number of
+    # operands, number of samples, distances of the samples of each operand in bytes, their places; in single samples
     BATCH = 10
 
 
@@ -176,17 +177,14 @@ def _kernel(width: int, scalar: Format) -> str:
 
 
 def _batch(f: FunctionWriter, words: str, place: Callable[[str, str], str], in_bytes: Callable[[str], str]) -> None:
-    """Run a driver; if it has no memory, results are NaN."""
-    slots, addresses = f.address(words, 2), f.at("%ws", in_bytes(f.word(words, 3)))
-    count, inputs, dims, steps = f.word(words, 4), f.word(words, 5), f.at(words, 6, "i64"), f.at(words, 7, "i64")
+    """Run a driver."""
+    slots, (addresses, memory) = f.address(words, 2), (f.at("%ws", in_bytes(f.word(words, i))) for i in (3, 4))
+    count, dims, steps = f.word(words, 5), f.at(words, 6, "i64"), f.at(words, 7, "i64")
     with f.loop(0, count) as k:
         at = f.let(f"add i64 {f.let(f'mul i64 {k}, {PLACE_WORDS}')}, {f.let(f'add i64 {count}, 7')}")
         f.do(f"store ptr {place(words, at)}, ptr {f.at(addresses, k, 'ptr')}, align 8")
-    given = ", ".join(f"ptr {p}" for p in (addresses, dims, steps, f.address(slots, 1)))
-    failed = f.let(f"icmp ne i64 {f.let(f'call i64 {f.address(slots)}({given})')}, 0")
-    with f.when(failed), f.loop(inputs, count) as k:
-        size = f.let(f"mul i64 {f.word(dims)}, {f.word(steps, k)}")
-        f.do(f"call void @llvm.memset.p0.i64(ptr {f.address(addresses, k)}, i8 -1, i64 {size}, i1 0)")
+    given = ", ".join(f"ptr {p}" for p in (addresses, dims, steps, f.address(slots, 1), memory))
+    f.do(f"call void {f.address(slots)}({given})")
 
 
 def _mirror(f: FunctionWriter, lanes: str, align: str, n: str, square: str) -> None:
@@ -360,8 +358,11 @@ class KernelSequence:
         words = [word for place in places for word in place.words]
         self._batches.append((function, count, slots))
         self._called += self._rounds * count * function.binding.work
-        numbers = len(places), len(given), count
-        self._do(Code.BATCH, slots.ctypes.data, self.space(len(places)).offset, *numbers, *steps, *words)
+        scratch = plan(function.binding, 0, function.lanes(count))[PlanWord.SCRATCH_BYTES] + ALIGNMENT
+        self._single = max(self._single, -(-int(scratch) // self._scalar.bytes))
+        addresses = self.space(len(places)).offset
+        self._calls.append(len(self._words) + 4)
+        self._do(Code.BATCH, slots.ctypes.data, addresses, 0, len(places), count, *steps, *words)
 
     def prepare(self, function: Any) -> Call:
         """Reserve memory for calls of a function whose inputs change one at a time."""
@@ -443,7 +444,7 @@ class KernelSequence:
                 wide = function.lanes(count)
                 library, driver = function.library(wide), load_driver(wide, self._scalar)
                 orders = plan(function.binding, library.address("kernel"), wide)
-                slots[:] = driver.address("drive"), orders.ctypes.data
+                slots[:] = driver.address("drive_in"), orders.ctypes.data
                 binding.keep[0].extend((function, library, driver, orders))
             return _interpreters.get((width, self._scalar, machine_code.current()), _interpreter)[0]
 

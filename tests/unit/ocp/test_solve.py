@@ -234,6 +234,12 @@ def test_a_problem_that_tries_as_many_steps_as_there_are_problems() -> None:
         np.testing.assert_array_equal(every.u[i], one.u)
 
 
+def test_lanes_are_problems_of_small_robots_if_they_fill_them() -> None:
+    for robot, wanted in ((kt.zoo.arm7(), [8, 8, 1, 1]), (kt.zoo.humanoid24(), [8, 8, 8, 8])):
+        horizon = ocp.Problem(robot, 0.02, 3, [ocp.state(), ocp.control()]).horizon
+        assert [horizon.together(problems) for problems in (1, 7, 8, 9)] == wanted
+
+
 def test_bits_of_many_with_few_motors_and_terms_of_their_own() -> None:
     """Sweeps of many problems run in lanes, with curvature and without, and have the bits of one alone."""
     soft, rest = swing_up("cart_pole", 30, None)
