@@ -322,6 +322,24 @@ def test_the_lowest_point_of_what_is_level_is_its_middle() -> None:
     capsule = shape("capsule", (0, 0, 0.4), 0.1)
     _, _, points = measured("capsule", "plane", lying, np.stack([capsule, plane], 1))
     assert_near(points[0, 0], (1, 2, 0.4), TOL)
+    cylinder = shape("cylinder", (0.1, 0.1, 0.4))
+    for placed_so, height in ((lying, 0.4), (placed((1, 2, 0.5), (0, 0, 0)), 0.1)):
+        _, _, points = measured("cylinder", "plane", placed_so, np.stack([cylinder, plane], 1))
+        assert_near(points[0, 0], (1, 2, height), TOL)
+
+
+def test_depths_do_not_depend_on_the_frame() -> None:
+    """Directions that are tried where shapes overlap do; of one in 20,000, another side is found."""
+    kinds = ("cylinder", "cylinder")
+    T, numbers = scenes(*kinds, count=5000, seed=3)
+    T[..., :3, 3] *= 0.3
+    found = []
+    for turn in rotations(np.random.default_rng(1), 2):
+        G = np.eye(4)
+        G[:3, :3] = turn
+        found.append(measured(*kinds, G @ T, numbers)[0])
+    assert (found[0] < 0.0).mean() > 0.5
+    assert (np.abs(found[0] - found[1]) > 1e-6).sum() <= 1
 
 
 def test_a_capsule_along_a_face_touches_in_the_middle_of_their_overlap() -> None:

@@ -291,14 +291,13 @@ def _apart(k: Workspace, c: Vector, terms: list[_Term], settled: Scalar) -> tupl
         for entry, value in zip((*point, high), (*own, far), strict=True):
             entry[...] = where(nearer, value, entry[...])
         # once it is good, as long as steps pay
-        over = where(over, 1.0, less(high[...] - low[...], _GOOD, 1.0 - higher, 0.0))
-        _step(terms, n, rest, over)
-        done[...] = over
+        done[...] = where(over, 1.0, less(high[...] - low[...], _GOOD, 1.0 - higher, 0.0))
+        _step(terms, n, rest)
     return _read(u), _read(point), low[...][()], high[...] - low[...]
 
 
-def _step(terms: list[_Term], n: list[Scalar], rest: Vector, over: Any) -> None:
-    """Predictor and corrector, unless it is over; `rest` is c − Σ Wᵀw."""
+def _step(terms: list[_Term], n: list[Scalar], rest: Vector) -> None:
+    """Predictor and corrector; `rest` is c − Σ Wᵀw."""
     states = []
     # n and W n are changed by dn and W dn: where W n is zero, the rounding of n from w would be larger than λ
     along, left = [[z[...][()] for z in term.z] for term in terms], minus(rest, _read(n))
@@ -317,14 +316,14 @@ def _step(terms: list[_Term], n: list[Scalar], rest: Vector, over: Any) -> None:
     second, dn = _direction(terms, states, along, left, S, larger(share * mu, _LEAST), first)
     reach = smaller(_PART * _reach(states, second), 1.0)
     for entry, dx in zip(n, dn, strict=True):
-        entry[...] = where(over, entry[...], entry[...] + reach * dx)
+        entry[...] = entry[...] + reach * dx
     for term, (w, force, q), (dw, df) in zip(terms, states, second, strict=True):
         for entry, x, dx in zip(term.w, w, dw, strict=True):
-            entry[...] = where(over, entry[...], x + reach * dx)
+            entry[...] = x + reach * dx
         for entry, dz in zip(term.z, term.along(dn), strict=True):
-            entry[...] = where(over, entry[...], entry[...] + reach * dz)
-        term.q[...] = where(over, term.q[...], larger(_moved(q, w, dw, reach), _FLOOR))
-        term.force[...] = where(over, term.force[...], larger(force + reach * df, _FLOOR))
+            entry[...] = entry[...] + reach * dz
+        term.q[...] = larger(_moved(q, w, dw, reach), _FLOOR)
+        term.force[...] = larger(force + reach * df, _FLOOR)
 
 
 def _factor(terms: list[_Term], states: list[Any]) -> list[Vector]:

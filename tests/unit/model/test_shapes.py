@@ -246,6 +246,16 @@ def test_robots_with_very_many_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     start = time.process_time()
     refused("6000 shapes have more than 1000000 pairs", many.collision_pairs, error=InputError)
     assert time.process_time() - start < 1.0
+    # a pair that is apart at the first of two samples does not always collide
+    some = arm(7).with_shapes([geo.Sphere(f"link{k}", (0, 0, 0), 0.2 if k else 4.0) for k in range(7)])
+    q = some.random_configuration(np.random.default_rng(0), (2,))
+    every = some.collision_pairs(keep_colliding=True)
+    first, second = some.distances(q, every).distance < 0.0
+    assert (second & ~first).any()
+    with pytest.warns(ModelWarning, match="collide at all"):
+        excluded = some.collision_pairs(samples=2).excluded
+    for both, names in zip(first & second, every.names, strict=True):
+        assert (excluded.get(names) == reasons.ALWAYS) == both
     # many pairs are not computed for all samples at once
     arms = arm(8)
     expected = arms.with_shapes([geo.Sphere(f"link{k}", (0, 0, 0), 0.6) for k in range(8)])
