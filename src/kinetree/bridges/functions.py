@@ -7,6 +7,7 @@ OnManifold          recursions on dual numbers, in `algorithms/kinematics/manifo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -19,6 +20,7 @@ from kinetree.model.population import Population
 from kinetree.runtime.bound import quiet
 from kinetree.runtime.forward_derivatives import second
 from kinetree.runtime.function import Function
+from kinetree.runtime.gradients import Rows
 
 
 class OfState(Differentiable):
@@ -64,10 +66,7 @@ class OfState(Differentiable):
 
     @quiet
     def gradients(self, *arrays: Any) -> tuple[Any, ...]:
-        """Gradients of the results times weights, by the text backwards.
-
-        Those of matrices are as many directional derivatives as there are components.
-        """
+        """Gradients of the results times weights, by the text backwards; of matrices, that of their products."""
         given, (weights,), fixed = self.groups("gradients", arrays)
         by_q, *rest = self._backwards(given, weights, fixed) or self._slopes(given, weights, fixed)
         return self.by_components(given[0], by_q), *rest
@@ -94,6 +93,9 @@ class OfState(Differentiable):
 
     def _backwards(self, given: Sequence[Any], weights: Any, fixed: Sequence[Any]) -> Sequence[Any] | None:
         """Gradients along the tangent, unless the text cannot be run backwards."""
+        rows = self._function.vjp.rows(*self._choice, constants=bool(fixed))
+        if rows is not None:
+            return self._by_rows(rows, given, weights, fixed)
         try:
             bound = self._function.vjp.bound(*self._choice, constants=bool(fixed))
         except IrreversibleError:
@@ -101,6 +103,20 @@ class OfState(Differentiable):
         parts = self.shaped(weights)
         found = self._arrays.run(bound, *given, *(parts if isinstance(parts, tuple) else (parts,)), *fixed)
         return found if isinstance(found, (list, tuple)) else [found]
+
+    def _by_rows(self, rows: Rows, given: Sequence[Any], weights: Any, fixed: Sequence[Any]) -> list[Any]:
+        """Gradients of matrices: of their product with each row of weights, in one batch."""
+        xp, count, parts = self._arrays.numpy, math.prod(rows.shape), self.shaped(weights)
+        every, batch = parts if isinstance(parts, tuple) else (parts,), tuple(weights.shape[:-1])
+        known = dict(zip((*self.names, "constants"), self._wide([*given, *fixed], count)))
+        for (name, shape), part in zip(rows.taken.items(), every, strict=True):
+            known[name] = part.reshape((*batch, count, *shape))
+        units = xp.eye(count, dtype=weights.dtype).reshape((count, *rows.shape))
+        known[rows.weight] = xp.broadcast_to(units, (*batch, *units.shape))
+        found = self._arrays.run(rows.bound, *(known[operand.name] for operand in rows.bound.binding.inputs))
+        several = found if isinstance(found, (list, tuple)) else [found]
+        ones = xp.broadcast_to(xp.ones(count, dtype=weights.dtype), (*batch, count))
+        return [self._arrays.apply(xp.swapaxes(each, -1, -2), ones) for each in several]
 
     def _rate(self, given: Sequence[Any], along: Sequence[Any], fixed: Sequence[Any]) -> Any:
         """The change of the results along tangents."""

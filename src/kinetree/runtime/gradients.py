@@ -116,6 +116,15 @@ def weighted(rates: Any, weights: Sequence[Any], batch: int) -> Array:
     return found
 
 
+class Rows(NamedTuple):
+    """The product of matrices, backwards: it takes rows of weights by the names in `taken`, and unit vectors."""
+
+    bound: Any
+    taken: dict[str, tuple[int, ...]]  # their shapes
+    weight: str
+    shape: tuple[int, ...]  # of the product
+
+
 def by_rows(
     name: str, mechanism: Mechanism, choice: Choice, given: dict[str, Any], weights: Sequence[Any]
 ) -> tuple[Algorithm, Choice, dict[str, Any]]:
@@ -244,6 +253,18 @@ class Gradient:
         _, choice = chosen(self._function, (*(None for _ in self._inputs), *choices), {})
         text = _backwards(choice.text)
         return self._texts.bound(with_constants(text) if constants else text, choice)
+
+    def rows(self, *choices: Any, constants: bool = False) -> Rows | None:
+        """Of matrices, what `bound` is of other functions: their product backwards; None for other functions."""
+        choice, text, _ = self._chosen(choices, {})
+        product = PRODUCTS.get(choice.text.name)
+        if product is None:
+            return None
+        sizes, own = Algorithm.sizes(self._function.mechanism, choice.sites), {a.name for a in choice.text.inputs}
+        (y,), taken = product.outputs, {a.name: a for a in product.inputs if a.name not in own}
+        lengths = {name: _lengths(x, sizes, choice.single) for name, x in taken.items()}
+        bound = self._texts.bound(with_constants(text) if constants else text, choice)
+        return Rows(bound, lengths, f"{y.name} weight", _lengths(y, sizes, choice.single))
 
     def _by_rows(self, choice: Choice, given: dict[str, Any], weights: Sequence[Any]) -> tuple[Array, ...]:
         """Of matrices: by their product, one run backwards for each row, in one batch."""
