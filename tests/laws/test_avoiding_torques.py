@@ -81,6 +81,29 @@ def test_pairs_stay_apart_at_any_rate(kind: str, dt: float, kp: float) -> None:
 
 
 @pytest.mark.parametrize("kind", ["levels", "program"])
+def test_cylinders_brake_as_the_capsules_in_them_do(kind: str) -> None:
+    """Pairs without a closed form: cylinders around all of each capsule are nearer, and so brake at least as hard."""
+    capsules, _ = arms()
+    robot = capsules.with_shapes(
+        geo.Cylinder(s.name, s.around, 2.0 * (s.half[2] + s.around), s.pose, body=s.body) for s in capsules.shapes
+    )
+    pairs = robot.collision_pairs(keep_colliding=True)
+    assert pairs.runs.classes == ("cylinders",)
+    goals = [control.Goal(kt.Task(hand, "position"), kp=16.0) for hand in HANDS]
+    posture = control.Posture(crossing(3)[0][0], kp=4.0, weight=0.05)
+    if kind == "levels":
+        held: Any = control.OperationalSpace(robot, goals, avoid=pairs)
+    else:
+        held = control.WholeBody(robot, goals, posture=posture, avoid=pairs)
+    q, targets = crossing(3)
+    v = np.zeros_like(q)
+    for _ in range(30):
+        v = v + 0.02 * robot.forward_dynamics(q, v, held(q, v, targets).tau)
+        q = robot.integrate(q, v, 0.02)
+    assert (robot.clearance(q, pairs) > 0.0).all()
+
+
+@pytest.mark.parametrize("kind", ["levels", "program"])
 def test_without_it_they_collide(kind: str) -> None:
     q, targets = crossing(3)
     assert (followed(controller(kind, avoid=None), q, targets, 0.02, 0.8)[1] < 0.0).all()
