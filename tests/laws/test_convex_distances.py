@@ -130,6 +130,9 @@ def test_drift_is_the_rate_of_the_rate() -> None:
     robot, pairs = world(*(shape(kind, rng, kind, 0.3) for kind in ("capsule", "box", "cylinder", "ellipsoid")))
     q, v = places(robot, rng, 40, 0.15), rng.standard_normal((40, robot.nv))
     near, rate, drift = robot._distance_rates(q, v, pairs)
+    for b in (0, 7, 39):  # in lanes, others take more rounds
+        _, alone, own = robot._distance_rates(q[b], v[b], pairs)
+        np.testing.assert_array_equal([alone, own], [rate[b], drift[b]])
     assert 0.1 < (near.distance < 0.0).mean() < 0.9
     plain = robot.distances(q, pairs)
     for found, expected in ((near.distance, plain.distance), (near.points, plain.points)):
