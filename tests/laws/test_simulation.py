@@ -262,6 +262,8 @@ def _idle(*_: Any, **__: Any) -> Any:
             "run: results .* do not fit into memory; run fewer seconds",
         ),
         (lambda w: w.run(np.zeros(2), _idle, seconds="1"), "seconds='1' is not a positive number"),
+        (lambda w: w.run(np.zeros(2), _idle, _idle, seconds=1.0), "run: targets is a mapping .*; got function"),
+        (lambda w: w.run(np.zeros(2), np.zeros(2), seconds=1.0), "run: controller is a function .*; got ndarray"),
         (lambda w: w.run(np.zeros(2), _idle, seconds=1.0, servo=[1.0]), r"servo=\[1.0\] is not a positive number"),
     ],
 )

@@ -227,6 +227,13 @@ def run(
     wrenches: Callable[[float], Mapping[str, Any] | None],
 ) -> Film:
     """The motion under a controller; arguments as of `Simulator.run`, with its step and its time step."""
+    if not callable(controller) or not isinstance(targets, Mapping):
+        name, given, want = (
+            ("targets", targets, "a mapping from names of goals to targets, or to functions of the time")
+            if callable(controller)
+            else ("controller", controller, "a function of q, v and targets")
+        )
+        raise InputError(f"run: {name} is {want}; got {type(given).__name__}")
     seconds = arguments.number("seconds", seconds, what="a positive number", above=0.0)
     servo = None if servo is None else arguments.number("servo", servo, what="a positive number", above=0.0)
     period = dt if servo is None else 1.0 / servo
