@@ -97,7 +97,10 @@ def checked(rng: np.random.Generator, states: int, **options: Any) -> dict[str, 
     M = model.mass_matrix(q)
     free = v + DT * model.forward_dynamics(q, v, np.zeros(model.nv))
     response = np.linalg.solve(M[:, None], np.swapaxes(J, -1, -2))
-    m = np.einsum("bkij,bkji->bk", J, response) / 3.0
+    along = np.einsum("bki,bkij,bkjl,bkl->bk", n, J, response, n)
+    total = np.einsum("bkij,bkji->bk", J, response)
+    least = np.maximum(along, 1e-6 * (total - along))
+    m = np.minimum(total, np.maximum(100.0 * along**2 / np.maximum(total, 1e-300), least)) / 3.0
     c = np.where(ground.heights > 0.0, 1.0, RECOVERY) * ground.heights / DT
     u, g = ((J @ rate[:, None, :, None])[..., 0] + c[..., None] * n for rate in (after, free))
     force = info.contact_forces * DT

@@ -155,6 +155,21 @@ def test_wheels_on_level_ground_keep_their_speed(kind: str) -> None:
     assert_near(path.q[-1], [-0.7, 0.0, 0.07, *path.q[-1, 3:]], 1e-5)
 
 
+def test_a_heavy_cart_stands_on_light_wheels() -> None:
+    """Wheels that spin freely move a thousand times as easily along the ground as the cart moves up."""
+    builder = kt.Builder("cart").add_body("cart", joint="floating", mass=60.0, inertia=np.diag([3.0, 4.0, 5.0]))
+    wheels = {f"wheel{i}": (0.3 * x, 0.2 * y, -0.1) for i, (x, y) in enumerate([(1, 1), (1, -1), (-1, 1), (-1, -1)])}
+    for name, place in wheels.items():
+        of = {"placement": (np.eye(3), place), "mass": 0.05, "inertia": 2e-5 * np.eye(3)}
+        builder.add_body(name, parent="cart", joint="revolute", axis=(0, 1, 0), **of)
+    robot = builder.build().with_shapes([geo.Capsule(name, (0, -0.01, 0), (0, 0.01, 0), 0.05) for name in wheels])
+    sim = simulation.Simulator(robot, contacts="discover")
+    q = np.r_[0.0, 0.0, 0.1501, turned((0.6, 0.8, 0), 1e-3), np.zeros(4)]
+    path = sim.rollout(q, np.r_[0.0, 0.0, 0.2, 0.0, 0.1, np.zeros(5)], steps=300)
+    assert path.converged.all()
+    assert peak(path.v[-1, :2]) < 1e-6
+
+
 @pytest.mark.parametrize("angle", [0.0, 0.5, np.pi / 4, 1.2])
 def test_a_box_that_falls_gains_no_energy_and_comes_to_rest(angle: float) -> None:
     robot = crates((1.0,))

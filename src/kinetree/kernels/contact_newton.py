@@ -1,8 +1,9 @@
 """Newton's method for frictional contacts, dry friction and stops of joints in one system. Cost O(r³) a round.
 
 Rows of contacts are two tangents and the normal, those of joints are single. Each contact, and each joint, has its own
-scale s: λ = s λ′, u′ = s u, G′ = S G S with blocks of mean diagonal one. So λ′ and u′ are roots of energies, and
-nothing below has a unit. What is solved is the law with a relative compliance ε,
+scale s: λ = s λ′, u′ = s u, G′ = S G S with blocks of mean diagonal one, but for those that hardly move along their
+normals (`mobility_of`). So λ′ and u′ are roots of energies, and nothing below has a unit. What is solved is the law
+with a relative compliance ε,
 
     u = G λ + g + ε (λ − c)                                                                        (1)
     contact    open λ = 0, u_n ≥ 0;   sticking u = 0;   sliding u_n = 0, λ_t = μ λ_n t, u_t = −|u_t| t     (2)
@@ -258,6 +259,18 @@ def contact_newton(
     report[...] = np.array([residual[...][()], rigid, stays])
 
 
+def mobility_of(G: Indexed, contact: Any) -> Any:
+    """Three times the mobility that scales a contact: the trace t of its block, or less if G_nn is below t/10.
+
+    So ε stays small beside the normal, where a wheel that spins freely moves far more easily than what it carries.
+    """
+    x, y, n = contact
+    normal, across = G[n, n][()], G[x, x][()] + G[y, y][()]
+    total = normal + across
+    least = larger(normal, 1e-6 * across)
+    return smaller(total, larger(100.0 * normal * normal / (total + NEVER_ZERO), least))
+
+
 def _scale(
     rows: _Rows, G: Indexed, free: Indexed, bounds: Indexed, epsilon: Any, scale: Indexed, g: Indexed, matrix: Indexed
 ) -> Any:
@@ -265,7 +278,7 @@ def _scale(
     k, limit, low, high = rows
     size = k.scalar(0.0)
     for contact in k.contacts:
-        trace = sum(G[row, row][()] for row in contact)
+        trace = mobility_of(G, contact)
         s = above(trace, 3.0 * IMMOBILE, sqrt(3.0 / above(trace, 3.0 * IMMOBILE, trace, 1.0)), 0.0)
         x, y, n = (s * free[row][()] for row in contact)
         for row, value in zip(contact, (x, y, n), strict=True):

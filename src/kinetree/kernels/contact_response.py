@@ -41,6 +41,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kinetree.kernels.branchless import above, larger, less, magnitude, smaller, where
+from kinetree.kernels.contact_newton import mobility_of
 from kinetree.kernels.contact_problem import IMMOBILE, RECOVERY, ROUNDING, row_values
 from kinetree.kernels.language import Size, Workspace, kernel
 from kinetree.language.tree import Indexed
@@ -279,7 +280,7 @@ def _scaled(k: Workspace, G: Indexed, free: Indexed, bounds: Indexed, scale: Ind
     """Scales of all rows, as of `contact_newton`; returns the fastest approach."""
     size = k.scalar(1e-300)
     for rows, *_ in k.contacts:
-        trace = sum(G[row, row][()] for row in rows)
+        trace = mobility_of(G, rows)
         s = above(trace, 3.0 * IMMOBILE, sqrt(3.0 / above(trace, 3.0 * IMMOBILE, trace, 1.0)), 1.0)
         x, y, n = (s * free[row][()] for row in rows)
         for row in rows:
