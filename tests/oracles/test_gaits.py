@@ -58,3 +58,17 @@ def test_an_arm_costs_what_it_costs_the_peer(way: dict[str, Any], most: int) -> 
     plan = problem.solve(q, targets={"tool0": target}, start=start, **way).require()
     np.testing.assert_allclose(plan.cost, 1.4409883136, rtol=1e-9)
     assert most - 6 <= int(plan.iterations) <= most
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_costs_of_any_scale_converge(scale: float) -> None:
+    """A light double pendulum swings up with its second motor: what steps must gain is relative to the cost."""
+    robot = kt.load(share() / "double_pendulum_description/urdf/double_pendulum.urdf")
+    every = [np.array([a, b]) for a in (0.0, np.pi) for b in (0.0, np.pi)]
+    low, high = (f(every, key=lambda q: robot.energy(q, np.zeros(2)).potential) for f in (min, max))
+    ends = scale * np.array([100.0, 100.0, 10.0, 10.0])
+    terms = [ocp.state(high, weight=0.0, last=ends), ocp.control(weight=1e-3 * scale)]
+    limits = ocp.Limits(torque=8.0)
+    plan = ocp.Problem(robot, 0.02, 200, terms, limits=limits, actuated=[robot.joints[1].name]).solve(low).require()
+    assert plan.iterations < 150
+    assert np.abs(robot.difference(high, plan.q[-1])).max() < 0.01

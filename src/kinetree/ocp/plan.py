@@ -51,7 +51,7 @@ class Plan:
         multipliers: By limit ("torque", "position", "velocity") and hard term, (…, nodes, rows); positive at upper
             limits.
         converged: Whether each problem was solved, (…).
-        reason: "converged", "iterations", "constraints" (iterations, with limits violated), "no step" or "not finite".
+        reason: "converged"; "iterations" or "no step", but "constraints" if limits are violated then; or "not finite".
         iterations: Number of iterations, (…).
         table: A row for each iteration, (iterations, …), with cost, gap, violation, expected fall, length of the step,
             damping, share of curvature, and whether states were rolled out; NaN where a problem had ended.

@@ -44,8 +44,8 @@ EARLY = 3
 _TRIES = 24
 #: Shares of curvature below which it is left out.
 _LITTLE = 0.2
-#: What a filter asks for: a fall of the cost per gap, and of the gaps themselves; how far costs may rise, and how wide
-#: gaps may be, per step.
+#: What a filter asks for: a fall of the cost per gap, relative to the cost, and of the gaps themselves; how far costs
+#: may rise, and how wide gaps may be, per step.
 _FALL, _CLOSE, _RISE, _WIDE = 1e-5, 1e-3, 100.0, 1.0
 #: Gaps of a solution; sums of gaps that are as good as none.
 GAP, _CLOSED = 1e-6, 1e-9
@@ -377,7 +377,8 @@ class Solver:
         if way == "linear":
             costs, gaps = self.filter[:, which, :used]
             closer = (left[:, None] < (1.0 - _CLOSE) * gaps) & (gaps > _CLOSED)
-            good = ((new[:, None] < costs - _FALL * left[:, None]) | closer).all(axis=1)
+            less = new + _FALL * np.abs(cost) * left
+            good = ((less[:, None] < costs) | closer).all(axis=1)
             highest = np.where(costs < np.inf, np.abs(costs), 0.0).max(axis=1)
             good &= (new < _RISE * np.maximum(1.0, highest)) & (left < np.maximum(_WIDE * self.h.T, gap))
             if not good.all():  # rounding decides at a solution
@@ -411,7 +412,9 @@ class Solver:
             done &= (self.at.violation <= options.feasibility) & self._moved_multipliers(ready)
         if done.any() or not (np.isfinite(expected + cost + gains.pivot) & (self.damping <= _MOST)).all():
             finite = np.isfinite(expected) & np.isfinite(cost) & np.isfinite(gains.pivot)
-            reason = np.where(done, "converged", np.where(self.damping > _MOST, "no step", ""))
+            broken = self.at.violation > options.feasibility
+            ended = np.where(self.damping > _MOST, np.where(broken, "constraints", "no step"), "")
+            reason = np.where(done, "converged", ended)
             return np.where(finite, reason, "not finite")
         return np.zeros(len(done), dtype="U10")
 

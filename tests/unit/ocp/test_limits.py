@@ -143,3 +143,12 @@ def test_short_steps_are_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> N
     plan = problem.solve(rest, iterations=60)
     assert (plan.table["damping"] == 1e-3).any()
     assert plan.reason != "no step"
+
+
+def test_what_cannot_keep_its_limits_says_so() -> None:
+    """Joints that turn too fast at first, so that no step is taken in the end."""
+    terms = [ocp.control(weight=1e-4), ocp.state(weight=1e-2)]
+    problem = ocp.Problem(kt.zoo.arm7(), 0.02, 30, terms, limits=ocp.Limits(velocity=True))
+    plan = problem.solve(np.zeros(7), np.full(7, 50.0), iterations=60)
+    assert plan.iterations < 60
+    assert plan.reason == "constraints"
