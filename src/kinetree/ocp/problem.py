@@ -362,7 +362,7 @@ class Problem:
             penalty = np.repeat(row.weight[None], N, axis=0)
             if row.term is None:  # as the weights of its entries are
                 of = "q" if row.part.of == "rows" else row.part.of
-                weights = getattr(model, of * 2).diagonal(axis1=-2, axis2=-1)
+                weights = {"q": model.qq, "v": model.vv, "u": model.uu}[of].diagonal(axis1=-2, axis2=-1)
                 if of != row.part.of:  # joints inside of loops move with all entries
                     weights = np.repeat(weights.max(axis=-1, keepdims=True), row.part.size, axis=-1)
                 penalty *= first_penalty(np.where(np.isfinite(weights), weights, 0.0))
