@@ -121,14 +121,14 @@ def test_updates_do_not_grow() -> None:
     terms = [ocp.state([1.0], weight=1.0), ocp.control(weight=0.1)]
     mpc = ocp.MPC(ocp.Problem(robot, 0.02, 10, terms, limits=ocp.Limits(torque=20.0)))
     q, v, state, blocks = np.zeros(1), np.zeros(1), None, []
-    for i in range(900):
+    for i in range(2100):
         command = mpc(q, v, state=state)
         state = mpc.prepare(command.state) if i % 2 else command.state
         q, v = robot.step(q, v, command.tau, 0.02)
-        if i in (100, 899):
+        if i in (100, 2099):
             gc.collect()
             blocks.append(sys.getallocatedblocks())
-    assert blocks[1] - blocks[0] < 200  # less than one in four updates
+    assert blocks[1] - blocks[0] < 500  # less than one in four updates: some results are kept for later calls
     assert np.abs(command.tau).max() <= 20.0
 
 
