@@ -283,6 +283,8 @@ def sizes_of(kernel: Kernel) -> dict[str, Any]:
     elif kernel.name == "velocity_changes":
         bodies = [(i, i) for i in range(6)]
         sizes |= {"c": 9, "b": 6, "n": 11, "bodies": bodies, "moving": [(1,)], "rest": [(6,), (7,)]}
+    elif kernel.lists_given == ("free",):
+        sizes |= {"n": 14, "free": [(1,), (8,)]}
     elif kernel.name == "with_lift":
         sizes |= {"m": 14, "n": 7, "columns": [(i, i) for i in range(7)]}
     elif kernel.lists_given == ("probes",):
