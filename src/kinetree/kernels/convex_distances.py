@@ -22,7 +22,7 @@ squares what is left. Within an angle δ of u, with w the gradient of s there,
     s(u') ≤ s(u) cos δ + |w − s(u) u| sin δ                                                                   (3)
 
 Other maxima are looked for from the best ones of many directions for which that is more than what was found, and where
-s does not rise towards what was found. Of random pairs that overlap, about one in 20,000 has a better one still.
+s does not rise towards what was found. That is no proof: one of some 100,000 pairs may have a better one still.
 
 [M92] S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM Journal on Optimization 2, 1992.
 [P63] J. Potter, R. Stern, "Statistical filtering of space navigation measurements", AIAA Guidance and Control, 1963.
@@ -43,9 +43,9 @@ from kinetree.spatial.dual import Dual
 from kinetree.spatial.scalar import Constant, sqrt
 
 #: Directions that are tried where shapes overlap.
-_AROUND = 512
+_AROUND = 1024
 #: Most steps for one position of both shapes, most positions, and most local maxima.
-SIZES = {"steps": 16, "again": 24, "attempts": 6, "around": _AROUND, "once": 1}
+SIZES = {"steps": 16, "again": 24, "attempts": 10, "around": _AROUND, "once": 1}
 #: All lengths are relative to the sum of those of both shapes' terms. Certificates (2) that are good; what is above the
 #: second one is no result, but NaN.
 _GOOD, _WORST = Constant(1e-9, 3e-5), Constant(1e-6, 1e-3)
@@ -53,7 +53,7 @@ _GOOD, _WORST = Constant(1e-9, 3e-5), Constant(1e-6, 1e-3)
 _START, _LEAST, _FLOOR, _PART, _REDUCED = 0.03, Constant(1e-17, 1e-9), Constant(1e-25, 1e-11), 0.98, 0.02
 # The angle within which each direction has one of those; the cosine below which two of them are different; the rise of
 # s that counts; what is above −s. From one of them to the next one along a spiral.
-_COS, _SIN, _OTHER, _TOWARDS = math.cos(0.112), math.sin(0.112), 0.995, 0.5
+_COS, _SIN, _OTHER, _TOWARDS = math.cos(0.067), math.sin(0.067), 0.997, 0.85
 _RISE, _UNLIKELY = Constant(1e-10, 1e-5), 1e9
 _TURN = math.cos(math.pi * (1.0 + 5.0**0.5)), math.sin(math.pi * (1.0 + 5.0**0.5))
 # The least λ in derivatives.
