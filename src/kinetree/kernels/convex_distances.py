@@ -22,7 +22,7 @@ squares what is left. Within an angle δ of u, with w the gradient of s there,
     s(u') ≤ s(u) cos δ + |w − s(u) u| sin δ                                                                   (3)
 
 Other maxima are looked for from the best ones of many directions for which that is more than what was found, and where
-s does not rise towards what was found. That is no proof: one of some 100,000 pairs may have a better one still.
+s does not rise towards what was found. That is no proof: there may be a better one still.
 
 [M92] S. Mehrotra, "On the implementation of a primal-dual interior point method", SIAM Journal on Optimization 2, 1992.
 [P63] J. Potter, R. Stern, "Statistical filtering of space navigation measurements", AIAA Guidance and Control, 1963.
