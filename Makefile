@@ -54,8 +54,8 @@ types: $(VENV)/stamp-test ## check types
 	$(BIN)/mypy
 
 # What tests machine code runs optimised. It shows that unoptimised code, which takes LLVM a third of the time, has the same
-# bits, so that the rest needs no other.
-OPTIMISED := $(addprefix tests/,parity oracles unit/compiler unit/kernels unit/runtime)
+# bits, on joints and nodes of every kind, so that the rest needs no other.
+OPTIMISED := $(addprefix tests/,parity unit/compiler unit/kernels unit/runtime)
 PYTEST    := $(BIN)/pytest -n $(JOBS) --dist worksteal
 
 pytest: $(VENV)/stamp-test $(VENV)/stamp-bridges ## run the tests: units, layers, README code, laws, engines, oracles, bridges

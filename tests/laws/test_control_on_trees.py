@@ -276,11 +276,12 @@ def test_parts_of_the_pipeline_go_together(held: bool, escape: bool, pressing: b
         targets: dict[str, Any] = {"move": control.Target(turned(ALIGNED, 0.5), acceleration=np.ones(6))}
         targets |= {"press": control.Target(force=8.0)} if pressing else {}
         together = law(q, v, targets)
-        if position and not torque and held and pressing:  # the slow one
-            plain = law.engine("reference")(q[1], v[1], targets)
-            size = peak(together.tau)
-            assert_near(plain.tau, together.tau[1], 1e-7 * size)
-            np.testing.assert_array_equal(plain.limited, together.limited[1])
+        if position and not torque and held and pressing:  # in a few rounds: the second sample above takes all of them
+            at = np.where(np.arange(6) == 1, 2.9, ALIGNED), 20.0 * np.eye(6)[1]
+            found, plain = law(*at, targets), law.engine("reference")(*at, targets)
+            assert_near(plain.tau, found.tau, 1e-7 * peak(found.tau))
+            assert found.limited.any()
+            np.testing.assert_array_equal(plain.limited, found.limited)
         assert together.limited[1].any() == (position is not None)
         assert set(together.forces) == {"move", *(goal.name for goal in press)}
         for i in range(4):

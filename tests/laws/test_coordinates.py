@@ -240,14 +240,15 @@ def test_compiled_views(name: str) -> None:
     """Values, and bits alone and in batches, also where functions of this robot use the other view."""
     of, text = cases.model("every kind, armature"), TEXTS[name]
     sites, arguments = given(text, of, 1, 11)
+    first = [x[0] for x in arguments]
+    expected = run(text, of.mechanism, sites, first)
     for view in (text, in_common_frame(text)):
         function = bind(view, of.mechanism, sites, view.name, False, tuple)
         batch = _several(function(*arguments))
         for i in range(len(arguments[0])):
             for one, all_of_them in zip(_several(function(*(x[i] for x in arguments))), batch, strict=True):
                 np.testing.assert_array_equal(one, all_of_them[i])
-        first = [x[0] for x in arguments]
-        compare([x[0] for x in batch], run(text, of.mechanism, sites, first), of, first[0])
+        compare([x[0] for x in batch], expected, of, first[0])
 
 
 def _several(results: Any) -> tuple[Any, ...]:

@@ -409,46 +409,47 @@ class Program:
             replaced = rule(self, *args)
             if replaced is not None:
                 return replaced
-        return self.record(Op(code, args, None, self.current))
+        return self.record(code, args, None)
 
     def op(self, code: str, *args: Op, attr: Any = None) -> Op:
         """The op with these arguments."""
-        return self.record(Op(code, args, attr, self.current))
+        return self.record(code, args, attr)
 
     def load(self, place: Place) -> Op:
         """A load."""
-        return self.record(Op("load", (), place, self.current))
+        return self.record("load", (), place)
 
-    def record(self, op: Op) -> Op:
-        """An op identical to this one from the current or an enclosing block; or else this one, appended to the block.
+    def record(self, code: str, args: tuple[Op, ...], attr: Any, old: Op | None = None) -> Op:
+        """An identical op from the current or an enclosing block; or else a new one, or the old, appended to the block.
 
         Loads are identical only if they read from read-only places.
         """
-        key, current = key_of(op), self.current
+        key, current = key_of(code, args, attr), self.current
         if key is not None:
-            known = current.known.get(key)
-            outer = current.outer
-            while known is None and outer is not None:
-                known = outer.known.get(key)
-                outer = outer.outer
-            if known is not None:
-                return known
-            current.known[key] = op
-        current.items.append(op)
-        return op
+            block: CodeBlock | None = current
+            while block is not None:
+                known = block.known.get(key)
+                if known is not None:
+                    return known
+                block = block.outer
+        if old is None:
+            old = Op(code, args, attr, current)
+        if key is not None:
+            current.known[key] = old
+        current.items.append(old)
+        return old
 
 
-def key_of(op: Op) -> Any:
+def key_of(code: str, args: tuple[Op, ...], attr: Any) -> Any:
     """Equal for identical ops; None for loads from places that may have changed in between."""
-    code, args = op.code, op.args
     if len(args) == 2:
         first, second = args
         return (code, second, first) if code in COMMUTATIVE and id(first) > id(second) else (code, first, second)
     if code == "const":
-        return op.attr, math.copysign(1.0, op.attr)  # −0.0 is not 0.0
-    if code == "load" and not isinstance(op.attr, PURE_PLACES):
+        return attr or (attr, math.copysign(1.0, attr))  # −0.0 is not 0.0
+    if code == "load" and not isinstance(attr, PURE_PLACES):
         return None
-    return code, op.attr, *args
+    return code, attr, *args
 
 
 def walk(block: CodeBlock) -> list[Item]:

@@ -72,7 +72,8 @@ def canonical(
         for item in items:
             if isinstance(item, Op):
                 numbers[id(item)] = ("op", len(numbers))
-                attr = key_of(item) if item.code == "const" else place(item.attr) if item.code == "load" else None
+                attr = place(item.attr) if item.code == "load" else None
+                attr = key_of("const", (), item.attr) if item.code == "const" else attr
                 out.append((item.code, tuple(map(name, item.args)), type(item.attr).__name__, attr))
             elif isinstance(item, Store):
                 out.append(("store", type(item.place).__name__, place(item.place), name(item.value)))

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, cast
 
@@ -47,6 +47,8 @@ _MEMBERS: dict[str, tuple[str, ...]] = {
 }
 #: Members whose fields may only be added to in loops that run backwards.
 _OTHERS = ("parent", "carrier", "near_carrier", "far_carrier")
+#: What trees compute from fields.
+_COMPOSED = ("seen", "pose", "first_moment", "apart", "between")
 
 
 def gradient(algorithm: Algorithm, name: str, wanted: Sequence[str], outputs: Sequence[str]) -> Algorithm:
@@ -243,22 +245,9 @@ class _Tree:
             for body in bodies:
                 read |= body.fields_of("k", "world", *_OTHERS)
 
-    def seen(self, reference: str, frame: Any, carrier: Any) -> Any:
-        return Tree.seen(cast("Tree", self), reference, frame, carrier)
-
-    def pose(self, frame: Any, carrier: Any) -> Any:
-        return Tree.pose(cast("Tree", self), frame, carrier)
-
-    def first_moment(self, k: Any) -> Any:
-        return Tree.first_moment(cast("Tree", self), k)
-
-    def apart(self, *ends: Any) -> Any:
-        return Tree.apart(cast("Tree", self), *ends)
-
-    def between(self, *ends: Any) -> Any:
-        return Tree.between(cast("Tree", self), *ends)
-
     def __getattr__(self, name: str) -> Any:
+        if name in _COMPOSED:
+            return partial(getattr(Tree, name), self)
         raise IrreversibleError(f"reverse mode follows scatter, gather and frames, and no `tree.{name}`")
 
 
@@ -474,9 +463,8 @@ class _Backwards:
         seeds: dict[int, Any] = {}
         for (what, member, name), scalars in body.effects.items():
             adjoints = self._adjoint(what, member, name, members)
-            for x, adjoint in () if adjoints is None else zip(scalars, adjoints, strict=True):
-                if isinstance(x, Taped):
-                    seeds[x.number] = seeds[x.number] + adjoint if x.number in seeds else adjoint
+            if adjoints is not None:
+                _seed(seeds, scalars, adjoints)
         found = body.tape.adjoints(values, seeds)
         shares: dict[tuple[str, str, Any], list[Any]] = {}
         for what, member, name, _ in body.used:
@@ -530,14 +518,9 @@ class _Backwards:
             if name[0] in self.results:
                 self.results[name[0]][role] = share
         elif what == "input" and name[0] in self.inputs:
-            field_name = _bar(f"input {name[0]}")
-            current = getattr(role, field_name)
-            at = max(name[1], 0)
-            setattr(
-                role,
-                field_name,
-                np.concatenate([current[:at], current[at : at + len(share)] + share, current[at + len(share) :]]),
-            )
+            bar, at = _bar(f"input {name[0]}"), max(name[1], 0)
+            before, own, after = np.split(getattr(role, bar), [at, at + len(share)])
+            setattr(role, bar, np.concatenate([before, own + share, after]))
         elif what == "constants" and what in self.results:
             setattr(role, _bar(what), getattr(role, _bar(what)) + share)
         elif what in ("field", "kept") and member in _OTHERS:
@@ -574,12 +557,17 @@ class _Backwards:
             leaves = [tape.leaf(x) for x in c]
             opening = kind.loops(_objects(leaves), q)[0]
             seeds: dict[int, Any] = {}
-            for x, weight in zip(opening, weights, strict=True):
-                if isinstance(x, Taped):
-                    seeds[x.number] = seeds[x.number] + weight if x.number in seeds else weight
+            _seed(seeds, opening, weights)
             found = tape.adjoints(tape.replayed({leaf.number: x for leaf, x in zip(leaves, c, strict=True)}), seeds)
             share = _objects([found.get(leaf.number, 0.0) for leaf in leaves])
             setattr(k, _bar("constants"), getattr(k, _bar("constants")) + share)
+
+
+def _seed(seeds: dict[int, Any], scalars: Sequence[Any] | Array, adjoints: Sequence[Any] | Array) -> None:
+    """Add the adjoints of scalars to those of the tape, by number."""
+    for x, adjoint in zip(scalars, adjoints, strict=True):
+        if isinstance(x, Taped):
+            seeds[x.number] = seeds[x.number] + adjoint if x.number in seeds else adjoint
 
 
 def _class(role: Any, member: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import kinetree as kt
-from kinetree.compiler.llvm import machine_code, printer
+from kinetree.compiler.llvm import machine_code, printer, writer
 from kinetree.compiler.llvm import machine_code as target
 from kinetree.compiler.programs import variants_of
 from kinetree.concurrency import LLVMLock
@@ -35,6 +35,29 @@ def test_long_loops_are_modules(width: int) -> None:
     assert [number for number, text in enumerate(long) if "define void @kernel(" in text] == [0]
     names = [re.search(r"define void (@part_\w+)\(", text).group(1) for text in long[1:]]
     assert all(f"call void {name}(" in long[0] for name in names)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_long_blocks_are_divided_and_joined_by_optimisation(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM's time grows faster than a block's length where it does not optimise."""
+    divided = modules(ROBOT.forward_dynamics_derivatives, width)
+    monkeypatch.setattr(writer, "_LONG_BLOCK", 10**6)
+    whole = modules(ROBOT.forward_dynamics_derivatives, width)
+    assert max(map(longest_block, whole)) > 1000
+    assert max(map(longest_block, divided)) < 500
+    for texts in zip(divided, whole, strict=True):
+        found, expected = (re.sub(r"part_\w+", "part", assembly(text)) for text in texts)
+        assert found == expected
+
+
+def longest_block(text: str) -> int:
+    return max(block.count("\n") for block in re.split(r"^[\w.]+:$", text, flags=re.MULTILINE))
+
+
+def assembly(text: str) -> str:
+    """What LLVM makes of a module when it optimises."""
+    module, machine = target.optimized(text, target.host())
+    return machine.emit_assembly(module)
 
 
 @pytest.mark.parametrize("width", [1, 8])

@@ -180,6 +180,7 @@ class _Passes(Passes):
         own: dict[int, Store] = {}
         collected, late = not body.reads, {id(item) for item in (*body.ops, *body.stores)}
         for item in block.items:
+            self.f.divide()
             if id(item) in late:
                 continue
             if isinstance(item, Op):

@@ -106,6 +106,7 @@ class Passes:
         sums = self.sums(stores)
         late = {id(op) for offset, load in sums.items() for op in (load, stores[offset].value)}
         for item in block.items:
+            self.f.divide()
             if isinstance(item, Op) and id(item) not in late:
                 self.op(item, block, scope)
             elif isinstance(item, Store) and not self.is_dead_after(item.place):

@@ -85,6 +85,7 @@ class Emitter(Memory):
     def block(self, block: CodeBlock, scope: Scope) -> None:
         top = block is self.lowered.program.top
         for item in block.items:
+            self.f.divide()
             if top and self.is_apart(item):
                 self.apart(item, scope)
             else:

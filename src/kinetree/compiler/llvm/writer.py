@@ -8,6 +8,9 @@ from typing import TypeVar
 
 _Case = TypeVar("_Case", bound=Hashable)
 
+#: Instructions after which a block may end.
+_LONG_BLOCK = 300
+
 
 class FunctionWriter:
     """Writes one function. Its header, such as "define internal void @f(ptr %x)", may change until it is finished."""
@@ -17,6 +20,7 @@ class FunctionWriter:
         self._first: list[str] = []
         self._lines: list[str] = []
         self._block = "entry"
+        self._start = 0  # of the block
         self._count = 0
         #: What each of the enclosing loops carries: type, name, and values at first and after each pass.
         self._carried: list[dict[str, list[str]]] = []
@@ -210,7 +214,17 @@ class FunctionWriter:
     def label(self, name: str) -> None:
         """Start the block of a label; the instruction before it must have left the previous block."""
         self._lines.append(f"{name}:")
-        self._block = name
+        self._block, self._start = name, len(self._lines)
+
+    def divide(self) -> None:
+        """Begin another block if this one is long: LLVM's time grows faster than a block's length.
+
+        That is so where it does not optimise; where it does, it joins them first.
+        """
+        if len(self._lines) - self._start > _LONG_BLOCK:
+            k = self._fresh()
+            self.do(f"br label %next_block{k}")
+            self.label(f"next_block{k}")
 
     def _fresh(self) -> int:
         self._count += 1

@@ -136,8 +136,9 @@ class Layout:
         A field has one offset in all classes, so that one loop body can serve several. Fields that are never in use at
         the same time share memory: those of forward dynamics would take a third more otherwise.
         """
+        handed_down = _handed_down(program, {n for n, (over, _) in enumerate(program.arrays) if "node" in over})
         arrays: list[tuple[tuple[str, ...], dict[int, int]]] = [
-            (("depth", over[1]) if "node" in over and _handed_down(program, number) else over, {})
+            (("depth", over[1]) if number in handed_down else over, {})
             for number, (over, _) in enumerate(program.arrays)
         ]
         for item in walk(program.top) if arrays else ():
@@ -190,20 +191,16 @@ def _offsets(
     return found
 
 
-def _handed_down(program: Program, number: int) -> bool:
-    """Whether an array's rows are set and read in a single outward sweep, through a node and its parent."""
-
-    def is_row(place: Any) -> bool:
-        if not isinstance(place, ArrayEntry) or place.number != number:
-            return False
-        return bool(place.at[0][0].role.name != WORLD_CLASS)
-
-    loops = [
-        item.loop
-        for item in program.top.items
-        if isinstance(item, TreeLoop) and any(is_row(place_of(inner)) for body in item.blocks for inner in walk(body))
-    ]
-    return [loop.direction if isinstance(loop, Table) else "" for loop in loops] == ["outward"]
+def _handed_down(program: Program, candidates: set[int]) -> set[int]:
+    """Arrays over nodes whose rows are set and read in a single outward sweep, through a node and its parent."""
+    directions: dict[int, list[str]] = {}
+    for item in program.top.items:
+        if isinstance(item, TreeLoop) and candidates:
+            places = [place_of(inner) for body in item.blocks for inner in walk(body)]
+            rows = [place for place in places if isinstance(place, ArrayEntry) and place.number in candidates]
+            for number in {row.number for row in rows if row.at[0][0].role.name != WORLD_CLASS}:
+                directions.setdefault(number, []).append(item.loop.direction if isinstance(item.loop, Table) else "")
+    return {number for number, found in directions.items() if found == ["outward"]}
 
 
 def size_of(setup: Setup, name: str) -> int:

@@ -10,6 +10,7 @@ numerically. Programs are rewritten in place: most operations stay as they are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,7 +30,6 @@ from kinetree.compiler.ir import (
     Role,
     Rule,
     Store,
-    place_of,
     walk,
 )
 
@@ -62,11 +62,25 @@ def _constant_components(program: Program) -> dict[Any, float]:
     a component that is zero on the world and is only multiplied on the way to the tips is found to be zero everywhere.
     """
     stored: dict[Any, _Known] = {}
-    # once found not to be constant, an item stays so and is not visited again
-    items = [(item, keys_of(place_of(item))) for item in walk(program.top) if isinstance(item, (Op, Store))]
+    remaining: list[tuple[Op | Store, list[Any]]] = []
+    for item in walk(program.top):
+        if isinstance(item, Op):
+            args = item.args
+            if len(args) == 2 and args[0].note is None and args[1].note is None:  # most of them
+                item.note = None
+                continue
+            keys = keys_of(item.attr) if item.code == "load" else []
+            value = item.note = _evaluate(item, keys, stored)
+        elif isinstance(item, Store):
+            keys, value = keys_of(item.place), item.value.note
+            _record(value, keys, stored)
+        else:
+            continue
+        if value is not None:  # once found not to be constant, an item stays so and is not visited again
+            remaining.append((item, keys))
     changed = True
     while changed:
-        changed, remaining = False, []
+        changed, items, remaining = False, remaining, []
         for pair in items:
             item, keys = pair
             if isinstance(item, Op):
@@ -76,7 +90,6 @@ def _constant_components(program: Program) -> dict[Any, float]:
                 changed |= _record(value, keys, stored)
             if value is not None:
                 remaining.append(pair)
-        items = remaining
     return {key: value for key, value in stored.items() if isinstance(value, float)}
 
 
@@ -171,12 +184,13 @@ def _sub(program: Program, a: Op, b: Op) -> Op | None:
 
 def _mul(program: Program, a: Op, b: Op) -> Op | None:
     x, y = a.code, b.code
-    if x == "const" or y == "const":
-        if x == y:
+    if x == "const":
+        if y == "const":
             return _constant(program, a.attr * b.attr)
-        scaled = _scaled(program, a.attr, b) if x == "const" else _scaled(program, b.attr, a)
-        if scaled is not None:
-            return scaled
+        if a.attr in _SIMPLE:
+            return _scaled(program, a, b)
+    elif y == "const" and b.attr in _SIMPLE:
+        return _scaled(program, b, a)
     if x == "neg":
         if y == "neg":
             return program.op("mul", a.args[0], b.args[0])
@@ -186,15 +200,17 @@ def _mul(program: Program, a: Op, b: Op) -> Op | None:
     return None
 
 
-def _scaled(program: Program, factor: float, a: Op) -> Op | None:
-    """A number times something else, if the product needs no multiplication."""
-    if factor == 0.0:
-        return _constant(program, 0.0)
-    if factor == 1.0:
-        return a
-    if factor == -1.0:
-        return negative(program, a)
-    return None
+#: Factors that need no multiplication.
+_SIMPLE = (0.0, 1.0, -1.0)
+
+
+def _scaled(program: Program, factor: Op, a: Op) -> Op:
+    """One of these numbers times something else."""
+    number = factor.attr
+    if number == 0.0:
+        is_zero = factor.block is program.current and math.copysign(1.0, number) > 0.0
+        return factor if is_zero else _constant(program, 0.0)
+    return a if number == 1.0 else negative(program, a)
 
 
 def _div(program: Program, a: Op, b: Op) -> Op | None:
@@ -230,14 +246,17 @@ RULES: dict[str, Rule] = {
 
 def _fold(program: Program, constants: Mapping[Any, float]) -> None:
     """Apply the program's rules once more, given components of fields and arrays that are known to be constant."""
+    rules = program.rules
 
     def folded(op: Op, args: tuple[Op, ...]) -> Op | None:
-        if op.code == "load":
-            values = {constants.get(key) for key in keys_of(op.attr)}
-            value = values.pop() if len(values) == 1 else None
-            return None if value is None else program.op("const", attr=value)
-        rule = program.rules.get(op.code)
-        return None if rule is None else rule(program, *args)
+        rule = rules.get(op.code)
+        if rule is not None:
+            return rule(program, *args)
+        if op.code == "load" and (keys := keys_of(op.attr)):
+            value = constants.get(keys[0])
+            if value is not None and all(constants.get(key) == value for key in keys[1:]):
+                return program.op("const", attr=value)
+        return None
 
     rewrite(program, folded)
 
@@ -259,7 +278,7 @@ def rewrite(program: Program, replaced: Callable[[Op, tuple[Op, ...]], Op | None
                 better = replaced(item, args)
                 if better is None:
                     item.args = args
-                    better = program.record(item)
+                    better = program.record(item.code, args, item.attr, item)
                 item.note = better
             elif isinstance(item, Store):
                 value = item.value.note
