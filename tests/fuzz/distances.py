@@ -143,7 +143,11 @@ def _uncertified(
             reach = (measure.support(i, T[:, i], np.broadcast_to(u, (len(T), 3))) * u).sum(-1)
             wrong |= (d > 0.0) & ((points[:, i] * u).sum(-1) > reach + CERTIFIED)
     for k in np.flatnonzero(d < 0.0):
-        wrong[k] |= bool((measure._least(0, 1, T[k], around(1000))[0] > d[k] + CERTIFIED).any())
+        u = around(1000)
+        a, b = (np.broadcast_to(T[k, i], (len(u), 4, 4)) for i in range(2))
+        wrong[k] |= bool(
+            (((measure.support(0, a, -u) - measure.support(1, b, u)) * u).sum(-1) > d[k] + CERTIFIED).any()
+        )
     return off, wrong
 
 

@@ -148,6 +148,18 @@ def test_results_go_where_they_are_wanted(egg: bool) -> None:
     refused(r"collides: out is an array \(3,\) of bool", made.collides, q, pairs, out=[True])
 
 
+def test_weights_rates_and_margins_that_cannot_be_are_refused() -> None:
+    made, pairs = robot("forest"), pairs_of("forest")
+    q = made.neutral()
+    near = made.distances(q, pairs)
+    refused(r"distances.jvp: dq has shape \(1,\)", near.jvp, [1.0])
+    refused(r"distances.vjp: weight has shape \(2,\)", near.vjp, [1.0, 2.0])
+    refused(r"clearance.jvp: dq has shape \(1,\)", made.clearance.jvp, q, pairs, [1.0])
+    refused("clearance.vjp: weight has dtype", made.clearance.vjp, q, pairs, "large")
+    for margin in (np.nan, None, "wide"):
+        refused("margin=.* is not a length", made.collides, q, pairs, margin)
+
+
 def test_nan_stays_in_its_sample() -> None:
     made, pairs = robot("humanoid24"), pairs_of("humanoid24")
     q = made.random_configuration(0, (9,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -285,7 +286,7 @@ def test_simulators_take_springs_and_gravity_compensation(method: str) -> None:
 
 def test_what_is_borne_does_not_fall() -> None:
     robot = kt.load(ARM)
-    borne = robot._edited(bodies=[kt.Body(*body._contents()[:6], 1.0) for body in robot.bodies])
+    borne = robot._edited(bodies=[replace(body, gravity_compensation=1.0) for body in robot.bodies])
     sim = kt.simulation.Simulator(borne, gravity_compensation=True)
     q, v = robot.random_configuration(0), np.zeros(robot.nv)
     assert np.abs(sim.step(q, v)[2].acceleration).max() < 1e-11

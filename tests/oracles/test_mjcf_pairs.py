@@ -135,7 +135,7 @@ def test_what_is_written_is_what_there_is() -> None:
     robot = kt.load(CHAIN.format(RULES))
     ball = geo.Box("ghost", (0.2, 0.2, 0.2), rounding=0.01, body="a")
     hull = robot.with_shapes([ball, geo.Hull("d", "d.dae"), *robot.shapes[:2], *robot.shapes[3:5]])
-    with pytest.warns(ModelWarning, match="'d', a hull"):
+    with pytest.warns(ModelWarning, match="hull 'd'"):
         text = kt.to_mjcf(hull)
     assert '<pair geom1="a" geom2="c"/>' in text
     assert "ghost" not in text.split("<contact>")[1]

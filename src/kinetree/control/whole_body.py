@@ -286,7 +286,9 @@ class WholeBody(Remade):
         if fallback not in FALLBACKS:
             raise UnknownNameError("fallback", fallback, FALLBACKS)
         if not isinstance(posture, Posture) or not posture.weight > 0.0:
-            raise InputError("a WholeBody needs a posture with a positive weight, or its motion would not be unique")
+            raise InputError(
+                "a WholeBody needs posture=control.Posture(q) with a positive weight, or its motion would not be unique"
+            )
         self.goals = motions("WholeBody", goals)
         self.robot, self.posture, self.fallback = robot, posture, fallback
         self.bounds = Bounds() if bounds is None else bounds

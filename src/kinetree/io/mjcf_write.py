@@ -153,7 +153,7 @@ def _write_geoms(xml: Elements, shapes: dict[str, list[tuple[SolidShape, Array]]
     for shape, at in shapes.get(body, ()):
         kind, size = _geom(shape)
         if not _expressible(shape, body):
-            lost.append(f"shape {shape.name!r}, a {shape.kind}")
+            lost.append(f"{shape.kind} {shape.name!r}")
             continue
         if isinstance(shape, Box) and shape.rounding:
             lost.append(f"the rounding of shape {shape.name!r}")

@@ -223,7 +223,7 @@ def _write_shapes(xml: Elements, shapes: Sequence[SolidShape], lost: list[str]) 
     for shape in shapes:
         described = _described(shape)
         if described is None:
-            lost.append(f"shape {shape.name!r}, a {shape.kind}")
+            lost.append(f"{shape.kind} {shape.name!r}")
             continue
         if isinstance(shape, Box) and shape.rounding:
             lost.append(f"the rounding of shape {shape.name!r}")

@@ -35,7 +35,7 @@ PARALLEL = Constant(1e-12, 1e-6)
 #: Keeps a division by zero from happening.
 TINY = Constant(1e-300, 1e-30)
 #: Weights of what is the normal where segments cross, and where they are collinear [1/m, 1].
-CROSSED, COLLINEAR = Constant(1e-135, 1e-13), Constant(1e-150, 1e-18)
+CROSSED, COLLINEAR = Constant(1e-100, 1e-13), Constant(1e-150, 1e-18)
 UP: Vector = (0.0, 0.0, 1.0)
 
 

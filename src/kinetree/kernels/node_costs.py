@@ -152,6 +152,14 @@ def moved_on(k: Workspace, v: Indexed, a: Indexed, pace: Indexed, after: Indexed
         after[i] = v[i] + pace[...] * a[i]
 
 
+@kernel(A=("n", "n"), share=(), B=("n", "n"), outputs=("B",))
+def mean_of_both(k: Workspace, A: Indexed, share: Indexed, B: Indexed) -> None:
+    """A share of the symmetric part, (A + Aᵀ)/2."""
+    for i in k.n:
+        for j in k.n:
+            B[i, j] = 0.5 * share[...] * (A[i, j] + A[j, i])
+
+
 @kernel(A=("m", "n"), x=("n",), y=("m",), outputs=("y",))
 def product(k: Workspace, A: Indexed, x: Indexed, y: Indexed) -> None:
     """A x."""

@@ -29,7 +29,8 @@ import numpy as np
 
 from kinetree.kernels.box_distances import box_box, point_box, segment_box
 from kinetree.kernels.branchless import less
-from kinetree.kernels.convex_distances import SIZES, Rows, convex
+from kinetree.kernels.convex_distances import SIZES, convex
+from kinetree.kernels.depths import Rows
 from kinetree.kernels.distances import (
     Found,
     Segment,

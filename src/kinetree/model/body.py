@@ -56,11 +56,11 @@ class Record:
         object.__setattr__(made, "__dict__", contents)
         return made
 
-    def _contents(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+    def _contents(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     def _key(self) -> tuple[Any, ...]:
-        return tuple(x.tobytes() if isinstance(x, np.ndarray) else x for x in self._contents())
+        return tuple(x.tobytes() if isinstance(x, np.ndarray) else x for x in self._contents().values())
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -72,7 +72,7 @@ class Record:
 
     # unpickling calls the constructor, which makes the arrays read-only again
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._contents()
+        return type(self), tuple(self._contents().values())
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import numpy as np
 from kinetree.errors import InputError, UnknownNameError, UnsupportedError
 from kinetree.kernels.pair_distances import CONVEX, NUMBERS
 from kinetree.model.pair_rules import NO_RULES, Names, PairRules
-from kinetree.model.shapes import COMPILED, MEASURED, SolidShape
+from kinetree.model.shapes import COMPILED, MEASURED, Capsule, SolidShape
 from kinetree.model.specs import WORLD_NAME
 from kinetree.spatial.value import Array
 
@@ -28,6 +28,7 @@ AT_NEUTRAL = "collide at the neutral configuration"
 ALWAYS = "collide at all sampled configurations"
 AT_KEYFRAME = "collide at a keyframe, by larger shapes around them,"
 BY_HAND = "left out by without()"
+NOT_CHOSEN = "left out by only()"
 
 #: The class of a pair (`kinetree.kernels.pair_distances`) by the kinds of its shapes.
 _CLASS = {
@@ -65,6 +66,11 @@ class Runs(NamedTuple):
     longest: int
 
 
+def _rank(shape: SolidShape) -> tuple[int, bool]:
+    """What pairs order shapes by. Of two capsules that cross, the second gives the normal: points come first."""
+    return MEASURED.index(shape.kind), isinstance(shape, Capsule) and shape.half[2] > 0.0
+
+
 class CollisionPairs(Sequence[Names]):
     """Pairs of shapes, by name, in the order of results; created by `robot.collision_pairs`.
 
@@ -75,7 +81,7 @@ class CollisionPairs(Sequence[Names]):
     """
 
     def __init__(self, shapes: Iterable[SolidShape], chosen: Iterable[Names], excluded: Mapping[Names, str]) -> None:
-        self.shapes = tuple(sorted(shapes, key=lambda shape: MEASURED.index(shape.kind)))
+        self.shapes = tuple(sorted(shapes, key=_rank))
         place = {shape.name: i for i, shape in enumerate(self.shapes)}
         found: dict[str, list[tuple[int, int]]] = {one: [] for one in _CLASSES}
         for names in chosen:
@@ -130,16 +136,30 @@ class CollisionPairs(Sequence[Names]):
         Raises:
             UnknownNameError: If there is no such shape or body.
         """
+        of = self._of("without", names)
+        return self._left(dict.fromkeys((pair for pair in self.names if pair in of), BY_HAND))
+
+    def only(self, *names: str) -> CollisionPairs:
+        """The pairs of one shape, or of one shape and another, and no others; shapes or bodies, by name.
+
+        Raises:
+            UnknownNameError: If there is no such shape or body.
+        """
+        of = self._of("only", names)
+        return self._left(dict.fromkeys((pair for pair in self.names if pair not in of), NOT_CHOSEN))
+
+    def _of(self, function: str, names: Sequence[str]) -> set[Names]:
+        """The pairs of one shape or body, or of one and another."""
         if not 1 <= len(names) <= 2:
-            raise InputError(f"without() takes the name of a shape or body, or two of them; got {len(names)}")
-        sets = [self._named(name) for name in names]
-        reasons = dict(self.excluded)
-        for pair in self.names:
-            a, b = pair
-            first, *rest = sets
-            if any((x in first and (not rest or y in rest[0])) for x, y in ((a, b), (b, a))):
-                reasons[pair] = BY_HAND
-        return CollisionPairs(self.shapes, [pair for pair in self.names if pair not in reasons], reasons)
+            raise InputError(f"{function}() takes the name of a shape or body, or two of them; got {len(names)}")
+        one, *rest = (self._named(name) for name in names)
+        return {
+            (a, b) for a, b in self.names if any(x in one and (not rest or y in rest[0]) for x, y in ((a, b), (b, a)))
+        }
+
+    def _left(self, out: Mapping[Names, str]) -> CollisionPairs:
+        """The pairs that are not left out."""
+        return CollisionPairs(self.shapes, [pair for pair in self.names if pair not in out], {**self.excluded, **out})
 
     def _named(self, name: str) -> set[str]:
         found = {shape.name for shape in self.shapes if name in (shape.name, shape.body)}

@@ -6,27 +6,25 @@ The signed distance of two convex shapes is the largest of
 
 over all unit vectors n, apart and overlapping. So s of the normal that is found is a bound from below, and its distance
 from the d that is found is the certificate. coal's iterations (GJK [M24]) stop early at some tolerances, and at others
-find no result at all: the tolerance is changed until the certificate is small.
+find no result at all: the tolerance is changed until the certificate is small. Of a few pairs it never is. Then GJK
+[G88] goes on here, from coal's normal: simplices of at most four points of A ⊖ B bound d from above. Of polytopes it
+ends after finitely many steps.
 
-Where shapes overlap, (1) has several local maxima, and coal's EPA may return the wrong one, or nothing. Here, s is
-evaluated for many n. From the best one, and from that of coal, A is moved by t = ε − s(n) along n, out of B; the
-normal n' of the distance d' that it then has gives
+Where shapes overlap, (1) has several local maxima, and coal's EPA may return the wrong one, or nothing. −d is the
+distance from the origin to the surface of B ⊖ A. Polytopes of some points of that surface are inside: their nearest
+face bounds −d from below, and s of any normal from above. Points in the directions of the faces that are nearer than
+that expand the polytope [B01], until both bounds agree.
 
-    s(n') = d' − t n·n' ≥ ε − t = s(n)                                                                     (2)
-
-since d' is the largest of all, so repeating this ascends, until n' = n. It needs distances of shapes apart only. With
-w = x − y of (1), s(n') ≤ w·n' for all n', so within an angle δ of n
-
-    s(n') ≤ s(n) cos δ + |w − s(n) n| sin δ                                                                (3)
-
-Each n is ascended from, too, whose neighbourhood may hold more by (3) than what is found.
-
+[B01] G. van den Bergen, "Proximity queries and penetration depth computation on 3D game objects", GDC 2001.
+[G88] E. Gilbert, D. Johnson, S. Keerthi, "A fast procedure for computing the distance between complex objects in
+      three-dimensional space", IEEE Journal on Robotics and Automation 4, 1988.
 [M24] L. Montaut et al., "GJK++: Leveraging acceleration methods for faster collision detection", IEEE Transactions on
       Robotics 40, 2024.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,14 +43,17 @@ GOOD = 1e-9
 WORST = 1e-6
 
 _ITERATIONS = 500
-# Of overlapping shapes: directions that are tried, the angle within which each other one has one of them, the cosine
-# below which two are different, most ascents, how far apart shapes are moved, relative to the smaller one, most steps
-# of an ascent, and the rise that counts [m].
-_DIRECTIONS, _SPACING, _OTHER, _ASCENTS, _GAP, _STEPS, _RISE = 512, 0.112, 0.99, 24, 0.02, 60, 1e-13
+# Of overlapping shapes: directions that are tried first, by how much both bounds may differ, relative to the sizes of
+# shapes, most expansions, and most points of each.
+_DIRECTIONS, _AGREE, _EXPANSIONS, _AT_ONCE = 32, 1e-11, 60, 256
+# Of shapes that are apart: most steps.
+_STEPS = 100
 # Vertices of a hull that differ by less than this part of its size support it together.
 _LEVEL = 1e-12
 
 Found = tuple[Array, Array, Array]
+# d, n, (3,), points, (2, 3), and the certificate of one sample
+Proven = tuple[float, Array, Array, float]
 
 
 class ConvexDistances:
@@ -72,7 +73,6 @@ class ConvexDistances:
         used = {int(i) for pair in numbers for i in pair}
         level = {int(j) for _, j in numbers if shapes[j].kind in ("plane", "height field")}
         self._grounds = {j: Ground(shape) for j in level if isinstance(shape := shapes[j], HeightField)}
-        self._sizes = {i: _size(shapes[i]) for i in used - level}
         self._vertices = {i: _vertices(shapes[i]) for i in used - level}
         curved = [(int(i), int(j)) for i, j in numbers if int(j) not in level]
         self._solids = _coal_shapes(shapes, self._vertices, {i for pair in curved for i in pair}) if curved else {}
@@ -110,14 +110,16 @@ class ConvexDistances:
     def _over(self, i: int, j: int, T: Array) -> Found:
         """Over a height field: the lowest one of some points."""
         d, n, points = np.full(len(T), np.nan), np.full((len(T), 3), np.nan), np.full((len(T), 2, 3), np.nan)
+        finite = np.isfinite(T[:, (i, j)]).all(axis=(1, 2, 3))
         own, radius = probes(self.shapes[i])
-        for sample in np.flatnonzero(np.isfinite(T[:, i]).all(axis=(1, 2)) & np.isfinite(T[:, j]).all(axis=(1, 2))):
-            (R, c), (Q, base) = ((T[sample, k, :3, :3], T[sample, k, :3, 3]) for k in (i, j))
-            found = [self._grounds[j].distance(p) for p in (own @ R.T + c - base) @ Q]
-            far, up, q = min(found, key=lambda each: each[0])
-            d[sample], n[sample] = far - radius, Q @ up
-            nearest = base + Q @ q
-            points[sample] = nearest + d[sample] * n[sample], nearest
+        (R, c), (Q, base) = ((T[finite, k, :3, :3], T[finite, k, :3, 3]) for k in (i, j))
+        found = self._grounds[j].distances((own @ R.swapaxes(1, 2) + (c - base)[:, None]) @ Q)
+        lowest = np.arange(len(c)), found[0].argmin(axis=1)
+        far, up, q = (each[lowest] for each in found)
+        d[finite] = far - radius
+        n[finite], nearest = ((Q @ each[..., None])[..., 0] for each in (up, q))
+        points[finite, 1] = base + nearest
+        points[:, 0] = points[:, 1] + d[:, None] * n
         return d, n, points
 
     def _apart(self, i: int, j: int, T: Array, placed: dict[tuple[int, int], Any]) -> Found:
@@ -134,78 +136,124 @@ class ConvexDistances:
         d, n, points = np.full(len(T), np.nan), np.full((len(T), 3), np.nan), np.full((len(T), 2, 3), np.nan)
         finite = np.isfinite(T[:, i]).all(axis=(1, 2)) & np.isfinite(T[:, j]).all(axis=(1, 2))
         off, left = np.where(finite, np.inf, 0.0), np.flatnonzero(finite)
-        inside: list[int] = []
+        inside = np.zeros(len(T), dtype=bool)
+        around = np.array([0.0 if isinstance(one := self.shapes[k], Hull) else one.around for k in (i, j)])
         for tolerance in TOLERANCES:
             request = _request(tolerance)
             for sample in left.tolist():
                 new_d, new_n, new_points = _measured(compute, at(sample, i), at(sample, j), request)
-                if new_d <= 0.0:
-                    inside.append(sample)
-                    off[sample], n[sample] = 0.0, new_n
-                    continue
-                new_off = self.certificate(i, j, T[[sample]], np.array([new_d]), new_n[None])[0]
+                inside[sample] = new_d <= 0.0
+                new_off = 0.0 if inside[sample] else self._off(i, j, T[sample], new_d, new_n)
                 if new_off < off[sample]:
                     d[sample], n[sample], points[sample], off[sample] = new_d, new_n, new_points, new_off
             left = left[off[left] > GOOD]
             if not len(left):
                 break
-        for sample in inside:
-            d[sample], n[sample], points[sample], off[sample] = self._deepest(i, j, T[sample], n[sample], compute)
+        for sample in np.flatnonzero(inside | (off > GOOD)).tolist():
+            guess = float(d[sample]), n[sample], points[sample]
+            proven = self._proven(i, j, T[sample], guess, around)
+            if inside[sample] or proven[-1] < off[sample]:
+                d[sample], n[sample], points[sample], off[sample] = proven
         lost = ~(off <= WORST * (1.0 + np.abs(d))) & finite
         if lost.any():
             a, b = self.shapes[i].name, self.shapes[j].name
             raise ConvergenceError(
-                f"coal finds no distance of {a!r} and {b!r} that can be certified, at {int(lost.sum())} of {len(T)} "
+                f"there is no distance of {a!r} and {b!r} that can be certified, at {int(lost.sum())} of {len(T)} "
                 f"configurations, the first is number {int(np.flatnonzero(lost)[0])}; put capsules around such shapes: "
                 "geometry.fit, or geometry.simplified"
             )
         return d, n, points
 
-    def _deepest(self, i: int, j: int, T: Array, guess: Array, compute: Any) -> tuple[float, Array, Array, float]:
-        """d, n, (3,), points, (2, 3), and certificate of overlapping shapes at their poses T, (n, 4, 4)."""
-        axes = np.concatenate([T[i, :3, :3].T, T[j, :3, :3].T])
-        tried = np.concatenate([_AROUND, axes, -axes, guess[None] if np.isfinite(guess).all() else axes[:1]])
-        s, w = self._least(i, j, T, tried)
-        most = s * np.cos(_SPACING) + np.sqrt(np.maximum((w * w).sum(-1) - s * s, 0.0)) * np.sin(_SPACING)  # (3)
-        best = self._ascended(i, j, T, tried[-1], compute)
-        for _ in range(_ASCENTS):
-            n = tried[s.argmax()]
-            best = max(best, self._ascended(i, j, T, n, compute), key=lambda found: found[0])
-            s = np.where((tried @ n < _OTHER) & (most > best[0]), s, -np.inf)
-            if s.max() == -np.inf:
-                break
-        return best
+    def _off(self, i: int, j: int, T: Array, d: float, n: Array) -> float:
+        """The certificate of one sample."""
+        return float(self.certificate(i, j, T[None], np.array([d]), n[None])[0])
 
-    def _least(self, i: int, j: int, T: Array, n: Array) -> tuple[Array, Array]:
-        """(1) of normals, (m, 3): s, (m,), and w = x − y, (m, 3)."""
-        here = [np.broadcast_to(T[k], (len(n), 4, 4)) for k in (i, j)]
-        w = self.support(i, here[0], -n) - self.support(j, here[1], n)
-        return (w * n).sum(-1), w
+    def _proven(self, i: int, j: int, T: Array, guess: tuple[float, Array, Array], less: Array) -> Proven:
+        """Of shapes that overlap, or of which coal's `guess` has no certificate, at their poses T, (n, 4, 4).
 
-    def _ascended(self, i: int, j: int, T: Array, n: Array, compute: Any) -> tuple[float, Array, Array, float]:
-        """(2) repeated, until d' is ε: the certificate of a local maximum."""
-        import coal
+        Radii of shapes are `less`: most cores are polytopes, of which few steps find the nearest points, and few
+        expansions all faces.
+        """
+        from scipy.spatial import QhullError
 
-        a, fixed = T[i], coal.Transform3s(T[j, :3, :3], T[j, :3, 3])
-        gap = _GAP * min(self._sizes[i], self._sizes[j])
-        s, off, points = float(self._least(i, j, T, n[None])[0][0]), np.inf, np.zeros((2, 3))
-        tolerances = iter(TOLERANCES)
-        request = _request(next(tolerances))
+        d, n, points = guess
+        size = float(np.linalg.norm(n))
+        n = n / size if 0.5 < size < 2.0 else _AROUND[0]
+        try:
+            found = self._expanded(i, j, T, n, less)
+        except QhullError:  # rounding is larger than the shapes
+            return np.nan, n, np.full((2, 3), np.nan), np.inf
+        if found is not None:
+            return found
+        if d > -less.sum() and (off := self._off(i, j, T, d, n)) <= GOOD:  # cores are apart for coal, too
+            return d, n, points, off
+        return self._nearest(i, j, T, n, less)
+
+    def _nearest(self, i: int, j: int, T: Array, n: Array, less: Array) -> Proven:
+        """The same by GJK of cores that are apart, from a normal on."""
+        kept, low, high, best, found = np.empty((0, 2, 3)), -np.inf, np.inf, n, np.zeros((2, 3))
         for _ in range(_STEPS):
-            t = gap - s
-            d, new_n, new = _measured(compute, coal.Transform3s(a[:3, :3], a[:3, 3] + t * n), fixed, request)
-            if abs(d - gap) < off:
-                off, points = abs(d - gap), new - np.array([t * n, np.zeros(3)])
-            new_s = float(self._least(i, j, T, new_n[None])[0][0])
-            if new_s > s + _RISE:
-                s, n = new_s, new_n
-                continue
-            tolerance = None if off < GOOD else next(tolerances, None)
-            if tolerance is None:
+            new = self._ends(i, j, T, n[None], less)
+            s = float((new[0, 0] - new[0, 1]) @ n)
+            if s > low:
+                low, best = s, n
+            if low >= (1.0 - _AGREE) * high:
                 break
-            request = _request(tolerance)
-        middle = points.mean(axis=0)
-        return s, n, np.stack([middle + 0.5 * s * n, middle - 0.5 * s * n]), off
+            ends = np.concatenate([kept, new])
+            shares = _least(ends[:, 0] - ends[:, 1])
+            nearest = np.tensordot(shares, ends, 1)
+            size = float(np.linalg.norm(nearest[0] - nearest[1]))
+            if not size < high:
+                break
+            kept, high, found = ends[shares > 0.0], size, nearest
+            corners = kept[:, 0] - kept[:, 1]
+            edges, n = corners[1:] - corners[0], found[0] - found[1]
+            n = n - np.linalg.pinv(edges) @ (edges @ n)  # what rounding leaves along them is most of it near zero
+            if not n.any():
+                break
+            n /= np.linalg.norm(n)
+        return _found(high, best, found, less, high - low)
+
+    def _expanded(self, i: int, j: int, T: Array, guess: Array, less: Array) -> Proven | None:
+        """The same by polytopes; None if cores are apart."""
+        from scipy.spatial import ConvexHull
+
+        axes = np.concatenate([T[i, :3, :3].T, T[j, :3, :3].T])
+        n = np.concatenate([_AROUND, axes, -axes, guess[None]])
+        more, ends, polytope = n, self._ends(i, j, T, n, less), None
+        for _ in range(_EXPANSIONS):
+            s = ((ends[:, 0] - ends[:, 1]) * n).sum(-1)
+            if s.max() >= 0.0:
+                return None
+            if polytope is None:
+                polytope = ConvexHull(ends[:, 1] - ends[:, 0], incremental=True)
+                agree = _AGREE * np.ptp(polytope.points)
+            else:
+                polytope.add_points(ends[-len(more) :, 1] - ends[-len(more) :, 0])
+            out, near = polytope.equations[:, :3], -polytope.equations[:, 3]
+            nearer = np.flatnonzero(near < -s.max() - agree)
+            if not len(nearer):
+                break
+            more = out[nearer[np.argsort(near[nearer])[:_AT_ONCE]]]
+            n, ends = np.concatenate([n, more]), np.concatenate([ends, self._ends(i, j, T, more, less)])
+        else:
+            return np.nan, guess, np.full((2, 3), np.nan), np.inf
+        top, side = float(s.max()), n[s.argmax()]
+        # −s n, where its ray leaves the polytope, as a sum of the corners of that face: of those that are as near
+        faces = polytope.simplices[near + top * (out @ side) <= agree]
+        corners = np.concatenate([polytope.points[faces].swapaxes(1, 2), np.ones((len(faces), 1, 3))], axis=1)
+        shares = np.linalg.pinv(corners) @ np.append(-top * side, 1.0)
+        inside = int(shares.min(axis=1).argmax())
+        found = np.tensordot(shares[inside], ends[faces[inside]], 1)
+        return _found(top, side, found, less, float(agree))
+
+    def _ends(self, i: int, j: int, T: Array, n: Array, less: Array) -> Array:
+        """The points of two shapes that are the farthest along −n and n, (m, 2, 3), of normals, (m, 3)."""
+        found = []
+        for k, out, radius in ((i, -n, less[0]), (j, n, less[1])):
+            at = np.broadcast_to(T[k], (len(n), 4, 4))
+            found.append(support(self.shapes[k], self._vertices[k], at, out, radius))
+        return np.stack(found, axis=1)
 
 
 def around(count: int) -> Array:
@@ -217,6 +265,27 @@ def around(count: int) -> Array:
 
 
 _AROUND = around(_DIRECTIONS)
+
+
+def _found(s: float, n: Array, ends: Array, less: Array, off: float) -> Proven:
+    """What is known of shapes, of what is known of their cores."""
+    d, middle = s - float(less.sum()), (ends + np.outer(less * (-1.0, 1.0), n)).mean(axis=0)
+    return d, n, middle + np.outer((0.5 * d, -0.5 * d), n), off
+
+
+def _least(points: Array) -> Array:
+    """Shares of up to four points in the nearest point of their simplex to the origin; the last one has some."""
+    least, best = np.inf, np.zeros(len(points))
+    for count in range(3):  # all four only have a nearest point of their own where it is the origin
+        for others in itertools.combinations(range(len(points) - 1), count):
+            some = list(others)
+            along = np.linalg.pinv((points[some] - points[-1]).T) @ -points[-1]
+            shares = np.zeros(len(points))
+            shares[some], shares[-1] = along, 1.0 - along.sum()
+            size = float(np.linalg.norm(shares @ points))
+            if shares.min() >= 0.0 and size < least:
+                least, best = size, shares
+    return best
 
 
 def _request(tolerance: float) -> Any:
@@ -237,23 +306,20 @@ def _measured(compute: Any, first: Any, second: Any, request: Any) -> tuple[floa
     return d, -np.array(result.normal), np.array([result.getNearestPoint1(), result.getNearestPoint2()])
 
 
-def _size(shape: SolidShape) -> float:
-    """The least extent of a shape, about [m]."""
-    if isinstance(shape, Hull):
-        return float(np.ptp(shape.vertices, axis=0).min())
-    if isinstance(shape, Cylinder):
-        return min(shape.radius, 0.5 * shape.length)
-    if isinstance(shape, Ellipsoid):
-        return float(shape.semi_axes.min())
-    return max(shape.around, min(shape.half))
-
-
 def _vertices(shape: SolidShape) -> Array | None:
     return shape.vertices if isinstance(shape, Hull) else None
 
 
-def support(shape: SolidShape, vertices: Array | None, T: Array, direction: Array) -> Array:
-    """The farthest point of a shape at poses, (m, 4, 4), along directions, (m, 3); of a hull with these vertices."""
+def support(shape: SolidShape, vertices: Array | None, T: Array, direction: Array, less: float = 0.0) -> Array:
+    """The farthest point of a shape at poses, (m, 4, 4), along directions, (m, 3).
+
+    Args:
+        shape: The shape.
+        vertices: Those of a hull.
+        T: Its poses.
+        direction: The directions.
+        less: By how much the radius around its core is smaller: this keeps the digits of small cores.
+    """
     R, c = T[:, :3, :3], T[:, :3, 3]
     u = np.einsum("mji,mj->mi", R, direction)
     size = np.sqrt((u * u).sum(-1, keepdims=True))
@@ -270,7 +336,7 @@ def support(shape: SolidShape, vertices: Array | None, T: Array, direction: Arra
         scaled = u * shape.semi_axes
         local = scaled * shape.semi_axes / np.sqrt((scaled * scaled).sum(-1, keepdims=True))
     else:
-        local = np.sign(u) * np.array(shape.half) + shape.around * u / size
+        local = np.sign(u) * np.array(shape.half) + (shape.around - less) * u / size
     return np.asarray(np.einsum("mij,mj->mi", R, local) + c)
 
 

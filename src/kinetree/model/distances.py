@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -30,8 +31,9 @@ from kinetree.model.convex_distances import ConvexDistances
 from kinetree.model.dynamics import Dynamics
 from kinetree.model.field_distances import PROBED
 from kinetree.model.meshes import content_of
-from kinetree.model.shapes import Scene, SolidShape, named
+from kinetree.model.shapes import Scene, SolidShape, named, surroundings
 from kinetree.model.specs import WORLD_NAME
+from kinetree.runtime.arguments import doubles, number
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import Function, KernelFunction, compiled
 from kinetree.runtime.kernels import bind
@@ -86,8 +88,8 @@ class Distances:
 
     def nearest(self, count: int) -> NearestDistances:
         """The nearest pairs of each configuration, the nearest one first."""
-        if not 0 <= count <= len(self.pairs):
-            raise InputError(f"nearest({count!r}): there are {len(self.pairs)} pairs")
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 0 <= count <= len(self.pairs):
+            raise InputError(f"nearest({count!r}): this is a number of the {len(self.pairs)} pairs, from 0 on")
         # a partition takes a fraction of the time of sorting
         some = np.argpartition(self.distance, min(count, len(self.pairs) - 1), axis=-1)[..., :count]
         order = np.argsort(taken(self.distance, some), axis=-1, kind="stable")
@@ -101,11 +103,13 @@ class Distances:
 
     def jvp(self, dq: ArrayLike) -> Array:
         """The rates of all distances along velocities dq, (…, nv): (…, p)."""
-        return np.asarray((self.jacobian @ np.asarray(dq)[..., None])[..., 0])
+        dq = doubles("distances.jvp", "dq", dq, (self._robot.nv,))
+        return np.asarray((self.jacobian @ dq[..., None])[..., 0])
 
     def vjp(self, weight: ArrayLike) -> Array:
         """The derivative of the distances times weights, (…, p), by the velocities: (…, nv)."""
-        return np.asarray((np.asarray(weight)[..., None, :] @ self.jacobian)[..., 0, :])
+        weight = doubles("distances.vjp", "weight", weight, (len(self.pairs),))
+        return np.asarray((weight[..., None, :] @ self.jacobian)[..., 0, :])
 
 
 class NearestDistances:
@@ -123,6 +127,10 @@ class NearestDistances:
         self.distance: Array = taken(of.distance, index)
         self.normal: Array = taken(of.normal, index)
         self.points: Array = taken(of.points, index)
+
+    def __repr__(self) -> str:
+        least = f", the smallest {self.distance.min():.3g} m" if self.distance.size else ""
+        return f"<the {self.index.shape[-1]} nearest of {len(self._of.pairs)} pairs{least}>"
 
     @cached_property
     def jacobian(self) -> Array:
@@ -151,11 +159,12 @@ class Clearance:
 
     def jvp(self, q: ArrayLike, pairs: CollisionPairs, dq: ArrayLike) -> Array:
         """Its rate of change along a velocity dq, (…, nv); at ties that of the first pair."""
-        return np.asarray((self._row(q, pairs) * np.asarray(dq)).sum(axis=-1))
+        dq = doubles("clearance.jvp", "dq", dq, (self._robot.nv,))
+        return np.asarray((self._row(q, pairs) * dq).sum(axis=-1))
 
     def vjp(self, q: ArrayLike, pairs: CollisionPairs, weight: ArrayLike = 1.0) -> Array:
         """Its derivative by the velocities times a weight (…), (…, nv); at ties that of the first pair."""
-        return np.asarray(np.asarray(weight)[..., None] * self._row(q, pairs))
+        return np.asarray(doubles("clearance.vjp", "weight", weight, ())[..., None] * self._row(q, pairs))
 
     def _row(self, q: ArrayLike, pairs: CollisionPairs) -> Array:
         if not len(pairs):
@@ -213,12 +222,17 @@ class Collisions(Dynamics):
             UnsupportedError: If a shape has no distances from a height field; names it, and what to do.
             ModelError: If a shape of the scene has the name of one of the robot's.
         """
-        if scene is not None and not isinstance(scene, Scene):
-            raise InputError(f"scene={scene!r} is no kinetree.Scene")
-        surroundings = () if scene is None else scene.shapes
-        every = (*self.shapes, *surroundings)
+        around = surroundings(scene)
+        if not self.shapes:
+            warnings.warn(
+                f"{self.name!r} has no shapes, so that nothing collides; give it some: with_shapes([…]), or "
+                'load(…, shapes="visual")',
+                ModelWarning,
+                stacklevel=2,
+            )
+        every = (*self.shapes, *around)
         own = {shape.name for shape in self.shapes}
-        for shape in surroundings:
+        for shape in around:
             if shape.name in own:
                 raise ModelError(f"the scene and {self.name!r} both have a shape {shape.name!r}; rename one")
         if len(every) * (len(every) - 1) // 2 > MOST_PAIRS:
@@ -294,7 +308,8 @@ class Collisions(Dynamics):
             margin: [m].
             out: What takes the result.
         """
-        found = (self._clearances(q, pairs) < margin).any(axis=-1)
+        least = number("collides: margin", margin, what="a length in metres")
+        found = (self._clearances(q, pairs) < least).any(axis=-1)
         return found if out is None else filled("collides", np.dtype(bool), out, np.asarray(found))
 
     @cached_property
@@ -384,7 +399,10 @@ class Collisions(Dynamics):
     def _distance_function(self, pairs: CollisionPairs, detailed: bool, engine: str = "native") -> Any:
         """Compiled: q to d, (p,), and if detailed to n, (3, p), and nearest points, (2, 3, p)."""
         if not isinstance(pairs, CollisionPairs):
-            raise InputError(f"pairs come from robot.collision_pairs(…), got {type(pairs).__name__}")
+            raise InputError(
+                f"pairs come from robot.collision_pairs(…), got {type(pairs).__name__}; those of two shapes are "
+                "collision_pairs().only('a', 'b')"
+            )
         known = self._distance_functions
         found = known.get((pairs, detailed, engine))
         if found is None:
@@ -544,7 +562,9 @@ def disabled_pairs(srdf: Any, bodies: set[str]) -> list[frozenset[str]]:
         path = Path(srdf)
         parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False)
         root = etree.fromstring(content_of(path), parser)
-    except (TypeError, LoadError, etree.XMLSyntaxError) as error:
+    except LoadError as error:
+        raise InputError(f"srdf={srdf!r} {error.problem}") from None
+    except (TypeError, etree.XMLSyntaxError) as error:
         raise InputError(f"srdf={srdf!r} cannot be read: {error}") from None
     found = []
     for element in root.iter("disable_collisions"):

@@ -128,8 +128,9 @@ def _quantity(
 
 def _distances(robot: Any, pairs: Any) -> Composed:
     """Distances of shapes: their poses, then a kernel."""
-    pairs = robot.collision_pairs() if pairs is None else pairs
-    if not len(pairs):
+    if pairs is None and robot.shapes:
+        pairs = robot.collision_pairs()
+    if not pairs:
         raise InputError(f"export_c: {robot.name!r} has no pairs of shapes; give it some with robot.with_shapes(…)")
     placed, narrow = robot._distance_parts(pairs, True)
     count, q = len(pairs), robot.random_configuration(np.random.default_rng(0))

@@ -13,7 +13,7 @@ from kinetree.errors import InputError, UnsupportedError
 from kinetree.model.convex_distances import around, support
 from kinetree.model.hulls import INSTALL
 from kinetree.model.shapes import Capsule, Cylinder, Ellipsoid, Hull, SolidShape, Sphere
-from kinetree.model.simplify import capsule_around
+from kinetree.model.simplify import capsule_around, listed
 from kinetree.spatial.value import Array
 
 #: What `fit` puts around shapes.
@@ -68,7 +68,7 @@ def fit(shapes: Iterable[SolidShape], kind: str = "capsules", *, tight: bool = F
         raise InputError(f"fit: kind={kind!r} is not known; choose one of {', '.join(map(repr, KINDS))}")
     found: list[SolidShape] = []
     excess, shortfall = dict[str, float](), dict[str, float]()
-    for shape in shapes:
+    for shape in listed("fit", shapes):
         if not isinstance(shape, (Hull, Cylinder, Ellipsoid)):
             found.append(shape)
             continue

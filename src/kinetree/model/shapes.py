@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from kinetree.errors import LoadError, ModelError, UnsupportedError
+from kinetree.errors import InputError, LoadError, ModelError, UnsupportedError
 from kinetree.model.body import Record, frozen
 from kinetree.model.hulls import convex_hull, hull_of_file, roots_of
 from kinetree.model.mesh_formats import Mesh
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Kinds whose distances are compiled, in the order in which they come in pairs.
 COMPILED = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "plane")
+# Larger numbers are refused, here as in files: their squares would overflow.
+_HUGE = 1e100
 #: Kinds that have distances.
 MEASURED = ("sphere", "capsule", "box", "cylinder", "ellipsoid", "hull", "plane", "height field")
 
@@ -78,6 +80,15 @@ class SolidShape(Record):
         changed: dict[str, Any] = {"name": name, "body": body}
         return replace(self, **changed)  # type: ignore[type-var]
 
+    def __repr__(self) -> str:
+        on = "" if self.body in (None, self.name) else f" on {self.body!r}"
+        sizes = [
+            f"{name} {Path(value).name if name == 'file' else ' '.join(f'{x:.4g}' for x in np.ravel(value))}"
+            for name, value in self._contents().items()
+            if isinstance(value, float) or (name == "file" and value) or getattr(value, "ndim", 0) == 1
+        ]
+        return f"<{self.kind} {self.name!r}{on}{': ' * bool(sizes)}{', '.join(sizes)}>"
+
     def _check(self, **sizes: Any) -> None:
         """Check and freeze its contents; sizes are positive numbers."""
         what = f"{self.kind} {self.name!r}"
@@ -85,8 +96,13 @@ class SolidShape(Record):
             raise ModelError(f"a {self.kind} needs a name that is not empty; got {self.name!r}")
         if self.body is not None and not isinstance(self.body, str):
             raise ModelError(f"{what}: body={self.body!r} is not the name of a frame")
-        if self.friction is not None and not 0.0 <= float(self.friction) < math.inf:
-            raise ModelError(f"{what}: friction={self.friction!r} is not a coefficient, from 0 on")
+        if self.friction is not None:
+            friction = _number(self.friction)
+            if not 0.0 <= friction < math.inf:
+                raise ModelError(f"{what}: friction={self.friction!r} is not a coefficient, from 0 on")
+            self.__dict__["friction"] = friction
+        if self.masks is not None and not _is_two_integers(self.masks):
+            raise ModelError(f"{what}: masks={self.masks!r} are not two integers, contype and conaffinity")
         self.__dict__.update({key: _size(what, key, value) for key, value in sizes.items()})
 
 
@@ -98,13 +114,22 @@ def _no_core(shape: SolidShape) -> str:
     )
 
 
-def _size(what: str, name: str, value: Any) -> float:
+def _number(value: Any) -> float:
+    """A float; NaN if it is none."""
     try:
-        number = float(value)
+        return float(value)
     except (TypeError, ValueError):
-        number = math.nan
-    if not 0.0 < number < math.inf:
-        raise ModelError(f"{what}: {name}={value!r} is not a positive length in metres")
+        return math.nan
+
+
+def _is_two_integers(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(each, (int, np.integer)) for each in value)
+
+
+def _size(what: str, name: str, value: Any) -> float:
+    number = _number(value)
+    if not 0.0 < number <= _HUGE:
+        raise ModelError(f"{what}: {name}={value!r} is not a positive length in metres, or too large")
     return number
 
 
@@ -113,8 +138,8 @@ def _three(what: str, name: str, values: Any) -> Array:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
         array = np.zeros(0)
-    if array.shape != (3,) or not np.isfinite(array).all():
-        raise ModelError(f"{what}: {name}={values!r} is not three finite numbers")
+    if array.shape != (3,) or not (np.abs(array) <= _HUGE).all():  # NaN fails too
+        raise ModelError(f"{what}: {name}={values!r} is not three finite numbers, or too large")
     return frozen(array, (3,))
 
 
@@ -128,7 +153,7 @@ def _points(what: str, values: Any) -> Array:
     return frozen(array, array.shape)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sphere(SolidShape):
     """A ball.
 
@@ -170,7 +195,7 @@ class Sphere(SolidShape):
         return replace(self, center=product(at, self.placement)[:3, 3], body=body, name=name)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Capsule(SolidShape):
     """All points within a radius of a segment.
 
@@ -236,7 +261,7 @@ class _Posed(SolidShape):
         self.__dict__.update(placement=frozen(checked_placement(self.placement, f"{self.kind} {self.name!r}"), (4, 4)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Box(_Posed):
     """A box, with rounded edges if there is a rounding.
 
@@ -262,9 +287,10 @@ class Box(_Posed):
         size = _three(what, "size", self.size)
         if not (size > 0.0).all():
             raise ModelError(f"{what}: size={self.size!r} has an edge that is not positive")
-        if not 0.0 <= float(self.rounding) <= 0.5 * size.min():
+        rounding = _number(self.rounding)
+        if not 0.0 <= rounding <= 0.5 * size.min():
             raise ModelError(f"{what}: rounding={self.rounding!r} is not between 0 and half its shortest edge")
-        self.__dict__.update(size=size)
+        self.__dict__.update(size=size, rounding=rounding)
         self._place()
 
     @property
@@ -276,10 +302,10 @@ class Box(_Posed):
     @property
     def around(self) -> float:
         """The rounding [m]."""
-        return float(self.rounding)
+        return self.rounding
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Cylinder(_Posed):
     """A cylinder along the z axis of its pose.
 
@@ -314,7 +340,7 @@ class Cylinder(_Posed):
         return 0.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ellipsoid(_Posed):
     """An ellipsoid.
 
@@ -353,7 +379,7 @@ class Ellipsoid(_Posed):
         return 0.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Hull(_Posed):
     """The convex hull of a mesh file, or of points. The file is opened when it is needed.
 
@@ -421,7 +447,7 @@ class Hull(_Posed):
         return self.mesh.vertices
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plane(_Posed):
     """The half-space below a plane: that of its pose's x and y axes, with z pointing out of the ground.
 
@@ -452,7 +478,7 @@ class Plane(_Posed):
         return 0.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HeightField(_Posed):
     """Ground with a height over each point of a rectangle, interpolated between the points of a grid.
 
@@ -479,9 +505,9 @@ class HeightField(_Posed):
             heights, size = np.asarray(self.heights, dtype=float), np.asarray(self.size, dtype=float)
         except (TypeError, ValueError):
             heights = size = np.zeros(0)
-        if heights.ndim != 2 or min(heights.shape) < 2 or not np.isfinite(heights).all():
+        if heights.ndim != 2 or min(heights.shape) < 2 or not (np.abs(heights) <= _HUGE).all():
             raise ModelError(f"{what}: heights are a matrix of finite numbers, two rows and columns at least")
-        if size.shape != (2,) or not ((size > 0.0) & (size < np.inf)).all():
+        if size.shape != (2,) or not ((size > 0.0) & (size <= _HUGE)).all():
             raise ModelError(f"{what}: size={self.size!r} is not two positive lengths, along x and y")
         self.__dict__.update(heights=frozen(heights, heights.shape), size=frozen(size, (2,)))
         self._place()
@@ -499,6 +525,8 @@ class Scene:
 
     def __init__(self, shapes: Iterable[SolidShape] = ()) -> None:
         found: dict[str, SolidShape] = {}
+        if not isinstance(shapes, Iterable):
+            raise ModelError(f"a scene consists of a list of shapes, got {shapes!r}")
         for shape in shapes:
             if not isinstance(shape, SolidShape):
                 raise ModelError(f"a scene consists of shapes, got {shape!r}")
@@ -514,8 +542,19 @@ class Scene:
         return f"Scene([{', '.join(map(repr, self.shapes))}])"
 
 
+def surroundings(scene: Any) -> tuple[SolidShape, ...]:
+    """The shapes of a scene that a user gives, or none."""
+    if scene is None:
+        return ()
+    if not isinstance(scene, Scene):
+        raise InputError(f"scene is a kinetree.Scene, got {type(scene).__name__}: pass kt.Scene([shapes])")
+    return scene.shapes
+
+
 def named(shapes: Iterable[SolidShape], taken: Iterable[str] = ()) -> list[SolidShape]:
     """Shapes with unique names on the bodies that they name: "hand", "hand_1", …; checks their types."""
+    if not isinstance(shapes, Iterable):
+        raise ModelError(f"shapes are a list of such as geometry.Sphere('hand', (0, 0, 0), 0.1); got {shapes!r}")
     used, found = set(taken), []
     for shape in shapes:
         if not isinstance(shape, SolidShape):

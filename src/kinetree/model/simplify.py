@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from kinetree.errors import InputError
 from kinetree.model.shapes import Capsule, Cylinder, Ellipsoid, SolidShape, Sphere
 from kinetree.spatial.value import Array
 
@@ -16,7 +17,17 @@ def simplified(shapes: Iterable[SolidShape]) -> list[SolidShape]:
     The capsule around a cylinder has its radius and length, and caps beyond its ends. The one around an ellipsoid with
     semi-axes a ≥ b ≥ c has the radius b, and touches it at the ends of its longest axis.
     """
-    return [capsule_around(shape) if isinstance(shape, (Cylinder, Ellipsoid)) else shape for shape in shapes]
+    return [
+        capsule_around(shape) if isinstance(shape, (Cylinder, Ellipsoid)) else shape
+        for shape in listed("simplified", shapes)
+    ]
+
+
+def listed(function: str, shapes: Iterable[SolidShape]) -> list[SolidShape]:
+    """The shapes that a user gives; one alone is refused."""
+    if isinstance(shapes, SolidShape) or not isinstance(shapes, Iterable):
+        raise InputError(f"{function}: shapes is a list of shapes, such as robot.shapes; got {type(shapes).__name__}")
+    return list(shapes)
 
 
 def capsule_around(shape: Cylinder | Ellipsoid) -> Sphere | Capsule:

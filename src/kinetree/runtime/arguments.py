@@ -44,6 +44,13 @@ def number(
     raise InputError(f"{name}={value!r} is not {what}")
 
 
+def whole(name: str, value: Any, least: int = 1, what: str = "a positive number") -> int:
+    """A whole number that a user gives, at least as large as `least`, but no truth value."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"{name}={value!r} is not {what}")
+    return int(value)
+
+
 def numbers(function: str, name: str, value: Any, kinds: str = "fiu") -> Array:
     """An argument as an array of accepted kinds, as NumPy's letters."""
     array = value if type(value) is np.ndarray else _converted(function, name, value)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import kinetree as kt
 from kinetree import geometry as geo
 from tests.tolerance import assert_near, refused
 
@@ -86,3 +87,6 @@ def test_tight_fits_fall_short_by_as_much_as_they_reach_beyond(kind: str) -> Non
 
 def test_other_kinds_are_refused() -> None:
     refused("choose one of 'capsules', 'spheres'", geo.fit, [], "boxes")
+    for function in (geo.fit, geo.simplified):
+        for given in (kt.zoo.arm7(), geo.Sphere("a", (0, 0, 0), 1.0)):
+            refused(f"a list of shapes, such as robot.shapes; got {type(given).__name__}", function, given)

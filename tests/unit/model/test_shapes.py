@@ -87,19 +87,29 @@ def test_shapes_are_values(shape: geo.SolidShape) -> None:
         (lambda: geo.Sphere("a", (0, 0, 0), -1), "not a positive length"),
         (lambda: geo.Sphere("a", (0, 0, 0), "thick"), "not a positive length"),
         (lambda: geo.Sphere("a", (0, 0, 0), 1, friction=-1), "not a coefficient"),
+        (lambda: geo.Sphere("a", (0, 0, 0), 1, friction="rough"), "not a coefficient"),
+        (lambda: geo.Sphere("a", (0, 0, 0), 1, masks=3), "not two integers"),
+        (lambda: geo.Sphere("a", (0, 0, 0), 1, masks=(1, 0.5)), "not two integers"),
         (lambda: geo.Sphere("a", (0, 0, 0), 1, body=3), "not the name of a frame"),
+        (lambda: geo.Sphere("a", (0, 0, 0), 1e160), "too large"),
+        (lambda: geo.Box("a", (1, 1, 1e160)), "too large"),
         (lambda: geo.Capsule("a", (0, 0, 0), (0, 0, np.inf), 1), "three finite numbers"),
         (lambda: geo.Box("a", (1, 0, 1)), "not positive"),
         (lambda: geo.Box("a", (1, 1, 1), rounding=0.6), "half its shortest edge"),
+        (lambda: geo.Box("a", (1, 1, 1), rounding=None), "half its shortest edge"),
         (lambda: geo.Box("a", (1, 1, 1), np.eye(3)), "placement has shape"),
         (lambda: geo.Cylinder("a", 1, 0), "not a positive length"),
         (lambda: geo.Ellipsoid("a", (1, 1, -1)), "not all positive"),
         (lambda: geo.HeightField([[1.0]], (1, 1)), "two rows and columns"),
         (lambda: geo.HeightField([[1.0, 2], [3, 4]], (1, 0)), "two positive lengths"),
+        (lambda: geo.HeightField([[1.0, 2], [3, 4]], (1, 1e160)), "two positive lengths"),
+        (lambda: geo.HeightField([[1.0, 2], [3, 1e160]], (1, 1)), "finite numbers"),
         (lambda: kt.Scene([geo.Plane(), geo.Plane()]), "two shapes of the scene"),
         (lambda: kt.Scene([geo.Plane(body="hand")]), "shapes of a scene have no body"),
         (lambda: kt.Scene([3]), "consists of shapes"),
+        (lambda: kt.Scene(geo.Plane()), "a list of shapes"),
         (lambda: arm().with_shapes([3]), "a shape is such as"),
+        (lambda: arm().with_shapes(SHAPES[0]), "shapes are a list"),
     ],
 )
 def test_shapes_that_cannot_be_are_refused(make: Any, message: str) -> None:
@@ -194,7 +204,7 @@ def test_a_scene_is_around_the_robot() -> None:
     assert pickle.loads(pickle.dumps(pairs)) == pairs
     refused("both have a shape 'lamp'", robot.with_shapes([geo.Sphere("lamp", (0, 0, 0), 1, "link0")]).collision_pairs,
             scene=scene, error=ModelError)  # fmt: skip
-    refused("is no kinetree.Scene", robot.collision_pairs, scene=[geo.Plane()])
+    refused("scene is a kinetree.Scene, got list: pass", robot.collision_pairs, scene=[geo.Plane()])
 
 
 def test_pairs_can_be_left_out_by_name() -> None:
@@ -207,10 +217,31 @@ def test_pairs_can_be_left_out_by_name() -> None:
     with pytest.raises(UnknownNameError, match="link9"):
         pairs.without("link9")
     refused("without\\(\\) takes", pairs.without)
+    one = pairs.only("link2", "link0")
+    assert list(one) == [("link0", "link2")]
+    assert one.excluded == {**pairs.excluded, **dict.fromkeys(set(pairs) - set(one), reasons.NOT_CHOSEN)}
+    assert set(pairs.only("link0")) == {names for names in pairs if "link0" in names}
+    refused("only\\(\\) takes", pairs.only, "a", "b", "c")
     refused("pairs come from", arm().distances, np.zeros(4), [("link0", "link2")])
 
 
+def test_robots_without_shapes_are_said_not_to_collide() -> None:
+    robot = kt.zoo.arm7()
+    with pytest.warns(ModelWarning, match=r"'arm7' has no shapes, so that nothing collides; give it some"):
+        assert not len(robot.collision_pairs())
+
+
+def test_shapes_say_what_they_are_in_one_line() -> None:
+    assert (
+        repr(geo.Box("chest", (0.1, 0.2, 0.3), body="trunk"))
+        == "<box 'chest' on 'trunk': size 0.1 0.2 0.3, rounding 0>"
+    )
+    assert repr(geo.Sphere("hand", (0, 0, 0), 0.05, body="hand")) == "<sphere 'hand': center 0 0 0, radius 0.05>"
+    assert repr(geo.Plane("floor")) == "<plane 'floor'>"
+
+
 def test_srdf_files_disable_pairs(tmp_path: Path) -> None:
+    refused("srdf='gone.srdf' cannot be read: No such file", arm().collision_pairs, srdf="gone.srdf")
     file = tmp_path / "arm.srdf"
     file.write_text('<robot name="arm"><disable_collisions link1="link0" link2="link2" reason="Never"/></robot>')
     assert arm().collision_pairs(srdf=file).excluded["link0", "link2"] == reasons.DISABLED
@@ -290,7 +321,9 @@ def test_shapes_without_a_closed_form_are_named_with_a_cure() -> None:
     assert (np.hypot(np.hypot(p[:, 0], p[:, 2]), p[:, 1] - along) <= 0.2 + TOL).all()
     with pytest.raises(LoadError, match="not found"):
         arm().with_shapes([*arm().shapes, geo.Hull("link0", "hand.stl")]).collision_pairs()
-    refused("there are 3 pairs", arm().distances(np.zeros(4), arm().collision_pairs()).nearest, 4, error=InputError)
+    near = arm().distances(np.zeros(4), arm().collision_pairs())
+    for count in (4, -1, 1.5, "all", True):
+        refused("a number of the 3 pairs", near.nearest, count, error=InputError)
 
 
 def test_masks_keep_shapes_apart() -> None:
