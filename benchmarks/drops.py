@@ -101,9 +101,8 @@ def dropped(robot: kt.Model, held: Servos, q: Array, seconds: float, dt: float) 
         np.isfinite([joint.limits.lower, joint.limits.upper]).any() and joint.nv == joint.type.nv
         for joint in robot.joints
     )
-    options: dict[str, Any] = {"constraints": robot.equalities, "at": q} if robot.equalities else {}
-    if not robot.equalities:
-        options = {"friction": dry, "limits": stops}
+    options: dict[str, Any] = {"friction": dry, "limits": stops}
+    options |= {"constraints": robot.equalities, "at": q} if robot.equalities else {}
     world = simulation.Simulator(robot, contacts="discover", dt=dt, **held._asdict(), **options)
     still = np.zeros(robot.nv)
     for _ in range(3):  # many files without a keyframe begin inside their floor
@@ -178,9 +177,11 @@ _STAND_INS = {
 
 
 def loaded(path: Path) -> kt.Model:
-    """A robot; its loops as constraints if they cannot be built in."""
+    """A robot; its loops as constraints if they cannot be built in, or leave configurations without differences."""
     try:
-        return kt.load(path)
+        robot = kt.load(path)
+        robot.difference(robot.neutral(), robot.neutral())
+        return robot
     except KinetreeError:
         return kt.load(path, loops="multipliers")
 
@@ -194,11 +195,14 @@ def main() -> None:
     parser.add_argument("--passive", action="store_true")
     parser.add_argument("--only", default="")
     given = parser.parse_args()
+    scenes = sorted(given.directory.glob("*/scene*.xml"))
+    if not scenes:
+        parser.error(f"{given.directory} has no <robot>/scene.xml; is it a copy of MuJoCo Menagerie?")
     print(
         f"{'robot':38}  nv   rest   speed  gained [J]  below [µm], end  residual  converged  time |"
         " MuJoCo rest   speed   below [µm], end  time [s]"
     )
-    for path in sorted(given.directory.glob("*/scene*.xml")):
+    for path in scenes:
         name = str(path.relative_to(given.directory))
         if given.only not in name:
             continue

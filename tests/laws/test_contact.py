@@ -501,7 +501,6 @@ def test_the_robots_own_friction_is_taken_on_request() -> None:
     ("options", "message"),
     [
         ({"limits": True, "method": "rk4"}, "dry friction and joint stops need one of the methods midpoint"),
-        ({"friction": 1.0, "constraints": ["block"], "at": [0.0]}, "cannot be combined with constraints"),
         ({"friction": -1.0}, "friction takes one number or 1 of them, none negative"),
         ({"limits": True, "rounds": True}, "rounds=True is not an integer from 1 to 1000"),
     ],

@@ -14,6 +14,7 @@ import kinetree as kt
 from kinetree import simulation
 from kinetree.errors import ConvergenceWarning
 from kinetree.kernels.contact_newton import FACES, POINTS, Law
+from kinetree.simulation.contacts import Solver
 from tests.fuzz.contacts import violation
 from tests.laws.test_contact import CORNERS, MU, START, world
 from tests.laws.test_contact_solver import newton
@@ -164,8 +165,8 @@ def stack(masses: list[float]) -> tuple[Array, Array]:
 FAMILIES: dict[str, tuple[Any, Law, float, float]] = {
     "quadrupeds": (quadrupeds, POINTS, 1.0, 1.0),
     "quadrupeds as faces": (quadrupeds, FACES, 1.0, 0.998),
-    "boxes": (boxes, FACES, 0.998, 0.95),
-    "rods": (rods, FACES, 0.995, 0.98),
+    "boxes": (boxes, FACES, 1.0, 0.95),
+    "rods": (rods, FACES, 1.0, 0.98),
 }
 
 
@@ -187,6 +188,55 @@ def test_share_of_problems_that_are_solved(name: str) -> None:
     np.testing.assert_allclose(
         u.reshape(g.shape), np.einsum("bij,bj->bi", G, p.reshape(g.shape)) + g, rtol=1e-9, atol=1e-9
     )
+
+
+def test_joints_that_rub_and_stop_and_press_limbs_against_the_ground() -> None:
+    """Newton's steps alone cycle on some of these: they are solved by proximal steps."""
+    rng, contacts, joints, count = np.random.default_rng(3), 6, 10, 1000
+    n = 6 + joints
+    roots = 0.3 * np.tril(rng.standard_normal((count, n, n)), -1)
+    roots += 10.0 ** rng.uniform(-0.5, 1.0, (count, n, 1)) * np.eye(n)
+    J = rng.standard_normal((count, contacts, 3, n))
+    J[:, 3:] = J[:, :3] + 0.1 * rng.standard_normal((count, 3, 3, n))  # neighbours on the same limb
+    A = np.concatenate([J.reshape(count, -1, n), np.tile(np.eye(n)[6:], (count, 1, 1))], axis=1)
+    G = A @ roots @ np.swapaxes(A @ roots, -1, -2)
+    v = rng.standard_normal((count, n, 1)) * 10.0 ** rng.uniform(-2.0, 0.0, (count, 1, 1))
+    g = (A @ v)[..., 0]
+    g[:, 2:18:3] -= rng.uniform(0.0, 0.1, (count, 1))
+    mobility = np.einsum("bii->bi", G)[:, 18:]
+    dry = rng.choice([0.01, 0.1, 1.0], (count, joints)) * np.abs(v[:, 6:, 0]).max(axis=1, keepdims=True) / mobility
+    near = np.where(rng.random((count, joints)) < 0.4, 0.01 * rng.random((count, joints)), np.inf)
+    bounds = np.zeros((count, len(g[0]), 3))
+    bounds[:, :18, 0] = rng.uniform(0.3, 1.2, (count, 1))
+    bounds[:, 18:] = np.stack([dry, -near, near], axis=-1)
+    function, law = Solver().bound(False, contacts, joints)
+    report = function.bound()(G, g, bounds, law)[2]
+    assert float(np.mean(report[:, 0] <= 1e-10)) >= 0.999
+    assert float(np.mean(report[:, 1] <= 1e-4)) >= 0.996
+
+
+def test_feet_between_the_ground_and_a_wall() -> None:
+    """A quadruped walks into a stair: what holds a foot from two sides lets steps cycle on a few of these."""
+    rng, count, turn = np.random.default_rng(0), 20000, np.array([[0, 0, 1], [0, 1, 0], [-1, 0, 0]])
+    at = np.array([(x, y, -0.5) for x in (-0.3, 0.3) for y in (-0.2, 0.2)]) + 0.1 * rng.standard_normal((count, 4, 3))
+    at = np.concatenate([at, at[:, 3:] + [0.03, 0.0, 0.03]], axis=1)
+    legs = np.linalg.qr(rng.standard_normal((count, 4, 3, 3)))[0] * 10.0 ** rng.uniform(-1.5, 0.0, (count, 4, 1, 3))
+    J = np.zeros((count, 5, 3, 18))
+    J[..., :6] = rows(at).reshape(count, 5, 3, 6)
+    for i in range(4):
+        J[:, i, :, 6 + 3 * i : 9 + 3 * i] = legs[:, i]
+    ankle = 0.1 * rng.standard_normal((count, 3, 3)) * np.abs(legs[:, 3]).max(axis=(1, 2))[:, None, None]
+    J[:, 4, :, 15:] = legs[:, 3] + ankle
+    J[:, 4] = turn @ J[:, 4]
+    J = J.reshape(count, 15, 18)
+    v = rng.standard_normal((count, 18)) * 10.0 ** rng.uniform(-2.0, 0.0, (count, 1))
+    v[:, 5] -= 0.3 * np.abs(v).max(axis=1)
+    v[:, 3] += 0.5 * np.abs(v).max(axis=1)
+    half = np.concatenate([J[..., :6] @ np.linalg.cholesky(body(20.0, (0.5, 1.0, 1.2))), J[..., 6:]], axis=-1)
+    mu = rng.uniform(0.7, 1.0, (count, 1))
+    _, _, report = solved(half @ np.swapaxes(half, -1, -2), (J @ v[..., None])[..., 0], mu)
+    assert np.sum(report[:, 0] > 1e-10) <= 1
+    assert np.sum(report[:, 1] > 1e-4) <= 10
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -381,8 +431,8 @@ def test_what_a_centring_leaves_unsolved_goes_back() -> None:
     g = np.array([each for _, each in stacks])
     g[:, 24::3] += 0.3 * GRAVITY * 1e-3
     _, _, report = solved(np.array([each for each, _ in stacks]), g, 0.5, FACES, 6)
-    assert float(np.mean(report[:, 0] <= 1e-10)) > 0.9
-    assert (report[:, 1] > 1e-2).sum() > 3
+    assert float(np.mean(report[:, 0] <= 1e-10)) > 0.99
+    assert (report[:, 1] > 1e-2).sum() > 2
     assert not report[:, 2].any()
 
 

@@ -437,7 +437,7 @@ def test_the_problem_is_that_of_dense_matrices() -> None:
     height[:, 2] = 0.02, -0.03, 0.0
     prepare = of_bodies(contact_problem.contact_problem, bodies)
     rows = [x.ravel() for x in (arm, velocity, n, height)]
-    G, g, axes = prepare(mobility, *rows, 0.01)
+    G, g, axes = prepare(mobility, np.diag(mobility), *rows, 0.01)
     basis = axes.reshape(3, 3, 3)
     assert_near(basis @ np.swapaxes(basis, 1, 2), np.broadcast_to(np.eye(3), (3, 3, 3)), 1e-14)
     assert_near(basis[:, 2], n, 1e-15)

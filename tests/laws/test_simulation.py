@@ -27,6 +27,7 @@ from kinetree.errors import (
 )
 from kinetree.simulation import steps
 from tests.laws.cases import model
+from tests.laws.test_contact import OwnPlane
 from tests.mechanisms import hopper
 from tests.tolerance import Array, assert_close, assert_near, bound, condition, peak, refused
 
@@ -561,9 +562,9 @@ def test_populations_refuse() -> None:
     some = box.population(damping=np.ones((2, 6)))
     with pytest.raises(UnsupportedError, match="damping that differs in a population cannot be combined"):
         simulation.Simulator(some, damping=True, constraints=["box"], at=box.neutral())
-    both = {"constraints": ["box"], "at": box.neutral(), "contacts": [simulation.Points("box", np.zeros(3))]}
-    with pytest.raises(InputError, match="cannot be simulated with contacts under constraints, or on shapes measured"):
-        simulation.Simulator(box.population(), **both)
+    own: Any = {"contacts": [simulation.Points("box", np.zeros(3))], "ground": OwnPlane(0.5)}
+    with pytest.raises(InputError, match="cannot be simulated with contacts on shapes measured"):
+        simulation.Simulator(box.population(), **own)
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3, 4, 5])

@@ -12,8 +12,8 @@ from kinetree.kernels.language import Workspace, kernel
 from kinetree.language.tree import Indexed
 
 _ROWS = ("S", "M")
-#: Evaluations of the slope for a length, and the least part of an interval that one takes off.
-_SEARCH, _PART = 5, 0.05
+#: Evaluations of the slope for a length, and the share of Newton's steps that is taken.
+_SEARCH, _SHORT = 12, 0.999999
 
 
 @kernel(
@@ -59,27 +59,32 @@ def moved_mean(
     """
     S, M = k.S, k.M
 
-    def value(part: Any) -> Any:
-        total = k.scalar(0.0)
+    def value(part: Any) -> tuple[Any, Any]:
+        """(1), and its derivative by α."""
+        total, rise = k.scalar(0.0), k.scalar(0.0)
         for t in S:
             for i in M:
-                way = to[t, i] - z[t, i]
-                pull = weight[t, i] * _apart(z[t, i] + part * way, lower[i], upper[i])
-                total[...] = total[...] + (pull - mean[t, i] - part * (force[t, i] - mean[t, i])) * way
-        return total[...]
+                way, w, l, h = to[t, i] - z[t, i], weight[t, i], lower[i], upper[i]
+                at, more = z[t, i] + part * way, force[t, i] - mean[t, i]
+                total[...] = total[...] + (w * _apart(at, l, h) - mean[t, i] - part * more) * way
+                pull = less(at, l, w, less(h, at, w, 0.0))
+                rise[...] = rise[...] + (pull * way - more) * way
+        return total[...], rise[...]
 
+    # Newton's method from above, which ends just beyond the row that is met: it acts from then on
     low, high = k.scalar(0.0), k.scalar(1.0)
-    least, most = k.scalar(value(0.0)), k.scalar(value(1.0))
+    found, rise = value(1.0)
+    most, steep = k.scalar(found), k.scalar(rise)
     whole = above(most[...], 0.0, 0.0, 1.0)
     for _ in range(_SEARCH):
-        span = most[...] - least[...]
-        share = -least[...] / above(span, 0.0, span, 1.0)
-        share = less(share, _PART, _PART, above(share, 1.0 - _PART, 1.0 - _PART, share))
-        middle = low[...] + share * (high[...] - low[...])
-        found = value(middle)
-        low[...], least[...] = above(found, 0.0, low[...], middle), above(found, 0.0, least[...], found)
+        newton = high[...] - _SHORT * most[...] / above(steep[...], 0.0, steep[...], 1.0)
+        inside = above(newton, low[...], above(steep[...], 0.0, 1.0, 0.0), 0.0)
+        middle = above(inside, 0.5, newton, 0.5 * (low[...] + high[...]))
+        found, rise = value(middle)
+        low[...] = above(found, 0.0, low[...], middle)
         high[...], most[...] = above(found, 0.0, middle, high[...]), above(found, 0.0, found, most[...])
-    part = k.scalar(above(whole, 0.5, 1.0, above(low[...], 0.0, low[...], high[...])))
+        steep[...] = above(found, 0.0, rise, steep[...])
+    part = k.scalar(above(whole, 0.5, 1.0, high[...]))
 
     gain = k.scalar(0.0)
     for t in S:

@@ -13,8 +13,8 @@ It has a solution even where the rigid law has none, and forces on flat faces ar
 c starts at zero. Each *centring*, c ← λ, is a proximal step that takes away the creep ε λ: what is determined converges
 by ε/σ, with σ an eigenvalue of G′; what is not keeps its least-norm share. A residual of 1e-6 is enough to move the
 centre; only the last one is solved to 1e-10. Centrings end once the rigid law holds, or when one does not halve the
-creep: two corners of a sole that close different gaps must move apart along the ground, and would be held by forces at
-the limit of friction that pull against each other.
+creep, though not before the fifth while the creep is large: two corners of a sole that close different gaps must move
+apart along the ground, and would be held by forces at the limit of friction that pull against each other.
 
 (2) and (3) say λ = P(λ − ρ u), Alart and Curnier's function [AC91]. A round takes the Newton step of the modes at
 τ = λ − ρ u, with the rows of each contact along t = τ_t/|τ_t|, p ⟂ t and n,
@@ -22,12 +22,18 @@ the limit of friction that pull against each other.
     open         Δλ = −λ                         sticking    Δu = −u
     sliding      Δλ_t − μ Δλ_n = μ λ_n − λ_t,    (1 − κ) Δλ_p + κ ρ_t Δu_p = −λ_p,    Δu_n = −u_n    (4)
 
-with κ = μ τ_n/|τ_t|, and moves along it by the best of eight lengths. If none lowers |λ − P(λ − ρ u)|, two sweeps of
-exact contacts take the place of the step, and ε is raised for a while. What is not solved after all rounds is tried
-three times more: from two sweeps, from twenty with a steeper ρ_n, and from fifty, with ρ of joints steeper, too: stops
-of joints that press contacts against the ground make rounds cycle, and another ρ leaves the cycle. After a centring
-all start at its impulses, and the last one, or every one of contacts on bodies of their own, goes back to the problem
-before it, which is nearly solved.
+with κ = μ τ_n/|τ_t|, and moves along it by the best of eight lengths. If none lowers |λ − P(λ − ρ u)|, rounds would
+cycle: stops and friction of joints that press contacts against the ground often do. So two sweeps of exact contacts
+take the place of the step; and once that has happened twice, rounds solve
+
+    u = G λ + g + ε (λ − c) + η (λ − λ₀)                                                           (5)
+
+with λ₀ the impulses so far. Whenever (5) is violated less than half as much as (1), λ₀ follows and η falls: a proximal
+method whose steps need not be solved exactly [R76]. If (5) has no step, either, rounds begin again at λ₀ with a
+larger η. What is not solved after all rounds goes on for twice as many, and is then tried three times more: from two
+sweeps, from twenty with a steeper ρ_n, and from fifty, with ρ of joints steeper, too. After a centring these start at
+its impulses, and the last one, or every one of contacts on bodies of their own, goes back to the problem before it,
+which is nearly solved. Of what is never solved, the impulses that violate the rigid law least are kept.
 
 A sweep visits contacts one after another; each takes the impulse that obeys (2) while the others stay [JAJ98]
 (`single_contact.py`).
@@ -43,7 +49,7 @@ satisfy all contacts: they jam.
 Impulses that obey the rigid law never add energy, for λᵀ(G λ + g) ≤ 0. Those of a problem that was not solved might, so
 all are multiplied by the largest share up to one that keeps
 
-    λᵀG λ ≤ −κ λᵀg         κ = 1.1                                                                 (5)
+    λᵀG λ ≤ −κ λᵀg         κ = 1.1                                                                 (6)
 
 Then kinetic energy grows at most by what the correction of penetrations, which is part of g, takes.
 
@@ -51,6 +57,8 @@ Then kinetic energy grows at most by what the correction of penetrations, which 
        methods", Computer Methods in Applied Mechanics and Engineering 92, 1991.
 [JAJ98] F. Jourdan, P. Alart, M. Jean, "A Gauss–Seidel like algorithm to solve frictional contact problems", Computer
         Methods in Applied Mechanics and Engineering 155, 1998.
+[R76] R. T. Rockafellar, "Monotone operators and the proximal point algorithm", SIAM Journal on Control and Optimization
+      14, 1976.
 """
 
 from __future__ import annotations
@@ -69,17 +77,18 @@ from kinetree.spatial.scalar import sqrt
 #: Residuals at which (1) to (3) count as solved, and at which the centre may move.
 TOLERANCE, NEARLY = 1e-10, 1e-6
 #: Sizes of loops that are the same for all problems.
-FIXED = {"attempts": 4, "once": 1, "sweeps": 50, "roots": 20, "lengths": 7}
-# ε: the most that it is raised to, and by what factors it rises and falls
-_MOST, _RISE, _FALL = 0.1, 3.0, 0.1
-# a centring that does not halve the creep is the last; one that does not lower it by a tenth tells of a jam
-_HELPS, _STAYS, _JAM = 0.5, 0.9, 1e-2
+FIXED = {"attempts": 6, "once": 1, "sweeps": 50, "roots": 20, "lengths": 7}
+# η: where it starts, in ε, the most that it is raised to, by what factors it rises and falls, and the share of (5)
+_FIRST, _MOST, _RISE, _FALL, _SHARE = 100.0, 1.0, 3.0, 0.4, 0.5
+# a centring that does not halve the creep is the last, but for the first four if that is not good enough; one that does
+# not lower it by a tenth tells of a jam
+_HELPS, _STAYS, _JAM, _GOOD, _PATIENT = 0.5, 0.9, 1e-2, 1e-4, 4.5
 _LEAST_PIVOT = 1e-13
 # rounds of the root search for one contact at first
 _ROUNDS = 2.0
-# sweeps in place of a step; and sweeps that the attempts after the first begin with, their ρ_n, and ρ of joints
+# sweeps in place of a step; and sweeps that attempts after the first two begin with, their ρ_n, and ρ of joints
 _SWEEPS, _ATTEMPTS = 2.0, ((2.0, 30.0, 30.0), (20.0, 300.0, 30.0), (50.0, 300.0, 300.0))
-# κ of (5)
+# κ of (6)
 _EXCESS = 1.1
 
 
@@ -132,7 +141,7 @@ def contact_newton(
     and 1 if contacts jam.
     """
     epsilon, steepest, rho_n, centrings, begins = law[...]
-    scale, g, limit, low, high, p, u, c, former, kept = (k.array("r") for _ in range(10))
+    scale, g, limit, low, high, p, u, c, former, near, kept = (k.array("r") for _ in range(11))
     tried, moving, step, change, rho = (k.array("r") for _ in range(5))
     rows = _Rows(k, limit, low, high)
     matrix = k.array("r", "r")
@@ -149,7 +158,7 @@ def contact_newton(
     residual, creep, creep_before = (k.scalar(ENDLESS) for _ in range(3))
     steady, most_centrings = k.scalar(1.0 - begins), k.scalar(centrings)
     for row in k.r:
-        kept[row] = p[row] = c[row] = former[row] = 0.0
+        kept[row] = p[row] = c[row] = former[row] = near[row] = 0.0
         u[row] = g[row]
 
     for _ in k.attempts.until(held):
@@ -163,7 +172,10 @@ def contact_newton(
                     swept[...] = swept[...] + 1.0
                     ends[...] = less(swept[...], many[...] - 0.5, 0.0, 1.0)
                 for row in k.r:
-                    p[row] = where(steady[...], p[row], tried[row])
+                    p[row], near[row] = (
+                        where(steady[...], p[row], tried[row]),
+                        where(steady[...], near[row], tried[row]),
+                    )
                     u[row] = where(steady[...], u[row], moving[row])
                 steady[...] = 1.0
             many[...] = _SWEEPS
@@ -174,11 +186,14 @@ def contact_newton(
             now, rigid = unity * _residual(rows, size, p, u), _residual(rows, size, p, moving)
             unsolved = where(solved[...], 0.0, 1.0)
             holds = above(now, TOLERANCE, 0.0, unsolved)
-            helps = above(rigid, TOLERANCE, less(rigid, _HELPS * creep[...], 1.0, holds * rough[...]), 0.0)
+            hopes = above(rigid, _GOOD, less(rigid, _JAM, less(times[...], _PATIENT, 1.0, 0.0), 0.0), 0.0)
+            helps = above(
+                rigid, TOLERANCE, less(rigid, _HELPS * creep[...], 1.0, larger(holds * rough[...], hopes)), 0.0
+            )
             again = above(now, NEARLY, 0.0, unsolved) * above(times[...], 0.5, helps, 1.0)
             again = less(times[...], most_centrings[...] - 0.5, again, 0.0)
             settles = larger(holds, again)
-            better = where(settles, 1.0, less(times[...], 0.5, less(now, residual[...], unsolved, 0.0), 0.0))
+            better = where(settles, 1.0, less(times[...], 0.5, less(rigid, creep[...], unsolved, 0.0), 0.0))
             for row in k.r:
                 kept[row] = where(better, p[row], kept[row])
                 u[row] = where(again, moving[row], u[row])
@@ -193,9 +208,18 @@ def contact_newton(
             residual[...] = less(now, np.inf, residual[...], now)
 
             for _ in k.once.until(solved):
+                calm = k.scalar(above(raised[...], 0.0, 0.0, 1.0))
+                for _ in k.once.until(calm):
+                    for row in k.r:
+                        moving[row] = u[row] + raised[...] * (p[row] - near[row])
+                    follows = less(_residual(rows, size, p, moving), _SHARE * now, 1.0, 0.0)
+                    raised[...] = where(follows, _FALL * raised[...], raised[...])
+                    for row in k.r:
+                        near[row] = where(follows, p[row], near[row])
+                    calm[...] = 1.0
                 more = raised[...]
                 for row in k.r:
-                    moving[row] = u[row] + more * (p[row] - c[row])
+                    moving[row] = u[row] + more * (p[row] - near[row])
                 # what points begin with fails where blocks of G are nearly singular
                 cap = where(
                     second[...], FACES.steepest / (larger(epsilon, FACES.epsilon) + more), steepest / (epsilon + more)
@@ -204,24 +228,35 @@ def contact_newton(
                 for row in k.r:
                     change[row] = more * step[row]
                 _add_product(k, matrix, step, change)
-                length, nearer = _length(rows, rho, pressing[...], p, moving, step, change)
+                length = _length(rows, rho, pressing[...], p, moving, step, change)
                 taken = where(solved[...], 0.0, length)
                 for row in k.r:
                     p[row] = p[row] + taken * step[row]
                     u[row] = u[row] + taken * (change[row] - more * step[row])
-                softer = epsilon + more
-                grown = above(length, 0.0, softer, smaller(_RISE * softer, _MOST))
-                raised[...] = larger(where(nearer, larger(_FALL * softer, epsilon), grown) - epsilon, 0.0)
-                steady[...] = above(length + solved[...], 0.0, 1.0, 0.0)
+                stuck = where(solved[...], 0.0, above(length, 0.0, 0.0, 1.0))
+                returns = k.scalar(above(more, 0.0, stuck, 0.0))
+                grown = above(more, 0.0, smaller(larger(_RISE * more, _FIRST * epsilon), _MOST), NEVER_ZERO)
+                raised[...] = where(stuck, grown, more)
+                steady[...] = 1.0 - (stuck - returns[...])
+                rests = k.scalar(1.0 - returns[...])
+                for _ in k.once.until(rests):
+                    for row in k.r:
+                        moving[row] = g[row] - epsilon * c[row]
+                    _add_product(k, matrix, near, moving)
+                    for row in k.r:
+                        p[row] = where(returns[...], near[row], p[row])
+                        u[row] = where(returns[...], moving[row], u[row])
+                    rests[...] = 1.0
 
-        # whatever is not solved begins again, from the impulses of the last centring and with more sweeps; in the end
-        # without that centring, where the problem was nearly solved
+        # whatever is not solved goes on for two attempts, then begins again, from the impulses of the last centring and
+        # with more sweeps; in the end without that centring, where the problem was nearly solved
         held[...], number[...] = solved[...], number[...] + 1.0
         last = above(number[...] + FIXED["attempts"] * begins, FIXED["attempts"] - 1.5, 1.0, 0.0)
         back = last * above(times[...], 0.5, 1.0, 0.0)
+        goes = less(number[...], 2.5, 1.0 - back, 0.0)
         for _ in k.once.until(held):
             for row in k.r:
-                tried[row] = above(times[...], 0.5, kept[row], 0.0)
+                tried[row] = where(goes, p[row], above(times[...], 0.5, kept[row], 0.0))
                 c[row] = where(held[...], c[row], where(back, former[row], c[row]))
                 moving[row] = g[row] - epsilon * c[row]
             _add_product(k, matrix, tried, moving)
@@ -229,12 +264,12 @@ def contact_newton(
                 p[row] = where(held[...], p[row], tried[row])
                 u[row] = where(held[...], u[row], moving[row])
         most_centrings[...] = where(back, 0.0, most_centrings[...])
-        steady[...], raised[...] = larger(held[...], back), 0.0
+        steady[...], raised[...] = larger(larger(held[...], back), goes), where(goes, raised[...], 0.0)
         searches[...], second[...] = float(FIXED["roots"]), 1.0
         for setting, later in zip((many, pressing, stopping), zip(*_ATTEMPTS, strict=True), strict=True):
-            setting[...] = less(number[...], 1.5, later[0], less(number[...], 2.5, *later[1:]))
+            setting[...] = less(number[...], 3.5, later[0], less(number[...], 4.5, *later[1:]))
 
-    # what is left to the cone is rounding; G λ + g once more, without that of updates; and the share of (5)
+    # what is left to the cone is rounding; G λ + g once more, without that of updates; and the share of (6)
     for x, y, n in k.contacts:
         px, py, mu, pressed = kept[x][()], kept[y][()], limit[n][()], less(kept[n], 0.0, 0.0, kept[n])
         t = sqrt(px * px + py * py)
@@ -285,8 +320,11 @@ def _scale(
             scale[row], g[row], limit[row], low[row], high[row] = s, value, bounds[row][0], 0.0, 0.0
         size[...] = larger(larger(size[...], -n), ROUNDING * sqrt(x * x + y * y + n * n))
     for row in k.joints:
-        s = 1.0 / sqrt(G[row, row][()])
-        v, dry, slow, fast = s * free[row][()], bounds[row][0] / s, bounds[row][1] * s, bounds[row][2] * s
+        m = G[row, row][()]
+        moves = above(m, IMMOBILE, 1.0, 0.0)
+        s = 1.0 / sqrt(where(moves, m, 1.0))
+        of_row = s, s * free[row][()], bounds[row][0] / s, bounds[row][1] * s, bounds[row][2] * s
+        s, v, dry, slow, fast = (where(moves, x, 0.0) for x in of_row)
         scale[row], g[row], limit[row], low[row], high[row] = s, v, dry, slow, fast
         rubbing = above(dry, 0.0, magnitude(v), ROUNDING * magnitude(v))
         size[...] = larger(larger(size[...], rubbing), larger(slow - v, v - fast))
@@ -479,10 +517,8 @@ def _times(A: list[list[Any]], v: Any) -> list[Any]:
     return [row[0] * v[0] + row[1] * v[1] + row[2] * v[2] for row in A]
 
 
-def _length(
-    rows: _Rows, rho: Indexed, rho_n: Any, p: Indexed, u: Indexed, step: Indexed, change: Indexed
-) -> tuple[Any, Any]:
-    """The best of eight lengths of a step, 0 if none lowers |λ − P(λ − ρ u)|, and whether that is halved.
+def _length(rows: _Rows, rho: Indexed, rho_n: Any, p: Indexed, u: Indexed, step: Indexed, change: Indexed) -> Any:
+    """The best of eight lengths of a step, 0 if none lowers |λ − P(λ − ρ u)|.
 
     A whole step that halves it is good enough.
     """
@@ -505,7 +541,7 @@ def _length(
             length[...] = where(better, part[...], length[...])
             least[...] = where(better, found, least[...])
         enough[...] = 1.0
-    return length[...], less(0.25 * before, least[...], 0.0, 1.0)
+    return length[...]
 
 
 def _merit(rows: _Rows, rho: Indexed, rho_n: Any, p: Indexed, u: Indexed) -> Any:

@@ -37,22 +37,25 @@ from kinetree.spatial.scalar import magnitude, select, sqrt
 RECOVERY = 0.2
 #: Contacts whose mean mobility is not larger take no impulses; far below any inverse mass.
 IMMOBILE = 1e-30
+#: What constraints leave of a mobility is rounding below this share of what it would be without them.
+ROUNDED = 1e-11
 #: Speeds and impulses count for the size of a problem by this factor.
 ROUNDING = 1e-6
 
 
 @kernel(
-    mobility=("n", "n"), arm=("r",), velocity=("r",), normal=("r",), height=("r",), dt=(), G=("r", "r"),
+    mobility=("n", "n"), own=("n",), arm=("r",), velocity=("r",), normal=("r",), height=("r",), dt=(), G=("r", "r"),
     free=("r",), axes=("r", 3), outputs=("G", "free", "axes"), lists={"contacts": {"r": 3, "n": 6}},
 )  # fmt: skip
 def contact_problem(
-    k: Workspace, mobility: Indexed, arm: Indexed, velocity: Indexed, normal: Indexed, height: Indexed, dt: Indexed,
-    G: Indexed, free: Indexed, axes: Indexed,
+    k: Workspace, mobility: Indexed, own: Indexed, arm: Indexed, velocity: Indexed, normal: Indexed, height: Indexed,
+    dt: Indexed, G: Indexed, free: Indexed, axes: Indexed,
 ) -> None:  # fmt: skip
     """The rows of all contacts along tangents and normal.
 
-    `mobility` are velocities of the bodies per unit impulse on each, in world axes, angular components first. Normal
-    velocities in `free` have the gap over dt added: a point may close its gap in that time but not more.
+    `mobility` are velocities of the bodies per unit impulse on each, in world axes, angular components first, and `own`
+    is its diagonal without constraints. Normal velocities in `free` have the gap over dt added: a point may close its
+    gap in that time but not more.
     """
     chi = [k.array("r") for _ in range(6)]
     half_way = k.array("n", "r")
@@ -67,19 +70,27 @@ def contact_problem(
             for part, x in zip(chi, (*cross(away, np.array(axis)), *axis), strict=True):
                 part[row] = x
 
-    for rows, own in k.contacts:
+    for rows, body in k.contacts:
         pushes = [np.array([part[row][()] for part in chi]) for row in rows]
         for c in k.n:
-            moved = [mobility[c, other] for other in own]
+            moved = [mobility[c, other] for other in body]
             for row, push in zip(rows, pushes, strict=True):
                 half_way[c, row] = sum(x * y for x, y in zip(moved, push, strict=True))
 
-    for rows, own in k.contacts:
+    for rows, body in k.contacts:
         pushes = [np.array([part[row][()] for part in chi]) for row in rows]
         for other in k.r:
-            column = np.array([half_way[c, other] for c in own])
+            column = np.array([half_way[c, other] for c in body])
             for row, push in zip(rows, pushes, strict=True):
                 G[row, other] = push @ column
+        for row, push in zip(rows, pushes, strict=True):
+            alone = sum(x * x * own[c] for x, c in zip(push, body, strict=True))
+            G[row, row] = what_moves(push @ np.array([half_way[c, row] for c in body]), alone)
+
+
+def what_moves(mobility: Any, alone: Any) -> Any:
+    """The mobility of a row that would be `alone` without constraints; zero if they hold it."""
+    return select(mobility, ROUNDED * alone, 0.0, mobility)  # NaN stays
 
 
 @kernel(axes=("r", 3), impulse=("r",), force=("r",), outputs=("force",))

@@ -233,11 +233,13 @@ class ResponseState:
             ends = above(p, 0.0, less(slow + rounding, v, 0.0, 1.0), less(v, fast - rounding, 0.0, 1.0))
             stopped, rubs = above(over, 0.0, ends, 0.0), above(dry, 0.0, 1.0, 0.0)
             slips = (1.0 - stopped) * where(rubs, above(s * magnitude(v), -over / s, 1.0, 0.0), 1.0)
-            self._modes[row] = where(stopped, STOPPED, where(slips, SLIPPING * rubs, STUCK))
+            held = above(self._G[row, row], IMMOBILE, 0.0, 1.0)
+            stopped, slips = where(held, 0.0, stopped), where(held, 1.0, slips)
+            self._modes[row] = where(stopped, STOPPED, where(held, STUCK, where(slips, SLIPPING * rubs, STUCK)))
             inside = smaller(v - slow, fast - v) * s
             moving = where(rubs, smaller(magnitude(v) * s, inside), inside)
             off = where(stopped, over / s, where(slips, moving, -over / s)) / size
-            self._margin[...] = smaller(self._margin[...], off)
+            self._margin[...] = smaller(self._margin[...], where(held, np.inf, off))
             gap = above(p, 0.0, place[c] - limits[c][0], limits[c][1] - place[c])
             stopping[c] = above(gap, ON_SURFACE, stopped, 0.0) / dt
             self.of_velocity[row], self.of_impulse[row], self.of_normal[row] = 1.0 - slips, slips, 0.0
@@ -288,11 +290,12 @@ def _scaled(k: Workspace, G: Indexed, free: Indexed, bounds: Indexed, scale: Ind
         near = larger(-n, ROUNDING * sqrt(x * x + y * y + n * n))
         size[...] = larger(size[...], above(trace, 3.0 * IMMOBILE, near, 0.0))
     for (row,), *_ in k.joints:
-        s = 1.0 / sqrt(G[row, row][()])
+        m = G[row, row][()]
+        s = 1.0 / sqrt(above(m, IMMOBILE, m, 1.0))
         v, (dry, slow, fast) = free[row][()], bounds[row]
         rubbing = above(dry, 0.0, 1.0, ROUNDING) * magnitude(v)
         scale[row] = s
-        size[...] = larger(size[...], s * larger(rubbing, larger(slow - v, v - fast)))
+        size[...] = larger(size[...], above(m, IMMOBILE, s * larger(rubbing, larger(slow - v, v - fast)), 0.0))
     return size[...]
 
 

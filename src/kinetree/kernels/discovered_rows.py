@@ -22,20 +22,20 @@ import numpy as np
 
 from kinetree.kernels.branchless import larger, less
 from kinetree.kernels.contact_discovery import CONTACT
-from kinetree.kernels.contact_problem import RECOVERY, normal_basis
+from kinetree.kernels.contact_problem import RECOVERY, normal_basis, what_moves
 from kinetree.kernels.language import Workspace, kernel
 from kinetree.kernels.products import add_product, mirror
 from kinetree.language.tree import Indexed
 from kinetree.spatial.scalar import magnitude
 
 #: w: bodies that overlap are not parted faster [m/s].
-FASTEST = 1.0
+FASTEST = 0.2
 
 
 _CONTACTS: dict[str, Any] = {"contact": ("s", CONTACT)}
 _GIVEN: dict[str, Any] = {
-    "Minv": ("n", "n"), "v": ("n",), "dt": (), "slowest": ("n",), "fastest": ("n",), "dry": ("n",), "G": ("r", "r"),
-    "free": ("r",), "bounds": ("r", 3), "axes": ("r", 3), "response": ("n", "r"),
+    "Minv": ("n", "n"), "own": ("n",), "v": ("n",), "dt": (), "slowest": ("n",), "fastest": ("n",), "dry": ("n",),
+    "G": ("r", "r"), "free": ("r",), "bounds": ("r", 3), "axes": ("r", 3), "response": ("n", "r"),
     "outputs": ("G", "free", "bounds", "axes", "response"), "sparse": ("G", "free", "axes", "response"),
     "lists": {"contacts": {"r": 3, "s": 1}, "joints": {"r": 1, "n": 1}},
 }  # fmt: skip
@@ -43,13 +43,13 @@ _GIVEN: dict[str, Any] = {
 
 @kernel(**_CONTACTS, screws=("n", 6), subtree=("n", 2), **_GIVEN)
 def discovered_rows(
-    k: Workspace, contact: Indexed, screws: Indexed, subtree: Indexed, Minv: Indexed, v: Indexed, dt: Indexed,
-    slowest: Indexed, fastest: Indexed, dry: Indexed, G: Indexed, free: Indexed, bounds: Indexed, axes: Indexed,
-    response: Indexed,
+    k: Workspace, contact: Indexed, screws: Indexed, subtree: Indexed, Minv: Indexed, own: Indexed, v: Indexed,
+    dt: Indexed, slowest: Indexed, fastest: Indexed, dry: Indexed, G: Indexed, free: Indexed, bounds: Indexed,
+    axes: Indexed, response: Indexed,
 ) -> None:  # fmt: skip
     """G, g and bounds of `contact_newton`, the axes of contacts, and M⁻¹Jᵀ.
 
-    `contact` are contacts of `contact_discovery`; `slowest`, `fastest` and `dry` as of `joined_problem`.
+    `contact` are contacts of `contact_discovery`; `own`, `slowest`, `fastest` and `dry` as of `joined_problem`.
     """
     J = k.array("r", "n")
     for rows, (s,) in k.contacts:
@@ -61,14 +61,14 @@ def discovered_rows(
             u = [moves * x for x in _at(S, given[:3])]
             for row, axis in zip(rows, directions, strict=True):
                 J[row, c] = axis[0] * u[0] + axis[1] * u[1] + axis[2] * u[2]
-    _problem(k, J, Minv, v, slowest, fastest, dry, G, free, bounds, response)
+    _problem(k, J, Minv, own, v, slowest, fastest, dry, G, free, bounds, response)
 
 
 @kernel(**_CONTACTS, jacobian=("m", 6, "n"), number=("m",), **_GIVEN, rounds=("once",))
 def discovered_rows_of_bodies(
-    k: Workspace, contact: Indexed, jacobian: Indexed, number: Indexed, Minv: Indexed, v: Indexed, dt: Indexed,
-    slowest: Indexed, fastest: Indexed, dry: Indexed, G: Indexed, free: Indexed, bounds: Indexed, axes: Indexed,
-    response: Indexed,
+    k: Workspace, contact: Indexed, jacobian: Indexed, number: Indexed, Minv: Indexed, own: Indexed, v: Indexed,
+    dt: Indexed, slowest: Indexed, fastest: Indexed, dry: Indexed, G: Indexed, free: Indexed, bounds: Indexed,
+    axes: Indexed, response: Indexed,
 ) -> None:  # fmt: skip
     """The same where bodies do not follow their joints as rigid ones do: with the Jacobians of all of them.
 
@@ -91,7 +91,7 @@ def discovered_rows_of_bodies(
                     for row, axis in zip(rows, directions, strict=True):
                         J[row, c] = J[row, c] + (axis[0] * u[0] + axis[1] * u[1] + axis[2] * u[2])
                 still[...] = 1.0
-    _problem(k, J, Minv, v, slowest, fastest, dry, G, free, bounds, response)
+    _problem(k, J, Minv, own, v, slowest, fastest, dry, G, free, bounds, response)
 
 
 def _contact(rows: Any, given: Any, dt: Indexed, free: Indexed, bounds: Indexed, axes: Indexed) -> Any:
@@ -109,15 +109,15 @@ def _at(S: Any, x: Any) -> list[Any]:
 
 
 def _problem(
-    k: Workspace, J: Indexed, Minv: Indexed, v: Indexed, slowest: Indexed, fastest: Indexed, dry: Indexed, G: Indexed,
-    free: Indexed, bounds: Indexed, response: Indexed,
+    k: Workspace, J: Indexed, Minv: Indexed, own: Indexed, v: Indexed, slowest: Indexed, fastest: Indexed, dry: Indexed,
+    G: Indexed, free: Indexed, bounds: Indexed, response: Indexed,
 ) -> None:  # fmt: skip
     """Rows of joints, and (2)."""
-    for (row,), (own,) in k.joints:
+    for (row,), (joint,) in k.joints:
         for c in k.n:
             J[row, c] = 0.0
-        J[row, own] = 1.0
-        bounds[row], free[row] = np.array([dry[own][()], slowest[own][()], fastest[own][()]]), 0.0
+        J[row, joint] = 1.0
+        bounds[row], free[row] = np.array([x[joint][()] for x in (dry, slowest, fastest)]), 0.0
     transposed = k.array("n", "r")
     for c in k.n:
         for row in k.r:
@@ -126,6 +126,8 @@ def _problem(
     add_product(response, (k.n, k.n, k.r), Minv, transposed)
     add_product(G, (k.r, k.n, k.r), J, response, symmetric=True)
     mirror(k.r, G)
+    for row in k.r:
+        G[row, row] = what_moves(G[row, row][()], k.sum(J[row, c] * J[row, c] * own[c] for c in k.n))
 
 
 def _within(node: Any, first: Any, end: Any) -> Any:

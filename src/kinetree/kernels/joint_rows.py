@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from kinetree.kernels.branchless import less
-from kinetree.kernels.contact_problem import row_values
+from kinetree.kernels.contact_problem import row_values, what_moves
 from kinetree.kernels.language import Workspace, kernel
 from kinetree.language.algorithm import algorithm
 from kinetree.language.tree import Indexed, Tree
@@ -54,24 +54,26 @@ def mean_acceleration(k: Workspace, v: Indexed, after: Indexed, dt: Indexed, a: 
 
 
 @kernel(
-    G=("r", "r"), free=("r",), axes=("r", 3), friction=("r",), response=("n", "r"), Minv=("n", "n"), v=("n",),
-    slowest=("n",), fastest=("n",), dry=("n",), matrix=("t", "t"), g=("t",), bounds=("t", 3),
+    G=("r", "r"), free=("r",), axes=("r", 3), friction=("r",), response=("n", "r"), Minv=("n", "n"), own=("n",),
+    v=("n",), slowest=("n",), fastest=("n",), dry=("n",), matrix=("t", "t"), g=("t",), bounds=("t", 3),
     outputs=("matrix", "g", "bounds"), lists={"contacts": {"t": 3, "r": 3}, "joints": {"t": 1, "n": 1}},
 )  # fmt: skip
 def joined_problem(
     k: Workspace, G: Indexed, free: Indexed, axes: Indexed, friction: Indexed, response: Indexed, Minv: Indexed,
-    v: Indexed, slowest: Indexed, fastest: Indexed, dry: Indexed, matrix: Indexed, g: Indexed, bounds: Indexed,
+    own: Indexed, v: Indexed, slowest: Indexed, fastest: Indexed, dry: Indexed, matrix: Indexed, g: Indexed,
+    bounds: Indexed,
 ) -> None:  # fmt: skip
     """The rows of contacts, and those of some degrees of freedom, as one problem for `contact_newton`.
 
-    `response` are joint velocities per unit impulse at each contact along the world's axes; `slowest` and `fastest` are
+    `response` are joint velocities per unit impulse at each contact along the world's axes; `own` is the diagonal of
+    M⁻¹ without constraints, which Minv may have eliminated; `slowest` and `fastest` are
     from `kinetree.algorithms.kinematics.manifold`, and `dry` is the largest friction dt τ_f.
     """
-    for rows, own in k.contacts:
-        for row, other in zip(rows, own, strict=True):
+    for rows, before in k.contacts:
+        for row, other in zip(rows, before, strict=True):
             g[row], bounds[row] = free[other], np.array([friction[other][()], 0.0, 0.0])
         for columns, others in k.contacts:
-            for i, a in zip(rows, own, strict=True):
+            for i, a in zip(rows, before, strict=True):
                 for j, b in zip(columns, others, strict=True):
                     matrix[i, j] = G[a, b]
     for (row,), (c,) in k.joints:
@@ -83,3 +85,4 @@ def joined_problem(
                 matrix[j, row] = axes[b][0] * x + axes[b][1] * y + axes[b][2] * z
         for (column,), (d,) in k.joints:
             matrix[row, column] = Minv[c, d]
+        matrix[row, row] = what_moves(Minv[c, c][()], own[c][()])

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from kinetree.algorithms.dynamics.mass_matrix import mass_matrix_inverse, mass_m
 from kinetree.algorithms.kinematics.frame_kinematics import VELOCITIES, poses
 from kinetree.algorithms.kinematics.manifold import joint_bounds
 from kinetree.errors import InputError, ModelWarning
+from kinetree.kernels.constrained_solution import moving_columns, row_response
 from kinetree.kernels.contact_newton import FACES, FIXED, POINTS, contact_newton
 from kinetree.kernels.contact_problem import (
     contact_forces,
@@ -52,6 +53,7 @@ from kinetree.kernels.contact_problem import (
 from kinetree.kernels.joint_rows import joined_problem
 from kinetree.kernels.language import Kernel
 from kinetree.language.algorithm import Algorithm, with_constants
+from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
 from kinetree.runtime import arguments
 from kinetree.runtime.bound import Compiled
@@ -62,7 +64,6 @@ from kinetree.simulation.shapes import Plane, Shape
 from kinetree.simulation.step_results import ContactProblem, Impulses
 from kinetree.spatial.value import Array
 from kinetree.tasks.task_types import Task
-from kinetree.tasks.tasks import Tasks
 
 #: The reference of velocities in world axes, at the frames themselves.
 WORLD_AXES = "local_world_aligned"
@@ -161,15 +162,15 @@ class FactoredBodies:
         self._run, self._recursion, self._count, self._q = run, recursion, count, None
         self._more = (factored_solution,) if solves else ()
 
-    def at(self, q: Any) -> tuple[Any, Any]:
-        """Places, (m, 15), and Λ⁻¹, (6 m, 6 m), of the bodies."""
+    def at(self, q: Any) -> tuple[Any, Any, Any]:
+        """Places, (m, 15), and Λ⁻¹, (6 m, 6 m), of the bodies; and its diagonal without constraints."""
         if q is not self._q:
             users = [self._recursion(factored_accelerations, True)]
             users += [self._recursion(one, False) for one in (factored_twists, factored_impulses, *self._more)]
             self._users, self._found = self._run.sharing(self._recursion(mass_factors, True), [q], users)
             self._q = q
         place, mobility = self._found
-        return place, mobility
+        return place, mobility, diagonal(self._run, mobility, 6 * self._count)
 
     def accelerations(self, q: Any, v: Any, tau: Any) -> Any:
         """Forward dynamics."""
@@ -193,23 +194,23 @@ class FactoredBodies:
 class DenseBodies:
     """The same of any robot, also with constraints eliminated: by the response M⁻¹Jᵀ to forces on the bodies.
 
-    `dynamics` are functions of q: one for Λ⁻¹ and M⁻¹Jᵀ, or one for each.
+    `dynamics` yields Λ⁻¹, M⁻¹Jᵀ and the diagonal of Λ⁻¹ without constraints, given what runs functions, and q.
     """
 
     accelerations = None
 
     def __init__(
-        self, run: Any, recursion: Callable[[Algorithm, bool], Compiled], dynamics: Several[Any], count: int, nv: int
-    ) -> None:
+        self, run: Any, recursion: Callable[[Algorithm, bool], Compiled],
+        dynamics: Callable[[Any, Any], tuple[Any, Any, Any]], count: int, nv: int,
+    ) -> None:  # fmt: skip
         self._run, self._recursion, self._dynamics, self.count, self._nv = run, recursion, dynamics, count, nv
 
-    def at(self, q: Any) -> tuple[Any, Any]:
-        """Places, (m, 15), and Λ⁻¹, (6 m, 6 m), of the bodies."""
+    def at(self, q: Any) -> tuple[Any, Any, Any]:
+        """Places, (m, 15), and Λ⁻¹, (6 m, 6 m), of the bodies; and its diagonal without constraints."""
         T = self._run(self._recursion(poses, False), q)
         place = self._run.taken(T, 16 * np.arange(self.count)[:, None] + OF_POSE)
-        found = [self._run(function, q) for function in self._dynamics]
-        mobility, self._response = found if len(found) > 1 else found[0]
-        return place, mobility
+        mobility, self._response, own = self._dynamics(self._run, q)
+        return place, mobility, own
 
     def twists(self, q: Any, v: Any) -> Any:
         """Velocities of the bodies in world axes, (m, 6)."""
@@ -233,11 +234,11 @@ def of_bodies(kernel: Kernel, bodies: tuple[int, ...]) -> KernelFunction:
 class Contacts:
     """Contacts between points of a robot and its environment, together with dry friction and stops of joints.
 
-    Arguments as of `Simulator`; `constraints` are tasks, and a `varied` robot is a population.
+    Arguments as of `Simulator`; a `varied` robot is a population.
 
     Attributes:
         shapes: Shapes of the results of a single step, besides velocities.
-        is_compiled: Whether its text can be recorded: nothing is held fixed, and all shapes have kernels.
+        is_compiled: Whether its text can be recorded: all shapes have kernels.
         ground: What points may touch.
         frames: Frames that have points.
         body_of: For each point, the number of its frame.
@@ -251,7 +252,7 @@ class Contacts:
         robot: Model,
         points: Several[Points],
         ground: Several[Shape],
-        constraints: Several[Any],
+        held: Constraints | None,
         dt: float,
         joints: JointRows | None,
         solver: Solver,
@@ -264,9 +265,7 @@ class Contacts:
         self._tasks = [Task(one.frame, "position", tuple(p.tolist())) for one in points for p in one.positions]
         self.frames = frames = list(dict.fromkeys(one.frame for one in points))
         self._bodies = robot.tasks([Task(frame) for frame in frames], reference=WORLD_AXES)
-        self._held: Tasks | None = None
-        if constraints:
-            self._held = robot.tasks([Task(frame) for frame in frames], reference=WORLD_AXES, contacts=constraints)
+        self._held = held
         body_of = [frames.index(one.frame) for one in points for _ in one.positions]
         self.body_of, self.positions = np.array(body_of), np.concatenate([one.positions for one in points])
         self._count, self.joints, self._varied = len(body_of), joints, varied
@@ -279,7 +278,7 @@ class Contacts:
         self._problem, self._gather = (of_bodies(one, touching) for one in (contact_problem, contact_wrenches))
         alone = len(set(touching)) == len(touching) and joints is None and self._held is None
         self._solve, self.law = solver.bound(alone, len(touching), 0 if joints is None else len(joints.columns))
-        self.is_compiled = self._held is None and all(shape.kernel for shape in self.ground)
+        self.is_compiled = all(shape.kernel for shape in self.ground)
 
     def bodies(self, run: Any, solves: bool = False) -> FactoredBodies | DenseBodies:
         """The bodies that may touch something, in a step; `solves` if `solved` is needed."""
@@ -288,19 +287,32 @@ class Contacts:
         def recursion(algorithm: Algorithm, dynamic: bool) -> Compiled:
             return self._bound(algorithm, recursions.sites, dynamic)
 
-        count = len(recursions.sites)
-        if self._held is not None:
-            held = [PythonFunction(partial(_held_dynamics, self._held))]
-            return DenseBodies(run, recursion, held, count, self._robot.nv)
-        if self._robot.mechanism.first_general is None:
-            return FactoredBodies(run, recursion, count, solves)
-        functions = [recursion(one.algorithm, True) for one in (recursions.inverse_inertia, recursions.response)]
-        return DenseBodies(run, recursion, functions, count, self._robot.nv)
+        def dynamics(run: Any, q: Any) -> tuple[Any, Any, Any]:
+            if self._held is not None:
+                return self._held_response(run, recursions, 6 * len(recursions.sites), q)
+            inverse, response = (
+                recursion(one.algorithm, True) for one in (recursions.inverse_inertia, recursions.response)
+            )
+            mobility = run(inverse, q)
+            return mobility, run(response, q), diagonal(run, mobility, 6 * len(recursions.sites))
+
+        if self._held is None and self._robot.mechanism.first_general is None:
+            return FactoredBodies(run, recursion, len(recursions.sites), solves)
+        return DenseBodies(run, recursion, dynamics, len(recursions.sites), self._robot.nv)
+
+    def _held_response(self, run: Any, recursions: Any, rows: int, q: Any) -> tuple[Any, Any, Any]:
+        """Λ⁻¹ and M⁻¹Jᵀ of tasks with some rows, with constraints eliminated; and the diagonal of Λ⁻¹ without them."""
+        nv = self._robot.nv
+        kernel = compiled(row_response, c=rows, n=nv, **moving_columns(range(nv), nv))
+        J, Minv = run(recursions.jacobian, q), inverse_of(run, self._robot, self._varied, q)
+        _, _, own = run(kernel, J, Minv)
+        response, mobility, _ = run(kernel, J, cast(Constraints, self._held).mobility(run, q, Minv))
+        return mobility, run.taken(response, np.arange(rows * nv).reshape(rows, nv).T), own
 
     def impulses(self, run: Any, q: Any, v: Any, bodies: Any) -> Impulses:
         """The effect of contacts in a step on velocities v: the text."""
         count, many, rows = self._count, len(self.ground), self.rows
-        (place, mobility), twist = bodies.at(q), bodies.twists(q, v)
+        (place, mobility, own), twist = bodies.at(q), bodies.twists(q, v)
         of_points = [
             run.taken(x, width * self.body_of[:, None] + np.arange(width)) for x, width in ((place, PLACE), (twist, 6))
         ]
@@ -310,7 +322,7 @@ class Contacts:
             run.joined(*(run.taken(x, np.arange(3 * count)) for x in each))
             for each in (*([x] * many for x in motion), *zip(*gaps, strict=True))
         )
-        G, free, axes = run(self._problem, mobility, arms, velocities, normals, heights, self._dt)
+        G, free, axes = run(self._problem, mobility, own, arms, velocities, normals, heights, self._dt)
         mu, bounds = self._friction(run)
         if self.joints is not None:
             given = self.joints.given(run, q, v)
@@ -343,7 +355,10 @@ class Contacts:
         """Joint velocities per unit impulse at each point, once for each shape, (nv, r)."""
         nv, each = self._robot.nv, 3 * self._count
         recursions = self._of_points
-        found = run(self._bound(recursions.response.algorithm, recursions.sites, True), q)
+        if self._held is None:
+            found = run(self._bound(recursions.response.algorithm, recursions.sites, True), q)
+        else:
+            _, found, _ = self._held_response(run, recursions, each, q)
         return run.taken(found, each * np.arange(nv)[:, None] + np.tile(np.arange(each), len(self.ground)))
 
     @cached_property
@@ -368,10 +383,14 @@ def bound_to(algorithm: Algorithm, robot: Model, sites: tuple[Any, ...]) -> Comp
     return bind(algorithm, robot.mechanism, sites, "step")
 
 
-def _held_dynamics(held: Tasks, q: Array) -> tuple[Array, Array]:
-    """Λ⁻¹ and M⁻¹Jᵀ with constraints eliminated."""
-    state: Any = held.at(q)
-    return state.inverse_inertia, state._response
+def inverse_of(run: Any, robot: Model, varied: bool, q: Any) -> Any:
+    """M⁻¹, (nv, nv); of a `varied` robot, each sample's own."""
+    return run(bound_to(with_constants(mass_matrix_inverse) if varied else mass_matrix_inverse, robot, ()), q)
+
+
+def diagonal(run: Any, matrix: Any, size: int) -> Any:
+    """The diagonal of a matrix."""
+    return run.taken(matrix, np.arange(size) * (size + 1))
 
 
 def _gaps(shape: Shape, points: Array, _: Any) -> tuple[Array, Array]:
@@ -399,8 +418,11 @@ class JointRows:
 
     is_compiled: ClassVar[bool] = True
 
-    def __init__(self, robot: Model, dt: float, friction: Array, limits: bool, solver: Solver, varied: bool) -> None:
-        self._robot, self._dt, self._varied = robot, dt, varied
+    def __init__(
+        self, robot: Model, dt: float, friction: Array, limits: bool, solver: Solver, varied: bool,
+        held: Constraints | None = None,
+    ) -> None:  # fmt: skip
+        self._robot, self._dt, self._varied, self._held = robot, dt, varied, held
         self._dry: Any = dt * friction if friction.ndim == 1 else Varied("joint friction")
         self.origin = robot.neutral()
         self.lower, self.upper = np.full(robot.nv, -np.inf), np.full(robot.nv, np.inf)
@@ -409,7 +431,7 @@ class JointRows:
         bounded = np.isfinite(self.lower) | np.isfinite(self.upper)
         self.columns = np.flatnonzero(bounded | (friction.reshape(-1, robot.nv) > 0.0).any(axis=0))
         self.shapes = {"report": (3,), "joint_impulses": (robot.nv,)}
-        self._solve, self.law = solver.bound(True, 0, len(self.columns))
+        self._solve, self.law = solver.bound(held is None, 0, len(self.columns))
 
     def _set_stops(self, robot: Model) -> None:
         """Take the limits of joints, refuse robots without, and warn of limits that no velocity obeys."""
@@ -434,11 +456,15 @@ class JointRows:
         """No bodies touch anything."""
 
     def given(self, run: Any, q: Any, v: Any) -> tuple[Any, ...]:
-        """M⁻¹, v, the velocities between which joints stay within their stops, and the largest friction."""
-        inverse = with_constants(mass_matrix_inverse) if self._varied else mass_matrix_inverse
+        """M⁻¹, or what constraints leave of it; its diagonal without them; v, and `bounds`."""
+        Minv = inverse_of(run, self._robot, self._varied, q)
+        left = Minv if self._held is None else self._held.mobility(run, q, Minv)
+        return left, diagonal(run, Minv, self._robot.nv), v, *self.bounds(run, q)
+
+    def bounds(self, run: Any, q: Any) -> tuple[Any, ...]:
+        """The velocities between which joints stay within their stops, and the largest friction."""
         limits = self.origin, self.lower, self.upper, self._dt
-        bounds = run(bound_to(joint_bounds, self._robot, ()), q, *limits)
-        return run(bound_to(inverse, self._robot, ()), q), v, *bounds, self._dry
+        return *run(bound_to(joint_bounds, self._robot, ()), q, *limits), self._dry
 
     def joined(self, run: Any, G: Any, free: Any, axes: Any, *given: Any) -> tuple[Any, Any, Any]:
         """Matrix, velocities and bounds of the problem of contacts and joints; `given` are as of `joined_problem`."""

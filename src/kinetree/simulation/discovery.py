@@ -29,7 +29,7 @@ from kinetree.model.constraints import Constraints
 from kinetree.model.model import Model
 from kinetree.model.shapes import Scene
 from kinetree.runtime.function import compiled
-from kinetree.simulation.contacts import WORLD_AXES, JointRows, Solver, bound_to
+from kinetree.simulation.contacts import WORLD_AXES, JointRows, Solver, bound_to, diagonal
 from kinetree.simulation.discovered_derivatives import DiscoveredResponse, ShapeBodies
 from kinetree.simulation.step_results import FoundContacts, Impulses
 from kinetree.simulation.touching_pairs import Arrangement, given_pairs, touching_pairs
@@ -112,7 +112,7 @@ class DiscoveredContacts:
         after, forces, report, *more = run.cases(count, self._counts, texts, sizes)
         report = run(compiled(complete), report, count, float(self.most))
         pushes = more[0] if of_joints else None
-        touched = Impulses(after, forces=forces, found=found, report=report, joint_impulses=pushes)
+        touched = Impulses(after, forces=forces, found=found, number=count, report=report, joint_impulses=pushes)
         return touched if response is None else response.told(touched, q, more[of_joints:])
 
     def _probed(self, run: Any, T: Any, twist: Any) -> Any:
@@ -138,7 +138,7 @@ class DiscoveredContacts:
             return [v, np.zeros(0), np.zeros(3), *(() if derived is None else derived.nothing)]
         bounds: Sequence[Any] = [np.zeros(nv)] * 3
         if joints is not None:
-            _, _, *bounds = joints.given(run, q, v)
+            bounds = joints.bounds(run, q)
         rows = 3 * count + len(columns)
         lists = {
             "contacts": [(3 * i, i) for i in range(count)],
@@ -156,11 +156,12 @@ class DiscoveredContacts:
         newton = run.prepared(self._solver.bound(False, count, len(columns))[0])
         inverse = self._recursion(mass_matrix_inverse, dynamic=True)
         if self._held is None:
-            Minv = run.feeding(problem, ["Minv"], inverse, q)
+            Minv = whole = run.feeding(problem, ["Minv"], inverse, q)
         else:
-            Minv = self._held.mobility(run, q, run(inverse, q))
+            whole = run(inverse, q)
+            Minv = self._held.mobility(run, q, whole)
         contacts = run.taken(found, np.arange(CONTACT * max(count, 1)))
-        given = contacts, moving, which, Minv, v, self._dt, *bounds
+        given = contacts, moving, which, Minv, diagonal(run, whole, nv), v, self._dt, *bounds
         G, free, limits, axes, response = run.feeding(newton, ["G", "free", "bounds", None, None], problem, *given)
         impulse, velocity, report = run(newton, G, free, limits, law)
         after = run(compiled(velocities_after, m=nv, n=rows), response, v, impulse)

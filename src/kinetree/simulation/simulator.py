@@ -113,6 +113,12 @@ class Simulator:
         dt = arguments.number("dt", dt, what="a positive time step [s]", above=0.0)
         if isinstance(contacts, str) and contacts != "discover":
             raise UnknownNameError("contacts", contacts, ("discover",))
+        if not isinstance(contacts, Iterable):
+            raise InputError(
+                f'contacts are "discover", robot.collision_pairs(…), or a list of points; got {type(contacts).__name__}'
+            )
+        if not isinstance(robot, (Model, Population)):
+            raise InputError(f"robot is a kinetree.Model or a population of one, got {type(robot).__name__}")
         pairs = contacts if isinstance(contacts, CollisionPairs) else None
         discovered = isinstance(contacts, (str, CollisionPairs))
         given = tuple(constraints)
@@ -147,22 +153,20 @@ class Simulator:
             if wanted and method not in IMPULSIVE:
                 raise InputError(f"{what} need one of the methods {', '.join(IMPULSIVE)}; got {method!r}")
         if shapes and not points:
-            raise InputError("there is ground, but no contacts=[simulation.Points(…)] that may touch it")
+            other = "; around contacts that are discovered is a scene=kt.Scene([shapes])" if discovered else ""
+            raise InputError(f"there is ground, but no contacts=[simulation.Points(…)] that may touch it{other}")
         if scene is not None and not discovered:
             raise InputError('a scene is for contacts that are discovered: contacts="discover"')
         if given and "joint damping" in plant.varied:
             raise UnsupportedError("damping that differs in a population cannot be combined with constraints yet")
-        if rows and given:
-            raise InputError("dry friction and joint stops cannot be combined with constraints")
         solver = _solver(rounds, compliance, centrings)
-        held = self.constraints.tasks.tasks if self.constraints and points else ()
-        varied = self._population is not None
-        joints = JointRows(plant.robot, self.dt, dry, limits, solver, varied) if rows else None
+        held, varied = self.constraints, self._population is not None
+        joints = JointRows(plant.robot, self.dt, dry, limits, solver, varied, held) if rows else None
         self._contacts: Contacts | DiscoveredContacts | JointRows | None = joints
         self._discovered: DiscoveredContacts | None = None
         if discovered:
             self._contacts = self._discovered = DiscoveredContacts(
-                plant.robot, scene, pairs, self.dt, joints, solver, varied, self.constraints
+                plant.robot, scene, pairs, self.dt, joints, solver, varied, held
             )
         if points:
             self._contacts = Contacts(plant.robot, points, shapes, held, self.dt, joints, solver, varied)
@@ -170,9 +174,7 @@ class Simulator:
         #: The step of a robot that nothing touches, after the first one.
         self._free: Any = None
         if varied and not self._steps.is_compiled:
-            raise InputError(
-                "a population cannot be simulated with contacts under constraints, or on shapes measured by Python code"
-            )
+            raise InputError("a population cannot be simulated with contacts on shapes measured by Python code")
 
     def __repr__(self) -> str:
         held = f", {self.constraints.rows} constrained rows" if self.constraints else ""
@@ -296,7 +298,7 @@ class Simulator:
                 fix = f"More than {MOST} contacts at once are not solved: start above the ground, or leave out pairs"
             elif worst <= CONVERGED:
                 what, worst = "the motion", np.nan
-                fix = f"Numbers overflow: choose a time step below {self.dt:g} s, or check forces and velocities"
+                fix = f"Numbers overflow: choose a time step below {self.dt:g} s, or check forces and states"
             warning = ConvergenceWarning(f"{function}: {what}", int(poor.sum()), solved.size, worst, CONVERGED, fix)
             warnings.warn(warning, stacklevel=3)
 

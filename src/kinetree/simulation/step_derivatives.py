@@ -42,11 +42,10 @@ from kinetree.algorithms.derivatives.jvp import inverse_dynamics_jvp
 from kinetree.algorithms.derivatives.vjp import inverse_dynamics_vjp
 from kinetree.algorithms.dynamics.time_step import advance
 from kinetree.algorithms.kinematics.frame_kinematics import JACOBIANS, VELOCITIES, VELOCITY_DERIVATIVES
-from kinetree.algorithms.kinematics.manifold import ddifference, difference
+from kinetree.algorithms.kinematics.manifold import ddifference
 from kinetree.concurrency import ForkSafeLock
 from kinetree.kernels.chained_products import row_scaled
 from kinetree.kernels.constrained_solution import moving_columns, with_product, with_transposed_product
-from kinetree.kernels.contact_response import EPSILON, contact_response
 from kinetree.kernels.joint_rows import mean_acceleration
 from kinetree.kernels.products import total
 from kinetree.kernels.step_changes import (
@@ -70,11 +69,12 @@ from kinetree.runtime.function import compiled
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence, MemorySpan
 from kinetree.runtime.texts import Recording, executed, recorded
-from kinetree.simulation.contacts import Contacts, JointRows, PythonFunction
+from kinetree.simulation.contacts import Contacts, JointRows
 from kinetree.simulation.discovery import DiscoveredContacts
 from kinetree.simulation.stage_dynamics import FreeDynamics, HeldDynamics
-from kinetree.simulation.step_results import ContactProblem, ImpulseResponse, Impulses
+from kinetree.simulation.step_results import ImpulseResponse
 from kinetree.simulation.steps import Met, Stage, Steps, Trail
+from kinetree.simulation.typed_response import typed_response
 
 _AXES = "local_world_aligned"
 #: What a step depends on, of each shape.
@@ -247,7 +247,7 @@ class StepDerivatives:
         first, last = (None, trail.stages[0]) if len(trail.stages) == 1 else trail.stages
         touched, wrenches, push, response = trail.touched, pushed, last.push, None
         if touched is not None:
-            response = touched.response or self._response(run, last.q, trail)
+            response = touched.response or typed_response(run, plant, cast(Any, self._steps.contacts), last.q, trail)
             if touched.joint_impulses is not None:
                 push = self._own(run, advance, push, touched.joint_impulses, 1.0 / plant.dt)
             if touched.problem is not None and touched.problem.wrench is not None:
@@ -262,58 +262,6 @@ class StepDerivatives:
             a = run(compiled(mean_acceleration, n=self._robot.nv), start, met.after, plant.dt)
         return _About(last, first, trail.q, trail.rate, a, met, wrenches, pushed, response, trail.bodies), found
 
-    def _response(self, run: Any, q: Any, trail: Trail) -> ImpulseResponse:
-        contacts, joints, touched = self._contacts, self._joints, cast(Impulses, trail.touched)
-        count, several = self._count, len(self._columns)
-        of, law = cast(ContactProblem, touched.problem), cast(Contacts, self._steps.contacts).law
-        bodies = len(self._contact_sites)
-        if contacts is None:
-            geometry = np.zeros((0, 3)), *np.zeros((3, 0)), np.zeros((0, 3)), np.zeros(0)
-            lists = []
-        else:
-            each = count // self.shapes
-            parts = [run(self._sloped(shape), of.points, shape.numbers) for shape in contacts.ground]
-            slope, bend = (
-                run.joined(*(run.taken(x, np.arange(size)) for x in part))
-                for part, size in zip(zip(*parts, strict=True), (3 * each, 9 * each), strict=True)
-            )
-            twist = run.taken(trail.bodies.twists(q, cast(Met, trail.met).after), np.arange(6 * bodies))
-            geometry = (
-                of.axes,
-                of.arms,
-                touched.heights,
-                slope,
-                run.taken(bend, np.arange(9 * count).reshape(-1, 3)),
-                twist,
-            )
-            lists = [
-                (3 * i, 3 * i, 6 * body, 6 * body, i // each)
-                for i, body in enumerate(np.tile(contacts.body_of, self.shapes).tolist())
-            ]
-        place, limits, listed = np.zeros(1), np.zeros((1, 2)), []
-        if joints is not None:
-            place = self._own(run, difference, joints.origin, q)
-            limits = np.stack([joints.lower, joints.upper], axis=-1)
-            listed = [(3 * count + i, 6 * bodies + i, int(c)) for i, c in enumerate(self._columns)]
-        rigid = law[3] > 0.5
-        sizes = {"t": 3 * count + several, "r": 3 * count, "n": 6 * bodies, "c": 6 * bodies + several}
-        back = {
-            "contacts_backwards": [(3 * i,) for i in reversed(range(count))],
-            "joints_backwards": [(3 * count + i,) for i in reversed(range(several))],
-        }
-        kernel = compiled(
-            contact_response, **sizes, g=self.shapes, v=len(limits), once=1, contacts=lists, joints=listed, **back
-        )
-        numbers = np.array([self._plant.dt, EPSILON if rigid else law[0]])
-        problem = of.G, of.free, of.impulse, of.velocity, of.bounds, touched.report
-        return ImpulseResponse(*run(kernel, *problem, *geometry, place, limits, numbers))
-
-    def _sloped(self, shape: Any) -> Any:
-        each = self._count // self.shapes
-        if shape.slope_kernel is not None:
-            return compiled(shape.slope_kernel, c=each)
-        return PythonFunction(lambda points, _: shape.slopes(points))
-
     @cached_property
     def _contact_sites(self) -> tuple[Site, ...]:
         if self._found is not None:
@@ -327,7 +275,8 @@ class StepDerivatives:
         """M⁻¹ (τ + Jᵀw), or what takes its place under constraints."""
         if self._held is None:
             return self._free.solved(run, of.bodies, of.last.q, tau, wrench)
-        return self._held.solved(run, of.last.q, self._sum(run, tau, self._pressed(run, of.last.q, wrench)))
+        pressed = self._pressed(run, of.last.q, wrench) if self._of_bodies else None
+        return self._held.solved(run, of.last.q, self._sum(run, tau, pressed))
 
     def _pressed(self, run: Any, q: Any, wrench: Any) -> Any:
         """Jᵀw of wrenches on bodies, in world axes."""

@@ -159,6 +159,7 @@ class Impulses(NamedTuple):
     forces: Any = None  # impulses in world axes, for all n pairs of a shape and a point, (…, 3 n)
     heights: Any = None  # signed distances before the step, at the normal row, (…, 3 n)
     found: Any = None  # contacts that were discovered, see `kinetree.kernels.contact_discovery`, (…, c, 12)
+    number: Any = None  # how many of them there are, (…)
     report: Any = None  # residual of the law with compliance, residual, whether contacts jam, (…, 3)
     joint_impulses: Any = None  # of dry friction and stops, (…, nv)
     problem: ContactProblem | None = None

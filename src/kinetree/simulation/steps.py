@@ -2,7 +2,7 @@
 
 A step is the integrator's (`kinetree.simulation.plant`), with constraints in its accelerations and a projection at its
 end (`kinetree.model.constraints`), and impulses of contacts and joints (`kinetree.simulation.contacts`). Where shapes
-are measured by Python code, or constraints are eliminated from contacts, single steps are executed on arrays instead.
+are measured by Python code, single steps are executed on arrays instead.
 
 Constraints have doubts where their rows come to depend on each other. Each function counts them; for samples with
 doubts, single steps are computed again with `near`, which takes eigenvalues.
@@ -35,6 +35,7 @@ from kinetree.runtime.function import compiled
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.sequence import KernelSequence
 from kinetree.runtime.texts import BY_NAME, Recording, executed
+from kinetree.runtime.threads import get_threads
 from kinetree.simulation.contacts import Contacts, JointRows
 from kinetree.simulation.discovery import DiscoveredContacts
 from kinetree.simulation.plant import Plant
@@ -47,6 +48,8 @@ _WHOLE = {"semi_implicit_euler": time_step.semi_implicit_euler, "midpoint": time
 _CHUNK = 4096
 #: Steps of all samples in one call: some tenths of a second, after which Ctrl-C is noticed.
 _UNINTERRUPTED = 100_000
+#: Samples from which on they are sorted by contacts, and steps after which they are again.
+_SORTED, _RESORTED = 32, 50
 #: Functions that are kept, by their numbers of steps.
 _KEPT = 64
 
@@ -93,6 +96,7 @@ class Steps:
         is_compiled: Whether steps are compiled functions, rather than executed on arrays.
         plant: As above, and so are the others.
         turning: Where velocities of free bodies start that turn between impulses and the end of a step, once for each.
+        sorts: Whether rollouts count contacts, so that samples with as many share lanes.
     """
 
     def __init__(
@@ -107,6 +111,7 @@ class Steps:
         self.is_compiled = contacts is None or contacts.is_compiled
         meets = plant.method == "midpoint" and isinstance(contacts, (Contacts, DiscoveredContacts))
         self.turning = plant.free_bodies if meets and constraints is None else []
+        self.sorts = isinstance(contacts, DiscoveredContacts)
         self._lock = ForkSafeLock()
         self._made: dict[Any, Any] = {}
 
@@ -236,6 +241,7 @@ class Steps:
             outputs.append(Operand("acceleration", (nv,)))
         if contacts is not None:
             kept = contacts.shapes if records is None else {"residual": length}
+            kept |= {"number": ()} if records is not None and self.sorts else {}
             outputs += [Operand(name, shape) for name, shape in kept.items()]
         if self.constraints is not None:
             if records is None:
@@ -304,31 +310,53 @@ class Steps:
         """Compute a rollout into qs, vs and residuals, (…, T/every + 1, …); returns the doubts of constraints, (…).
 
         Joint forces are a `series`, (…, T, nv), or constant, (…, nv). A call has as many steps as fit the cache and do
-        not keep Ctrl-C waiting.
+        not keep Ctrl-C waiting. All lanes take as long as the slowest, so samples are sorted by their contacts before
+        each call but the first.
         """
         batch, steps = qs.shape[:-2], (qs.shape[-2] - 1) * every
         doubts = np.zeros(batch)
         samples = max(1, math.prod(batch))
-        longest = max(1, _UNINTERRUPTED // samples)
+        sorts = self.sorts and samples >= _SORTED
+        longest = max(1, min(_UNINTERRUPTED // samples, _RESORTED if sorts else _UNINTERRUPTED))
         # states in a call, or if there are too many steps between two, parts of these
         most = max(1, _CHUNK // (q.shape[-1] + v.shape[-1] * (1 + every * series)))
         most = max(1, min(most, longest // every, qs.shape[-2] - 1))
         each = min(every, longest)
         work = self.function(most, each, series).binding.work  # type: ignore[attr-defined]
+        where = None
         with ready_for(samples * steps * work // (most * each)):
             first = 0
             while first < steps:
-                stop = first + min(most * each, steps - first if each == every else every - first % every)
+                size = each if sorts and not first else most * each
+                stop = first + min(size, steps - first if each == every else every - first % every)
                 part = tau[..., first:stop, :] if series else tau
                 after = slice(first // every + 1, -(-stop // every) + 1)
                 count = after.stop - after.start
-                found = np.zeros((*batch, count)), np.zeros(batch)
+                found, number = [np.zeros((*batch, count)), np.zeros(batch)], np.zeros(batch)
                 out = [qs[..., after, :], vs[..., after, :], *([found[0]] if self.contacts is not None else [])]
+                out += [number] if self.sorts else []
                 out += [found[1]] if self.constraints is not None else []
-                function = self.function(count, (stop - first) // count, series)
-                function(q, v, part, *self.constants, out=tuple(out))
+                function = cast(Compiled, self.function(count, (stop - first) // count, series))
+                given = q, v, part, *self.constants
+                if where is None:
+                    function(*given, out=tuple(out))
+                else:
+                    cores = [x.shape[x.ndim - len(o.shape) :] for x, o in zip(given, function.binding.inputs)]
+                    some = [np.broadcast_to(x, (*batch, *core))[where] for x, core in zip(given, cores)]
+                    for place, result in zip(out, function(*some), strict=True):
+                        place[where] = result
                 residuals[..., after] = np.maximum(residuals[..., after], found[0])
                 doubts += found[1]
                 q, v = (x[..., after.stop - 1, :].copy() for x in (qs, vs))
                 first = stop
+                if sorts:
+                    where = np.unravel_index(_dealt(number.ravel(), function.lanes(samples)), batch)
         return doubts
+
+
+def _dealt(number: Array, lanes: int) -> Array:
+    """Samples with many contacts first; threads, which take equal slices, get alike ones."""
+    order, threads = np.argsort(-number, kind="stable"), get_threads()
+    whole = len(order) // lanes * lanes
+    blocks = order[:whole].reshape(-1, lanes)
+    return np.concatenate([*(blocks[i::threads].ravel() for i in range(threads)), order[whole:]])

@@ -19,7 +19,7 @@ from kinetree.language.mechanism import Site
 from kinetree.model import collision_pairs as reasons
 from kinetree.model.collision_pairs import CollisionPairs, excluded_by_structure
 from kinetree.model.model import Model
-from kinetree.model.shapes import HeightField, Hull, Plane, Scene, SolidShape
+from kinetree.model.shapes import HeightField, Hull, Plane, Scene, SolidShape, surroundings
 from kinetree.model.specs import WORLD_NAME
 from kinetree.runtime.kernels import bind
 from kinetree.simulation.stand_ins import centred, closed, probes
@@ -60,8 +60,7 @@ def touching_pairs(robot: Model, scene: Scene | None) -> list[TouchingPair]:
     Warns:
         ModelWarning: Moving height fields are left out, and pairs of a robot that overlap at its neutral configuration.
     """
-    if scene is not None and not isinstance(scene, Scene):
-        raise InputError(f"scene={scene!r} is no kinetree.Scene")
+    around = list(surroundings(scene))
     carriers, parents = robot._moving_bodies
 
     def may_touch(shape: SolidShape) -> bool:
@@ -76,7 +75,6 @@ def touching_pairs(robot: Model, scene: Scene | None) -> list[TouchingPair]:
             f"{', '.join(map(repr, left))}; give other shapes in their place, with robot.with_shapes(…)"
         )
         warnings.warn(text, ModelWarning, stacklevel=5)
-    around = [] if scene is None else list(scene.shapes)
     if scene is None and not any(carriers[str(shape.body)] == WORLD_NAME for shape in own):
         around = [Plane("floor", body=WORLD_NAME)]
     for shape in around:
@@ -92,10 +90,11 @@ def touching_pairs(robot: Model, scene: Scene | None) -> list[TouchingPair]:
     left_out = excluded_by_structure(every, on, parents, (), robot.pair_rules)
     found = [_pair(a, b) for k, a in enumerate(every) for b in every[k + 1 :] if (a.name, b.name) not in left_out]
     if not found:
-        raise InputError(
-            f"nothing of {robot.name!r} can touch anything: it has no shapes that may collide; add some with "
-            "robot.with_shapes(…)"
-        )
+        if not any(on[shape.name] != WORLD_NAME for shape in own):
+            why = 'it has no shapes that move; add some with robot.with_shapes(…), or load(…, shapes="visual")'
+        else:
+            why = "nothing is around it, and its own shapes may not collide; leave scene= out for a floor at z = 0"
+        raise InputError(f"nothing of {robot.name!r} can touch anything: {why}")
     return _apart(robot, found)
 
 
@@ -162,7 +161,8 @@ def gaps_at(robot: Model, pairs: Sequence[TouchingPair], q: Array) -> Array:
         ends = zip(*(arranged.ends(pairs[i]) for i in numbers), strict=True)
         posed = [_posed(T[..., list(end)], arranged.sizes[list(end)].T) for end in ends]
         if posed:
-            gaps = [np.broadcast_to(one.gap, len(numbers)) for one in manifold(*posed)]
+            with np.errstate(all="ignore"):  # what is selected from is all computed
+                gaps = [np.broadcast_to(one.gap, len(numbers)) for one in manifold(*posed)]
             found[numbers] = np.min(gaps, axis=0)
     return found
 

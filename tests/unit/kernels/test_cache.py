@@ -29,7 +29,7 @@ found = [*kt.compiled(diagonalize, n=7)(A), *kt.compiled(diagonalize, n=7)(A[0])
 found += kt.compiled(riccati, T=9, nx=7, nu=7)(A, A, A, A, A, A[0])
 rows = rng.uniform(0.1, 1.0, (4, 6))
 problem = kt.compiled(contact_problem, r=6, n=12, contacts=[(0, 6), (3, 0)])
-found += problem(rng.normal(size=(12, 12)), *rows, 0.1)
+found += problem(rng.normal(size=(12, 12)), np.ones(12), *rows, 0.1)
 print(*(np.asarray(part).tobytes().hex() for part in found))
 """
 
