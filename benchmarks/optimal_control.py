@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ from benchmarks.robots import share
 from benchmarks.table import Table
 from benchmarks.timing import pin_to_one_core
 from kinetree import ocp
+from kinetree.spatial.value import Array
 
-STEPS, DT, MANY = 100, 1e-2, 64
+MANY = 64
 
 
 class Peer:
@@ -35,18 +37,19 @@ class Peer:
 
     Args:
         peer: An interpreter that has crocoddyl.
-        script: What it runs, beside this file.
-        given: Arguments of the script.
+        kind: The problem.
+        files: The robot's files, below `share()`.
     """
 
-    def __init__(self, peer: str | None, script: str, *given: str) -> None:
+    def __init__(self, peer: str | None, kind: str, *files: str) -> None:
         self._process: subprocess.Popen[str] | None = None
         if peer is not None:
-            command = [peer, "-I", str(Path(__file__).with_name(script)), *given]
+            script = Path(__file__).with_name("crocoddyl_peer.py")
+            command = [peer, "-I", str(script), kind, *(str(share() / file) for file in files)]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def solve(self, start: Any) -> tuple[str, float, int, float] | None:
-        """Its name, milliseconds, iterations and the cost, from a start as the script takes it."""
+    def solve(self, start: dict[str, float]) -> tuple[str, float, int, float] | None:
+        """Its name, milliseconds, iterations and the cost, from angles of joints by name; or from the usual ones."""
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
             return None
@@ -55,14 +58,6 @@ class Peer:
         taken, count, cost, version = process.stdout.readline().split()
         return f"crocoddyl {version}", float(taken), int(count), float(cost)
 
-    def solve_all(self, starts: Sequence[Any]) -> tuple[str, float, float, float] | None:
-        """The same of one of several, on average; the cost is NaN."""
-        found = [each for each in map(self.solve, starts) if each is not None]
-        if not found:
-            return None
-        _, taken, count, _ = zip(*found, strict=True)
-        return f"crocoddyl, one of {len(starts)}", float(np.mean(taken)), round(float(np.mean(count)), 1), float("nan")
-
     def close(self) -> None:
         """End the process."""
         if self._process is not None and self._process.stdin is not None:
@@ -70,8 +65,49 @@ class Peer:
             self._process.wait()
 
 
-def table_of(title: str, best: dict[str, tuple[float, Any, float]]) -> Table:
-    """Milliseconds, iterations and costs of contenders, beside crocoddyl with as many problems."""
+def contest(
+    title: str, problem: ocp.Problem, other: Peer, rounds: int, targets: dict[str, Any],
+    ways: Mapping[str, Callable[[], ocp.Plan]], starts: Array,
+) -> Table:  # fmt: skip
+    """Whole solves of one problem, and one of many, beside crocoddyl: shortest times of the processor.
+
+    So others who use the machine do not count.
+
+    Args:
+        title: Title of the table.
+        problem: The problem.
+        other: The same in crocoddyl.
+        rounds: How often each contender solves.
+        targets: Its targets.
+        ways: Contenders, by name.
+        starts: Configurations that the many start from.
+    """
+    best: dict[str, tuple[float, Any, float]] = {}
+
+    def note(name: str, taken: float, iterations: Any, cost: float) -> None:
+        best[name] = min(best.get(name, (np.inf, 0, 0.0)), (taken, iterations, cost))
+
+    for _ in range(rounds):
+        for name, solve in ways.items():
+            begin = time.process_time()
+            plan = solve()
+            note(name, 1e3 * (time.process_time() - begin), int(plan.iterations), float(plan.cost))
+        found = other.solve({})
+        if found is not None:
+            note(*found)
+    for i in range(1 + max(1, rounds // 10)):
+        begin = time.process_time()
+        plans = problem.solve(starts, targets=targets)
+        taken = 1e3 * (time.process_time() - begin) / len(starts)
+        if i:
+            note(f"default, one of {MANY}", taken, round(float(plans.iterations.mean()), 1), float("nan"))
+    joints = [joint for joint in problem.robot.joints if joint.nq == 1]
+    others = [other.solve({joint.name: float(q[joint.q_slice][0]) for joint in joints}) for q in starts]
+    many = [each[1:3] for each in others if each is not None]
+    if many:
+        taken, count = np.mean(many, axis=0)
+        note(f"crocoddyl, one of {MANY}", float(taken), round(float(count), 1), float("nan"))
+    other.close()
     table = Table(title, ["", "ms", "iterations", "ms each", "cost", "crocoddyl takes", "of an iteration"])
     for name, (taken, iterations, cost) in best.items():
         several = f"one of {MANY}" in name
@@ -86,51 +122,26 @@ def table_of(title: str, best: dict[str, tuple[float, Any, float]]) -> Table:
 
 
 def reach(peer: str | None, rounds: int) -> Table:
-    """Whole solves from rest with zero torques, and one of a batch, which starts from different configurations.
+    """A UR5 from rest with zero torques, in two ways, and many from different configurations.
 
     Args:
         peer: An interpreter that has crocoddyl.
-        rounds: How often each contender solves; the shortest time counts.
+        rounds: How often each contender solves.
     """
-    urdf = share() / "ur_description/urdf/ur5_robot.urdf"
-    robot = kt.load(urdf)
+    urdf = "ur_description/urdf/ur5_robot.urdf"
+    robot = kt.load(share() / urdf)
     terms = [ocp.pose("tool0", last=1e3), ocp.state(weight=1e-3, last=0.1), ocp.control(weight=1e-4)]
-    problem = ocp.Problem(robot, DT, STEPS, terms)
+    problem = ocp.Problem(robot, 1e-2, 100, terms)
     c, s = np.cos(1.0), np.sin(1.0)
-    target = np.array([[1, 0, 0, 0.4], [0, c, -s, 0.3], [0, s, c, 0.4], [0, 0, 0, 1]])
+    targets = {"tool0": np.array([[1, 0, 0, 0.4], [0, c, -s, 0.3], [0, s, c, 0.4], [0, 0, 0, 1]])}
     q = robot.neutral()
     q[1:3] = -1.2, 1.2
-    start = np.tile(q, (STEPS + 1, 1)), np.zeros((STEPS + 1, 6)), np.zeros((STEPS, 6))
-    options: dict[str, Any] = {"targets": {"tool0": target}, "start": start}
-    ways: dict[str, dict[str, Any]] = {
-        "default": {}, "Gauss–Newton, rolled out": {"second_order": False, "rollout": "nonlinear"},
-    }  # fmt: skip
-    others = q + 0.2 * np.random.default_rng(0).normal(size=(MANY, 6))
-    best: dict[str, tuple[float, Any, float]] = {}
-
-    def note(name: str, taken: float, iterations: Any, cost: float) -> None:
-        best[name] = min(best.get(name, (np.inf, 0, 0.0)), (taken, iterations, cost))
-
-    other = Peer(peer, "crocoddyl_reach.py", str(urdf))
-    for _ in range(rounds):
-        for name, way in ways.items():
-            begin = time.process_time()
-            plan = problem.solve(q, **options, **way)
-            note(name, 1e3 * (time.process_time() - begin), int(plan.iterations), float(plan.cost))
-        found = other.solve(None)
-        if found is not None:
-            note(*found)
-    for i in range(1 + max(3, rounds // 10)):
-        begin = time.process_time()
-        plans = problem.solve(others, targets={"tool0": target})
-        taken = 1e3 * (time.process_time() - begin) / MANY
-        if i:
-            note(f"default, one of {MANY}", taken, round(float(plans.iterations.mean()), 1), float("nan"))
-    many = other.solve_all(others.tolist())
-    if many is not None:
-        note(*many)
-    other.close()
-    return table_of("UR5, 100 steps, to a pose; crocoddyl as its wheels are built, one thread", best)
+    start = np.tile(q, (101, 1)), np.zeros((101, 6)), np.zeros((100, 6))
+    solve = partial(problem.solve, q, targets=targets, start=start)
+    ways = {"default": solve, "Gauss–Newton, rolled out": partial(solve, second_order=False, rollout="nonlinear")}
+    starts = q + 0.2 * np.random.default_rng(0).normal(size=(MANY, 6))
+    title = "UR5, 100 steps, to a pose; crocoddyl as its wheels are built, one thread"
+    return contest(title, problem, Peer(peer, "reach", urdf), rounds, targets, ways, starts)
 
 
 def walks(kind: str, peer: str | None, rounds: int) -> Table:
@@ -139,41 +150,16 @@ def walks(kind: str, peer: str | None, rounds: int) -> Table:
     Args:
         kind: "trot", "jump" or "walk".
         peer: An interpreter that has crocoddyl.
-        rounds: How often each contender solves; the shortest time of the processor counts, so that others who use
-            the machine do not.
+        rounds: How often each contender solves.
     """
     gait: gaits.Gait = getattr(gaits, kind)()
     files = gaits.ROBOTS["talos" if kind == "walk" else "anymal"][:2]
-    best: dict[str, tuple[float, Any, float]] = {}
-
-    def note(name: str, begin: float, iterations: Any, cost: float, count: int = 1) -> None:
-        taken = 1e3 * (time.process_time() - begin) / count
-        best[name] = min(best.get(name, (np.inf, 0, 0.0)), (taken, iterations, cost))
-
-    other = Peer(peer, "crocoddyl_gaits.py", kind, *(str(share() / file) for file in files))
-    plan = gait.solve()
-    for _ in range(rounds):
-        begin = time.process_time()
-        plan = gait.solve()
-        note("default", begin, int(plan.iterations), float(plan.cost))
-        found = other.solve({})
-        if found is not None:
-            name, *taken = found
-            best[name] = min(best.get(name, (np.inf, 0, 0.0)), (taken[0], taken[1], taken[2]))
-    robot = gait.problem.robot
+    robot, plan = gait.problem.robot, gait.solve()
     away = 0.02 * np.random.default_rng(0).normal(size=(MANY, robot.nv))
     away[:, :6] = 0.0
+    title, other = f"{robot.name}, {kind}, {gait.problem.nodes} steps", Peer(peer, kind, *files)
     starts = robot.integrate(gait.q, away)
-    for i in range(1 + max(1, rounds // 10)):
-        begin = time.process_time()
-        plans = gait.problem.solve(starts, targets=gait.targets)
-        if i:
-            note(f"default, one of {MANY}", begin, round(float(plans.iterations.mean()), 1), float("nan"), MANY)
-    joints = [joint for joint in robot.joints if joint.nq == 1]
-    many = other.solve_all([{joint.name: float(q[joint.q_slice][0]) for joint in joints} for q in starts])
-    if many is not None:
-        best[many[0]] = many[1:]
-    other.close()
+    table = contest(title, gait.problem, other, rounds, gait.targets, {"default": gait.solve}, starts)
     # the state is a little off the plan each time, as in a loop
     updates = []
     for i in range(20 * rounds):
@@ -181,7 +167,6 @@ def walks(kind: str, peer: str | None, rounds: int) -> Table:
         begin = time.process_time()
         gait.problem.solve(q, targets=gait.targets, start=plan, iterations=1)
         updates.append(1e3 * (time.process_time() - begin))
-    table = table_of(f"{robot.name}, {kind}, {gait.problem.nodes} steps", best)
     low, middle, high = np.percentile(updates, [0, 50, 100])
     table.add("one iteration from the plan", f"{low:.2f}", "1", f"median {middle:.2f}, at most {high:.2f}", "", "", "")
     return table
@@ -230,6 +215,8 @@ def main() -> None:
     known = ("reach", "trot", "jump", "walk", "stand")
     parser.add_argument("--only", nargs="+", choices=known, default=known)
     given = parser.parse_args()
+    if given.peer is not None and shutil.which(given.peer) is None:
+        parser.error(f"--peer {given.peer}: there is no such program")
     pin_to_one_core()
     kt.set_threads(1)
     for name in given.only:

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import InputError
-from kinetree.kernels.node_costs import pose_bend, pose_residual, pose_rows, position_bend, product
+from kinetree.kernels.node_costs import (
+    mean_of_both,
+    moved_on,
+    pose_bend,
+    pose_residual,
+    pose_rows,
+    position_bend,
+    product,
+)
 from kinetree.kernels.node_models import difference
 from kinetree.model.model import Model
 from kinetree.ocp.terms import (
@@ -26,6 +34,8 @@ from kinetree.spatial.value import Array
 
 #: What RᵀR of a target may differ from 1 by.
 _TURNED = 1e-5
+#: Steps of central differences of gradients along tangents.
+_STEP = 1e-5
 
 
 @remade
@@ -101,7 +111,21 @@ def _apart(scope: Scope, of: str, own: slice) -> Part:
         r = run.taken(run(robot.difference, reference, q), numbers)
         return [r, run.taken(run(robot.ddifference, reference, q)[1], lines)] if rows and of == "rows" else r
 
-    return texted(scope, of, len(numbers), (nq + nv,), away, own if of == "q" else slice(None))
+    def bend(run: Any, q: Any, target: Any, slope: Any, start: Any) -> Any:
+        reference, n, rows = run.taken(target, np.arange(nq)), len(numbers), []
+        for i in numbers:
+            ends = []
+            for sign in (_STEP, -_STEP):
+                moved = run(robot.integrate, q, sign * np.eye(nv)[i], 1.0)
+                by_q = run.taken(run(robot.ddifference, reference, moved)[1], lines[:, numbers].T)
+                ends.append(run(compiled(product, m=n, n=n), by_q, slope))
+            rows.append(run(compiled(difference, n=n), *ends))
+        both = run(compiled(mean_of_both, n=n), run.joined(*rows), 0.5 / _STEP)
+        places = numbers[:, None] * nv + numbers
+        return run(compiled(moved_on, n=nv * nv), start, run.placed(both, places, (nv, nv)), 1.0)
+
+    rows = of == "rows"
+    return texted(scope, of, len(numbers), (nq + nv,), away, slice(None) if rows else own, bend=bend if rows else None)
 
 
 @remade
@@ -243,12 +267,9 @@ def position(
 
         return [texted(scope, "rows", 3, (3,), away, bend=bend if _is_chain(robot) else None)]
 
-    def aim(_robot: Model, given: Any) -> Array:
-        return shaped(name, given, (3,), "a point")
-
     return BuiltIn(
-        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make, aim=aim, default=target,
-        awaited=target is None,
+        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make,
+        aim=lambda _, given: shaped(name, given, (3,), "a point"), default=target, awaited=target is None,
     )  # fmt: skip
 
 
@@ -283,25 +304,17 @@ def velocity(
 
         return [texted(scope, "all", 6, (6,), away)]
 
-    def aim(_robot: Model, given: Any) -> Array:
-        return shaped(name, np.zeros(6) if given is None else given, (6,), "a twist")
-
     return BuiltIn(
-        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make, aim=aim, default=target
-    )
+        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make,
+        aim=lambda _, given: shaped(name, given, (6,), "a twist"), default=np.zeros(6) if target is None else target,
+    )  # fmt: skip
 
 
 @remade
 def center_of_mass(
-    target: Any = None,
-    *,
-    weight: Any = 1.0,
-    last: Any = None,
-    impact: Any = None,
-    nodes: Any = None,
-    name: str = "center_of_mass",
-    hard: bool = False,
-) -> CostTerm:
+    target: Any = None, *, weight: Any = 1.0, last: Any = None, impact: Any = None, nodes: Any = None,
+    name: str = "center_of_mass", hard: bool = False,
+) -> CostTerm:  # fmt: skip
     """Distance of the centre of mass from a point, in the world's axes, 3 rows.
 
     Args:
@@ -323,12 +336,9 @@ def center_of_mass(
 
         return [texted(scope, "rows", 3, (3,), away)]
 
-    def aim(_robot: Model, given: Any) -> Array:
-        return shaped(name, given, (3,), "a point")
-
     return BuiltIn(
-        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make, aim=aim, default=target,
-        awaited=target is None,
+        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make,
+        aim=lambda _, given: shaped(name, given, (3,), "a point"), default=target, awaited=target is None,
     )  # fmt: skip
 
 
@@ -370,12 +380,10 @@ def momentum(
 
         return [Part("all", 6, away, rows)]
 
-    def aim(_robot: Model, given: Any) -> Array:
-        return shaped(name, np.zeros(6) if given is None else given, (6,), "a momentum")
-
     return BuiltIn(
-        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make, aim=aim, default=target
-    )
+        weight=weight, last=last, impact=impact, nodes=nodes, name=name, hard=hard, make=make,
+        aim=lambda _, given: shaped(name, given, (6,), "a momentum"), default=np.zeros(6) if target is None else target,
+    )  # fmt: skip
 
 
 def _is_chain(robot: Model) -> bool:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from kinetree.model.constraints import Constraints
 from kinetree.model.held_derivatives import DerivativeText
 from kinetree.model.held_rows import AnyConstraint
 from kinetree.model.model import Model
-from kinetree.ocp.dynamics import Rates, Reached, copy_columns, free_rates
+from kinetree.ocp.dynamics import Dynamics, Rates, Reached, copy_columns, free_rates
 from kinetree.ocp.force_terms import friction
 from kinetree.ocp.terms import CostTerm, Foot
 from kinetree.runtime import arguments
@@ -103,22 +103,18 @@ class _Phase(NamedTuple):
 
     Attributes:
         nodes: Their numbers; a slice if they follow each other.
-        size: How many they are.
         impact: Whether they are impacts.
         held: Their constraints, of a robot without gravity for impacts; None without any.
-        columns: Where the forces of their feet are among all; a slice if they follow each other.
-        rows: How many components these have.
+        columns: Where the forces of their feet are among all.
     """
 
     nodes: Any
-    size: int
     impact: bool
     held: Constraints | None
-    columns: Any
-    rows: int
+    columns: Array
 
 
-class Phases:
+class Phases(Dynamics):
     """Contacts of a robot over a horizon: `Dynamics` whose steps have feet, impacts, or neither.
 
     Args:
@@ -131,7 +127,7 @@ class Phases:
     curved = False
 
     def __init__(self, robot: Model, dt: Array, actuated: Array, contacts: Contacts) -> None:
-        self.robot, self.actuated = robot, actuated
+        super().__init__(robot, dt, actuated)
         self.feet: Sequence[Foot] = _feet(contacts, len(dt))
         T = len(dt)
         self.forces = self.feet[-1].part.stop if self.feet else 0
@@ -143,16 +139,13 @@ class Phases:
         others = list(contacts.constraints)
         kinds = np.column_stack([held, self.impacts])
         distinct, which = np.unique(kinds, axis=0, return_inverse=True)
-        self._which = which.reshape(-1)
         self._phases = [
-            self._phase(np.flatnonzero(self._which == i), kind[:-1], bool(kind[-1]), others)
+            self._phase(np.flatnonzero(which.reshape(-1) == i), kind[:-1], bool(kind[-1]), others)
             for i, kind in enumerate(distinct)
         ]
-        self.kinds: Sequence[Any] = [phase.nodes for phase in self._phases]
+        self.kinds = [phase.nodes for phase in self._phases]
         self._advance = compiled(moved_on, n=robot.nv)
         self._steps = cache(self._recorded)
-        #: Inputs that are the same in each call, for numbers of problems.
-        self._times = lru_cache(64)(self._repeated)
 
     def _phase(self, nodes: Array, held: Array, impact: bool, others: list[AnyConstraint]) -> _Phase:
         feet = [foot for foot, on in zip(self.feet, held, strict=True) if on]
@@ -161,40 +154,25 @@ class Phases:
         robot = self.robot.with_gravity(np.zeros(3)) if impact else self.robot
         # poses do not count, since only velocities are damped
         known = robot.constraints(rows, at=self.robot._generic_configurations()[0]) if rows else None
-        return _Phase(_sliced(nodes), len(nodes), impact, known, _sliced(np.array(columns, np.intp)), len(columns))
+        return _Phase(_sliced(nodes), impact, known, np.array(columns, dtype=np.intp))
 
     def step(self, q: Array, v: Array, tau: Array) -> Reached:
         """See `Dynamics`."""
-        after, rate, force = np.empty_like(q), np.empty_like(v), np.zeros((*q.shape[:2], self.forces))
-        for number, phase in enumerate(self._phases):
-            shape, *given = self._of(phase, q, v, tau)
-            found = self._resolved(phase, number, *given, *self._times(number, shape[0]))
-            for whole, part in zip((after, rate), found, strict=False):
-                whole[:, phase.nodes] = part.reshape(*shape, part.shape[-1])
-            _put(force, phase, found[2].reshape(*shape, found[2].shape[-1]))
-        return Reached(after, rate, force)
-
-    def _of(self, phase: _Phase, *arrays: Array) -> list[Any]:
-        """What a phase needs of all nodes, with one leading axis; and its shape."""
-        shape = len(arrays[0]), phase.size
-        return [shape, *(x[:, phase.nodes].reshape(shape[0] * shape[1], x.shape[-1]) for x in arrays)]
-
-    def _resolved(self, phase: _Phase, number: int, *given: Array) -> list[Array]:
-        """Configurations, velocities and forces after steps; those of doubtful samples by eigenvalues."""
-        if phase.held is None:
-            return list(self._steps(number, False)(*given)[:3])
-        return phase.held._resolved(self._steps, number, *given)
+        reached = Reached(np.empty_like(q), np.empty_like(v), np.empty((*q.shape[:2], self.forces)))
+        self.evaluate(self._steps, (q, v, tau), reached)
+        return reached
 
     def _recorded(self, number: int, near: bool) -> Compiled:
         """A step of a phase as one function."""
         phase, nq, nv = self._phases[number], self.robot.nq, self.robot.nv
         shapes = {"q": (nq,), "v": (nv,), "tau": (nv,), "dt": (), "pace": ()}
         inputs = [Operand(name, shape) for name, shape in shapes.items()]
-        outputs = [Operand("q", (nq,)), Operand("v", (nv,)), Operand("force", (phase.rows,)), Operand("doubts", ())]
+        outputs = [Operand("q", (nq,)), Operand("v", (nv,)), Operand("force", (self.forces,)), Operand("doubts", ())]
 
         def text(run: Any, q: Any, v: Any, tau: Any, dt: Any, pace: Any) -> Sequence[Any]:
             after, force, spread = self._text(run, phase, near, q, v, tau, pace)
-            force = np.zeros(0) if force is None or not phase.rows else run.taken(force, np.arange(phase.rows))
+            feet = phase.columns
+            force = run.placed(force, feet, (self.forces,)) if len(feet) else np.zeros(self.forces)
             doubt = 0.0 if spread is None else run(compiled(count_doubt), spread, 0.0)
             return run(self.robot.integrate, q, after, dt), after, force, doubt
 
@@ -224,7 +202,7 @@ class Phases:
         held = phase.held
         if held is None:
             return free_rates(run, self.robot, self.actuated, q, v, tau, into), 0.0
-        all_rows = phase.rows == held.rows == self.forces
+        all_rows = len(phase.columns) == held.rows == self.forces
         if phase.impact:
             robot, still = held.robot, np.zeros(nv)
             moved, _, mass = run.call(robot.inverse_dynamics_derivatives, q, still, v)
@@ -257,13 +235,9 @@ class Phases:
             return
         if to.size:
             run.clear(to)
-        width, rows = to.size // max(self.forces, 1), np.arange(self.forces)[phase.columns]
-        for at, start, size in consecutive(rows) if part is not None else ():
+        width = to.size // max(self.forces, 1)
+        for at, start, size in consecutive(phase.columns) if part is not None else ():
             run.copy(part.part(at * width, size * width), to.part(start * width, size * width))
-
-    def _repeated(self, number: int, problems: int) -> list[Array]:
-        """Time steps and paces of a phase."""
-        return [np.tile(x[self._phases[number].nodes], problems) for x in (self.dt, self.pace)]
 
     def hold(self, q: Array) -> Array:
         """See `Dynamics`; forces at feet are the smallest that leave the least to be held."""
@@ -278,13 +252,6 @@ class Phases:
                 found[i, phase.nodes] = np.linalg.lstsq(both, gravity[i], rcond=None)[0][: len(drive)]
         return found
 
-    @property
-    def runs(self) -> list[tuple[int, int, int]]:
-        """See `Dynamics`."""
-        starts = [0, *(np.flatnonzero(np.diff(self._which)) + 1).tolist()]
-        stops = [*starts[1:], len(self.dt)]
-        return [(start, stop - start, int(self._which[start])) for start, stop in zip(starts, stops, strict=True)]
-
     def record(self, run: Any, kind: int, q: Any, v: Any, tau: Any, dt: Any) -> Any:
         """See `Dynamics`."""
         phase, near = self._phases[kind], not self.regular(kind)
@@ -298,14 +265,6 @@ def _sliced(numbers: Array) -> Any:
     if len(numbers) and (np.diff(numbers) == 1).all():
         return slice(int(numbers[0]), int(numbers[-1]) + 1)
     return numbers
-
-
-def _put(whole: Array, phase: _Phase, part: Array) -> None:
-    """What a phase has of its feet, and perhaps of other constraints, in the places of its nodes and feet."""
-    nodes, columns = phase.nodes, phase.columns
-    if not isinstance(nodes, slice) and not isinstance(columns, slice):
-        nodes = nodes[:, None]
-    whole[:, nodes, columns] = part[:, :, : phase.rows]
 
 
 def _feet(contacts: Contacts, T: int) -> list[Foot]:

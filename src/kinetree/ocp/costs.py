@@ -7,7 +7,7 @@ distances from bounds, and what `kinetree.kernels.node_models` makes of them. Fu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -91,9 +91,14 @@ class Bounds:
     penalty: Array
     first: Array
 
+    @property
+    def arrays(self) -> tuple[Array, Array, Array]:
+        """Multipliers, penalties, and those at first."""
+        return self.multipliers, self.penalty, self.first
+
     def some(self, which: Any) -> Bounds:
         """Those of some problems."""
-        return replace(self, multipliers=self.multipliers[which], penalty=self.penalty[which], first=self.first[which])
+        return Bounds(self.row, *(x[which] for x in self.arrays))
 
     @property
     def shift(self) -> Array:
@@ -202,12 +207,8 @@ class Costs:
         return NodeModel(*self._made("model")(*self.inputs(x, given, True, linear)))
 
     def bend(self, x: Any, given: Given) -> Array:
-        """The curvature of residuals that depend on the configuration, (N, T + 1, nv, nv)."""
-        u = self.padded(x.u)
-        by_text = self._made("bend") if any(row.part.bend is not None for row in self.rows) else None
-        total = np.zeros((*x.q.shape[:2], self.nv, self.nv))
-        if by_text is not None:
-            total += by_text(*self.inputs(x, given, False))
+        """The curvature of residuals that depend on the configuration and have no text of it, (N, T + 1, nv, nv)."""
+        u, total = self.padded(x.u), np.zeros((*x.q.shape[:2], self.nv, self.nv))
         for row, target, weight, shift in zip(self.rows, *given, strict=True):
             if row.part.of == "rows" and row.part.bend is None:
                 slope = _slope(row, row.part.residual(x.q, x.v, u, target), weight, shift)
@@ -295,17 +296,15 @@ class Costs:
         return found
 
     def _recorded(self, kind: str) -> Compiled:
-        hard, nv = sum(self.rows[number].part.size for number in self.hard), self.nv
+        hard = sum(self.rows[number].part.size for number in self.hard)
+        texts: dict[str, Text] = {
+            "costs": self._cost_text, "terms": self._term_text, "model": partial(self.model_text, concluding=True),
+        }  # fmt: skip
         outputs = {
             "costs": [Operand("cost", ()), *([Operand("worst", ()), Operand("distance", (hard,))] if hard else [])],
             "terms": [Operand("costs", (len(self.terms),))],
-            "bend": [Operand("bend", (nv, nv))],
             "model": [Operand(name, shape) for name, shape in zip(NodeModel._fields, self.shapes, strict=True)],
         }[kind]
-        model = partial(self.model_text, concluding=True)
-        texts: dict[str, Text] = {
-            "costs": self._cost_text, "terms": self._term_text, "bend": self.bend_text, "model": model,
-        }  # fmt: skip
         return recorded(f"{kind} of nodes", self.operands(kind == "model"), outputs, texts[kind])
 
     @property

@@ -8,7 +8,6 @@ import numpy as np
 
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.kernels.node_costs import product
-from kinetree.model.model import Model
 from kinetree.ocp.terms import BuiltIn, CostTerm, Foot, Part, Scope, numbers_of_target, remade
 from kinetree.runtime import arguments
 from kinetree.runtime.function import compiled
@@ -42,12 +41,9 @@ def force(
         foot = _foot(scope, frame, name)
         return [_of_force(scope, foot, np.eye(foot.part.stop - foot.part.start))]
 
-    def aim(_robot: Model, given: Any) -> Array:
-        return np.zeros(1) if given is None else numbers_of_target(name, given)
-
     return BuiltIn(
-        weight=weight, impact=impact, lower=lower, upper=upper, nodes=nodes, name=name, hard=hard, make=make, aim=aim,
-        default=target,
+        weight=weight, impact=impact, lower=lower, upper=upper, nodes=nodes, name=name, hard=hard, make=make,
+        aim=lambda _, given: numbers_of_target(name, given), default=np.zeros(1) if target is None else target,
     )  # fmt: skip
 
 

@@ -15,10 +15,9 @@ import numpy as np
 
 from kinetree.algorithms.derivatives.inverse_dynamics_curvature import inverse_dynamics_curvature
 from kinetree.kernels.euler_riccati import euler_forward, euler_riccati
-from kinetree.kernels.node_costs import pushed, with_curvature
+from kinetree.kernels.node_costs import moved_on, product, pushed, with_curvature
 from kinetree.kernels.node_models import largest_of, with_share
 from kinetree.kernels.solve import count_doubt
-from kinetree.model.model import Model
 from kinetree.ocp.costs import Costs, NodeModel
 from kinetree.ocp.linearization import Linear, Linearization, record_forces
 from kinetree.runtime.bound import Compiled
@@ -57,10 +56,16 @@ def direction(
     return _Recorded(linearization, costs, sweep, exact, together).finish()
 
 
-def record_curvature(run: KernelSequence, robot: Model, given: Sequence[Any], into: Sequence[MemorySpan]) -> None:
-    """Second derivatives qq, qv, qa and vv of wᵀa for one node, given q, v, τ, costates, dt: see `with_curvature`."""
-    q, v, tau, wq, wv, dt = given
-    nv = robot.nv
+def record_curvature(
+    run: KernelSequence, linearization: Linearization, given: Sequence[Any], into: Sequence[MemorySpan]
+) -> None:
+    """Second derivatives qq, qv, qa and vv of a step for one node, given q, v, τ, costates, dt: see `with_curvature`.
+
+    Those of accelerations are exact. A configuration q exp(φ) exp(dt v′ + ψ) is ahead of q exp(dt v′) by
+    φ + ψ + ½ [φ, ψ] + …, where terms of the order of dt v′ are left out.
+    """
+    (q, v, tau, wq, wv, dt), robot, entries = given, linearization.robot, linearization.entries
+    nv, nb, text = robot.nv, len(entries), Recording(run)
     a = run.call(robot.forward_dynamics, q, v, tau)
     w = run.call(robot.mass_matrix_solve, q, run.call(compiled(pushed, n=nv), wq, wv, dt))
     if robot.mechanism.first_general is None and all(joint.nv == 1 for joint in robot.joints):
@@ -74,6 +79,13 @@ def record_curvature(run: KernelSequence, robot: Model, given: Sequence[Any], in
         run.call(robot.inverse_dynamics.hvp, q, v, a, w, along, none, none, into=places)
         _, by_v, _ = run.call(robot.inverse_dynamics.vjp, q, along, none, w)
         run.copy(by_v, vv.at(i, nv))
+    if nb:
+        twist = run.call(compiled(product, m=nb * nb, n=nb), linearization.torsion, text.taken(wq, entries))
+        twist = text.placed(twist, entries[:, None] * nv + entries, (nv, nv))
+        turned = compiled(moved_on, n=nv * nv)
+        later = run.call(turned, np.zeros(nv * nv), twist, dt)
+        run.call(turned, qv, later, 1.0, into=[qv])
+        run.call(turned, qa, later, dt, into=[qa])
 
 
 def node_function(linearization: Linearization, costs: Costs, kind: int, exact: bool) -> Compiled:
@@ -105,7 +117,9 @@ def node_function(linearization: Linearization, costs: Costs, kind: int, exact: 
     curved = run.prepare(compiled(with_curvature, nv=nv, nu=nu))
     plain = [place_of(curved, name) for name in _MODEL[:4]]
     costs.model_text(Recording(run, [*plain, *places[4:]]), *given, concluding=True)
-    record_curvature(run, robot, (q, v, tau, *second[:2], dt), [place_of(curved, n) for n in ("qq", "qv", "qa", "vv")])
+    record_curvature(
+        run, linearization, (q, v, tau, *second[:2], dt), [place_of(curved, n) for n in ("qq", "qv", "qa", "vv")]
+    )
     bend = costs.bend_text(Recording(run), *costs.without_rows(given))
     run.copy(bend[0] if bend else run.constant(np.zeros(nv * nv)), place_of(curved, "bend"))
     for name, place in zip(("a_q", "a_v", "a_u", "share"), (*linear[:3], second[2]), strict=True):

@@ -8,24 +8,25 @@ problem has the same bits alone and among others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kinetree.kernels.dense_sweeps import dense_backward, dense_forward
 from kinetree.kernels.euler_riccati import euler_forward, euler_riccati
-from kinetree.kernels.node_costs import feedback, kept_gap, matrix_product, with_curvature
+from kinetree.kernels.node_costs import feedback, kept_gap, matrix_product
 from kinetree.kernels.node_models import summary
 from kinetree.model.model import Model
 from kinetree.ocp.costs import Costs, Given, NodeModel, Row
-from kinetree.ocp.dynamics import DenseDynamics, Dynamics, FreeDynamics
-from kinetree.ocp.fused import TOGETHER, direction, record_curvature
-from kinetree.ocp.linearization import Linear, Linearization
+from kinetree.ocp.dynamics import DenseDynamics, Dynamics
+from kinetree.ocp.fused import TOGETHER, direction, node_function
+from kinetree.ocp.linearization import Linear, Linearization, record_forces
 from kinetree.ocp.terms import CostTerm, curved_blocks
+from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import compiled
 from kinetree.runtime.operands import Binding, Operand
-from kinetree.runtime.sequence import KernelSequence
+from kinetree.runtime.sequence import Index, KernelSequence, MemorySpan
 from kinetree.spatial.value import Array
 
 #: Bytes of a second-level cache.
@@ -118,7 +119,7 @@ class Horizon:
         limits: Sequence[Row] = (),
     ) -> None:  # fmt: skip
         self.robot, self.dt, self.terms, self.actuated = robot, dt, tuple(terms), actuated
-        self.dynamics: Dynamics = FreeDynamics(robot, dt, actuated) if dynamics is None else dynamics
+        self.dynamics = Dynamics(robot, dt, actuated) if dynamics is None else dynamics
         self.T, self.nv, self.nu = len(dt), robot.nv, len(actuated)
         self.full = bool(np.array_equal(actuated, np.arange(robot.nv)))
         self.costs = Costs(robot, self.nu, self.dynamics, terms, limits)
@@ -127,7 +128,7 @@ class Horizon:
         self.nb = starts[-1]
         self.plain = not self._blocks
         #: Whether the curvature of steps is known.
-        self.curved = self.plain and self.dynamics.curved
+        self.curved = self.dynamics.curved
         lists: dict[str, list[tuple[int, int]]] = {"threes": [], "sixes": []}
         for (start, size), place in zip(self._blocks, starts, strict=False):
             lists["threes" if size == 3 else "sixes"].append((start, place))
@@ -139,9 +140,7 @@ class Horizon:
         self._dense_backward, self._dense_forward = compiled(dense_backward, **dense), compiled(dense_forward, **dense)
         self._linear = Linearization(self.dynamics, self._blocks)
         self._summary = compiled(summary, S=self.T + 1, T=self.T, nv=self.nv)
-        self._fused: dict[tuple[bool, int], Any] = {}
-        self._rollout: Any = None
-        self._curved: Any = None
+        self._fused = cache(partial(direction, self._linear, self.costs, sweep))
 
     @property
     def sweeps(self) -> tuple[Any, Any]:
@@ -184,42 +183,21 @@ class Horizon:
         self, x: Path, gap: Gap, given: Given, costate: Sequence[Array], share: Array
     ) -> tuple[Linear, NodeModel]:
         """Derivatives of all steps, and models of all nodes with a share of each problem's curvature, (N,)."""
-        linear = self.linear(x, gap)
-        plain = self.model(x, linear, given)
-        return linear, self._bent(x, linear, plain, given, costate, share) if share.any() else plain
+        if not share.any():
+            linear = self.linear(x, gap)
+            return linear, self.model(x, linear, given)
+        # at the last node, costates of zero leave no curvature of a step
+        q, v, u, *others = self.costs.inputs(x, given, True)
+        steps = gap.q, *self.dynamics.times(0, len(share)), *costate
+        each = np.repeat(share[:, None], self.T + 1, axis=1)
+        found = self._curved(q, v, u, *map(self.costs.padded, steps), each, *others)
+        model = NodeModel(*found[5:-1])
+        model.qq[...] += share[:, None, None, None] * self.costs.bend(x, given)
+        return Linear(*(x[:, : self.T] for x in found[:5]), *np.zeros((3, len(share), 0))), model
 
-    def _bent(
-        self, x: Path, linear: Linear, plain: NodeModel, given: Given, costate: Sequence[Array], share: Array
-    ) -> NodeModel:
-        """Models with a share of curvature, where residuals are functions of users, by differences."""
-        T, N = self.T, len(share)
-        if self._curved is None:
-            self._curved = self._recorded_curvature()
-        bend = self.costs.bend(x, given)
-        q, v = (np.ascontiguousarray(each[:, :T]) for each in (x.q, x.v))
-        dt, each = np.broadcast_to(self.dt, (N, T)).copy(), np.repeat(share[:, None], T, axis=1)
-        some = [np.ascontiguousarray(h[:, :T]) for h in (bend, *plain[:4])]
-        found = self._curved(q, v, self.tau(x.u), *costate, dt, *linear[:3], each, *some)
-        last = plain.qq[:, T:] + share[:, None, None, None] * bend[:, T:]
-        ends = [last, *(old[:, T:] for old in plain[1:4])]
-        joined = [np.concatenate(both, axis=1) for both in zip(found, ends, strict=True)]
-        return NodeModel._make([*joined, *plain[4:]])
-
-    def _recorded_curvature(self) -> Any:
-        """The same for one node, as one function."""
-        nq, nv, nu, robot = self.robot.nq, self.nv, self.nu, self.robot
-        square, wide = (nv, nv), (nu, nv)
-        names = {"q": (nq,), "v": (nv,), "tau": (nv,), "wq": (nv,), "wv": (nv,), "dt": ()}
-        names |= {"a_q": square, "a_v": square, "a_u": (nv, nu), "share": (), "bend": square}
-        names |= {"Hqq": square, "Hqv": square, "Hvv": square, "Huq": wide}
-        outputs = [Operand(name, shape) for name, shape in zip("abc", [square] * 3, strict=True)]
-        run = KernelSequence("curvature", [Operand(*each) for each in names.items()], [*outputs, Operand("d", wide)])
-        q, v, tau, wq, wv, dt, a_q, a_v, a_u, share, bend, *H = run.inputs
-        second = [run.space(nv * nv) for _ in range(4)]
-        record_curvature(run, robot, (q, v, tau, wq, wv, dt), second)
-        bent = compiled(with_curvature, nv=nv, nu=nu)
-        run.call(bent, a_q, a_v, a_u, *second, bend, share, *H, into=run.outputs)
-        return run.finish()
+    @cached_property
+    def _curved(self) -> Compiled:
+        return node_function(self._linear, self.costs, 0, True)
 
     # Costs
 
@@ -294,12 +272,9 @@ class Horizon:
         self, x: Path, gap: Gap, given: Given, damping: Array, costate: Sequence[Array], share: Array | None
     ) -> tuple[Gains, Step, Array]:
         """Gains and step of many problems, with a share of curvature or none; and which of them are in doubt."""
-        exact, together = share is not None, self.together(len(damping))
-        if (exact, together) not in self._fused:
-            self._fused[exact, together] = direction(self._linear, self.costs, self._sweep, exact, together)
         q, v, u, *others = self.costs.inputs(x, given, True)
         second = [] if share is None else [*costate, share]
-        found = self._fused[exact, together](q, v, u, *gap, damping, *second, *others)
+        found = self._fused(share is not None, self.together(len(damping)))(q, v, u, *gap, damping, *second, *others)
         return Gains(*found[:5]), self._stepped(*found[5:-1]), found[-1] > 0.0
 
     def moved(self, x: Path, step: Step, share: Array) -> Path:
@@ -309,12 +284,11 @@ class Horizon:
 
     def rolled(self, x: Path, gap: Gap, gains: Gains, share: Array) -> Path:
         """States that follow the dynamics under the gains; gaps close by 1 − share."""
-        if self._rollout is None:
-            self._rollout = self._recorded()
         q, v, u = self._rollout(x.q, x.v, x.u, *gap, *gains[:3], self.dynamics.dt, share)
         return Path(q, v, u, x.force)
 
-    def _recorded(self) -> Any:
+    @cached_property
+    def _rollout(self) -> Compiled:
         T, S, nq, nv, nu, robot = self.T, self.T + 1, self.robot.nq, self.nv, self.nu, self.robot
         inputs = [
             Operand("q", (S, nq)), Operand("v", (S, nv)), Operand("u", (T, nu)), Operand("gap_q", (T, nv)),
@@ -324,30 +298,26 @@ class Horizon:
         outputs = [Operand("q", (S, nq)), Operand("v", (S, nv)), Operand("u", (T, nu))]
         run = KernelSequence("rollout", inputs, outputs)
         q, v, u, gap_q, gap_v, Kq, Kv, k, dt, share = run.inputs
-        q_now, v_now = run.variable(q.part(0, nq)), run.variable(v.part(0, nv))
-        tau = run.variable(run.constant(np.zeros(nv)))
+        qs, vs, us = run.outputs
         control, rest = compiled(feedback, nv=nv, nu=nu), compiled(kept_gap, nv=nv)
+        run.copy(q.part(0, nq), qs.part(0, nq))
+        run.copy(v.part(0, nv), vs.part(0, nv))
         for first, count, kind in self.dynamics.runs:
-
-            def at(x: Any, t: Any, size: int, first: int = first, count: int = count) -> Any:
-                return x.part(first * size, count * size).at(t, size)
-
             with run.loop(count) as t:
-                run.copy(q_now, at(run.outputs[0], t, nq))
-                run.copy(v_now, at(run.outputs[1], t, nv))
-                away = run.call(robot.difference, at(q, t, nq), q_now)
-                nodes = ((v, nv), (u, nu), (Kq, nu * nv), (Kv, nu * nv), (k, nu))
-                now = run.call(control, *(at(x, t, size) for x, size in nodes), away, v_now, share)
-                run.copy(now, at(run.outputs[2], t, nu))
-                for i, joint in enumerate(self.actuated.tolist()):
-                    run.copy(now.part(i, 1), tau.part(joint, 1))
-                after, rate = self.dynamics.record(run, kind, q_now, v_now, tau, at(dt, t, 1))
-                back, rate = run.call(rest, at(gap_q, t, nv), at(gap_v, t, nv), rate, share)
-                run.copy(run.call(robot.integrate, after, back, 1.0), q_now)
-                run.copy(rate, v_now)
-        run.copy(q_now, run.outputs[0].part(T * nq, nq))
-        run.copy(v_now, run.outputs[1].part(T * nv, nv))
+                here, after = partial(_node, t, first, count), partial(_node, t, first + 1, count)
+                away = run.call(robot.difference, here(q, nq), here(qs, nq))
+                plan = [here(v, nv), here(u, nu), here(Kq, nu * nv), here(Kv, nu * nv), here(k, nu)]
+                now = run.call(control, *plan, away, here(vs, nv), share, into=[here(us, nu)])
+                tau = record_forces(run, self.dynamics, now)
+                reached, rate = self.dynamics.record(run, kind, here(qs, nq), here(vs, nv), tau, here(dt, 1))
+                back, _ = run.call(rest, here(gap_q, nv), here(gap_v, nv), rate, share, into=[None, after(vs, nv)])
+                run.call(robot.integrate, reached, back, 1.0, into=[after(qs, nq)])
         return run.finish()
+
+
+def _node(t: Index, first: int, count: int, nodes: MemorySpan, size: int) -> MemorySpan:
+    """What a node of a loop over some has in an array of all nodes."""
+    return nodes.part(first * size, count * size).at(t, size)
 
 
 def _wide(model: NodeModel) -> tuple[Array, Array, Array, Array, Array]:

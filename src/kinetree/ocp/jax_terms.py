@@ -9,7 +9,7 @@ import numpy as np
 
 from kinetree.errors import InputError
 from kinetree.model.model import Model
-from kinetree.ocp.terms import BuiltIn, CostTerm, Part, Scope, checked_size, is_plain, remade
+from kinetree.ocp.terms import BuiltIn, CostTerm, Part, Scope, checked_size, curved_blocks, remade
 from kinetree.runtime.matrix_products import product
 from kinetree.spatial.value import Array
 
@@ -49,7 +49,7 @@ def jax_term(
     slopes = jax.jit(jax.vmap(jax.jacfwd(fun, argnums=(0, 1, 2))))
 
     def make(scope: Scope) -> list[Part]:
-        robot, plain = scope.robot, is_plain(scope.robot)
+        robot, blocks = scope.robot, curved_blocks(scope.robot)
 
         def run(f: Any, *x: Array) -> Any:
             with double(True):
@@ -63,7 +63,7 @@ def jax_term(
             by = [np.asarray(x, dtype=np.float64).reshape(*q.shape[:-1], size, x.shape[-1]) for x in found]
             if robot.joint_constraints:
                 by[0] = product(by[0], _components_along(robot, q))
-            elif not plain:
+            elif blocks:
                 # components of q change with tangents as they must for tangent_map to give the tangents back
                 by[0] = product(by[0], np.linalg.pinv(robot.tangent_map(q)))
             return away(q, v, u, target), *by

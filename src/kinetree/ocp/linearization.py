@@ -1,14 +1,12 @@
 """Derivatives of steps, for each kind of step as one function of a node: see `kinetree.kernels.euler_riccati`, (1).
 
-A single problem has its nodes in lanes, and those of a kind are one call, which writes where its nodes are. Of many
-problems, the same texts are recorded node by node (`kinetree.ocp.fused`).
+Nodes are in lanes, and those of a kind are one call. `kinetree.ocp.fused` records the same texts.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +15,6 @@ from kinetree.kernels.constrained_solution import negative
 from kinetree.kernels.node_costs import matrix_product, moved_on
 from kinetree.kernels.solve import count_doubt
 from kinetree.ocp.dynamics import Dynamics, Rates
-from kinetree.runtime import buffers
 from kinetree.runtime.bound import Compiled
 from kinetree.runtime.function import compiled
 from kinetree.runtime.operands import Operand
@@ -64,7 +61,15 @@ class Linearization:
         nv, nu, nf, nb = self.robot.nv, len(dynamics.actuated), dynamics.forces, len(self.entries)
         #: Of one node.
         self.shapes = Linear((nv, nv), (nv, nv), (nv, nu), (nb, nb), (nb, nb), (nf, nv), (nf, nv), (nf, nu))
-        self._made, self._times = cache(self._recorded), lru_cache(64)(self._repeated)
+        self._made = cache(self._recorded)
+
+    @cached_property
+    def torsion(self) -> Array:
+        """½ [e, f] for each pair of entries, (nb², nb): a constant of the groups that joints move in."""
+        own = self.entries
+        each = self.robot.bracket(np.eye(self.robot.nv)[own])[:, own[:, None], own]
+        found: Array = 0.5 * each.swapaxes(1, 2).reshape(len(own) ** 2, len(own))
+        return found
 
     def __call__(self, q: Array, v: Array, u: Array, gap_q: Array) -> Linear:
         """Derivatives at the nodes of N problems, as tangents at the next nodes, which steps miss by a gap.
@@ -76,43 +81,10 @@ class Linearization:
             gap_q: Gaps of configurations, (N, T, nv).
         """
         N, T = u.shape[:2]
-        if not self.dynamics.forces and len(self.dynamics.kinds) == 1 and self.dynamics.regular(0):
-            given = [np.ascontiguousarray(x[:, :T]) for x in (q, v, u, gap_q)]
-            return Linear(*self._made(0, False)(*given, *self._times(0, N))[:-1])
-        whole = self._empty(N, T)
-        for each in whole[5:]:
-            each[:, T] = 0.0
-        for kind, nodes in enumerate(self.dynamics.kinds):
-            given = [np.ascontiguousarray(x[:, nodes]) for x in (q, v, u, gap_q)]
-            given += self._times(kind, N)
-            lead = given[0].shape[:2]
-            in_place = N == 1 and isinstance(nodes, slice)
-            found: Any = [x[:, nodes] for x in whole] if in_place else self._empty(N, lead[1], 0)
-            doubts = np.empty(lead)
-            near = not self.dynamics.regular(kind)
-            self._made(kind, near)(*given, out=(*found, doubts))
-            if not near and doubts.any():
-                some = doubts > 0.0
-                for one, new in zip(found, self._made(kind, True)(*(x[some] for x in given)), strict=False):
-                    one[some] = new
-            if not in_place:
-                for each, part in zip(whole, found, strict=True):
-                    each[:, nodes] = part
+        shapes = [(N, T + (i >= 5), *shape) for i, shape in enumerate(self.shapes)]
+        whole = Linear(*map(np.zeros, shapes))
+        self.dynamics.evaluate(self._made, (q, v, u, gap_q), whole)
         return whole
-
-    def _empty(self, N: int, T: int, more: int = 1) -> Linear:
-        """Arrays for results in one piece of memory, which is likely to be used again."""
-        shapes = [(N, T + (i >= 5) * more, *shape) for i, shape in enumerate(self.shapes)]
-        sizes = [math.prod(shape) for shape in shapes]
-        ends = np.cumsum(sizes).tolist()
-        whole = buffers.empty((ends[-1],))
-        parts = zip(shapes, sizes, ends, strict=True)
-        return Linear(*(whole[end - size : end].reshape(shape) for shape, size, end in parts))
-
-    def _repeated(self, kind: int, problems: int) -> list[Array]:
-        """Time steps and paces of nodes of a kind."""
-        nodes = self.dynamics.kinds[kind]
-        return [np.tile(x[nodes], (problems, 1)) for x in (self.dynamics.dt, self.dynamics.pace)]
 
     def _recorded(self, kind: int, near: bool) -> Compiled:
         """The derivatives of a step of a kind; where constraints are `near` to depend on each other, by eigenvalues."""

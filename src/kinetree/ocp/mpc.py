@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from kinetree.errors import InputError
 from kinetree.ocp.plan import Plan
 from kinetree.ocp.problem import Problem
@@ -62,13 +60,11 @@ class MPC:
     """
 
     def __init__(self, problem: Problem | Sequence[Problem], iterations: int = 1, first: int = 300) -> None:
-        for name, value in (("iterations", iterations), ("first", first)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise InputError(f"MPC: {name}={value!r} is not a positive number")
         self.problems = (problem,) if isinstance(problem, Problem) else _cycle(problem)
         if len({(each.robot, each.nodes, float(each.dt[0])) for each in self.problems}) > 1:
             raise InputError("MPC: problems of a cycle have the same robot, number of steps and first time step")
-        self.problem, self.iterations, self.first = self.problems[0], int(iterations), int(first)
+        self.problem, self.iterations = self.problems[0], arguments.whole("MPC: iterations", iterations)
+        self.first = arguments.whole("MPC: first", first)
 
     def __repr__(self) -> str:
         cycle = "" if len(self.problems) == 1 else f", a cycle of {len(self.problems)} like it"

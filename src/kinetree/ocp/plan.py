@@ -14,8 +14,8 @@ from kinetree.ocp.solver import Solution
 from kinetree.runtime import arguments
 from kinetree.spatial.value import Array
 
-#: Most joints that a picture names.
-_NAMED = 12
+#: Most joints that a picture names, and most limits that a message does.
+_NAMED, _SHOWN = 12, 3
 
 
 class Motion(NamedTuple):
@@ -48,10 +48,12 @@ class Plan:
         costs: The same by term.
         gap: The largest miss of a step, (…): of a solution, rounding.
         violation: The largest violation of a limit, (…).
+        violations: The same by limit and hard term.
         multipliers: By limit ("torque", "position", "velocity") and hard term, (…, nodes, rows); positive at upper
             limits.
         converged: Whether each problem was solved, (…).
-        reason: "converged"; "iterations" or "no step", but "constraints" if limits are violated then; or "not finite".
+        reason: "converged"; "iterations" or "no step", but "constraints" if limits are violated then, or if no motion
+            nearby violates them less; or "not finite".
         iterations: Number of iterations, (…).
         table: A row for each iteration, (iterations, …), with cost, gap, violation, expected fall, length of the step,
             damping, share of curvature, and whether states were rolled out; NaN where a problem had ended.
@@ -70,6 +72,7 @@ class Plan:
     costs: dict[str, Array]
     gap: Array
     violation: Array
+    violations: dict[str, Array]
     multipliers: dict[str, Array]
     converged: Array
     reason: Array
@@ -98,6 +101,7 @@ class Plan:
             forces={foot.frame: shaped(path.force[..., foot.part]) for foot in feet},
             gains=shaped(-np.concatenate([gains.Kq, gains.Kv], axis=-1)),
             cost=shaped(solution.costs.sum(axis=-1)), gap=shaped(solution.gap), violation=shaped(solution.violation),
+            violations={name: shaped(x) for name, x in _largest_by_name(solution).items()},
             costs={name: shaped(solution.costs[:, i]) for i, name in enumerate(names)},
             multipliers={name: shaped(y) for name, y in _by_name(solution.bounds).items()},
             converged=shaped(solution.reason == "converged"), reason=shaped(solution.reason),
@@ -111,9 +115,30 @@ class Plan:
         found: Horizon = self.problem.horizon
         return found
 
+    def __getitem__(self, index: Any) -> Plan:
+        """One or some of several problems, by their leading axes: plans[3], plans[plans.converged]."""
+        batch = self.q.shape[:-2]
+        if not batch:
+            raise InputError("this plan is of one problem; plan.q[k] and the like are its nodes")
+        own = np.arange(int(np.prod(batch))).reshape(batch)[index]
+
+        def some(x: Array) -> Array:
+            return np.asarray(x.reshape(-1, *x.shape[len(batch) :])[own])
+
+        def each(given: dict[str, Array]) -> dict[str, Array]:
+            return {name: some(x) for name, x in given.items()}
+
+        return replace(
+            self, q=some(self.q), v=some(self.v), u=some(self.u), tau=some(self.tau), forces=each(self.forces),
+            gains=some(self.gains), cost=some(self.cost), costs=each(self.costs), gap=some(self.gap),
+            violation=some(self.violation), violations=each(self.violations), multipliers=each(self.multipliers),
+            converged=some(self.converged), reason=some(self.reason), iterations=some(self.iterations),
+            table=self.table.reshape(len(self.table), -1)[:, own],
+            bounds=tuple(bound.some(np.ravel(own)) for bound in self.bounds),
+        )  # fmt: skip
+
     def __getstate__(self) -> dict[str, Any]:
-        arrays = [(bound.multipliers, bound.penalty, bound.first) for bound in self.bounds]
-        return {**self.__dict__, "bounds": arrays}
+        return {**self.__dict__, "bounds": [bound.arrays for bound in self.bounds]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         costs = state["problem"].horizon.costs
@@ -130,8 +155,13 @@ class Plan:
         steps, reason = len(self.time) - 1, str(self.reason)
         return (
             f"<Plan of {self.horizon.robot.name}: {steps} steps, cost {float(self.cost):.9g}, {reason} after "
-            f"{int(self.iterations)} iterations>"
+            f"{int(self.iterations)} iterations{self._broken() if reason == 'constraints' else ''}>"
         )
+
+    def _broken(self) -> str:
+        """The limits that are violated most."""
+        worst = sorted((-float(x.max()), name) for name, x in self.violations.items() if x.max() > 0.0)
+        return "".join(f", {name!r} violated by {-x:.2g}" for x, name in worst[:_SHOWN])
 
     def require(self) -> Plan:
         """Itself, if every problem converged.
@@ -143,9 +173,9 @@ class Plan:
             failed = np.argwhere(~np.atleast_1d(self.converged))
             reasons = sorted(set(np.atleast_1d(self.reason)[~np.atleast_1d(self.converged)].tolist()))
             raise ConvergenceError(
-                f"{len(failed)} of {self.converged.size} problems did not converge: {', '.join(reasons)}; gap "
-                f"{float(self.gap.max()):.2g}, violation {float(self.violation.max()):.2g}. See plan.table, and "
-                "docs/optimal_control.md on what to do"
+                f"{len(failed)} of {self.converged.size} problems did not converge in {int(np.max(self.iterations))} "
+                f"iterations: {', '.join(reasons)}; gap {float(self.gap.max()):.2g}{self._broken()}. See plan.table, "
+                "and docs/optimal_control.md on what to do"
             )
         return self
 
@@ -177,23 +207,22 @@ class Plan:
         Args:
             nodes: Number of steps, at least 0.
         """
-        if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 0:
-            raise InputError(f"shifted: nodes={nodes!r} is not a number of steps")
+        nodes, last = arguments.whole("shifted: nodes", nodes, 0, "a number of steps"), len(self.time) - 1
+        later = np.arange(last + 1) + nodes
+        return self._at(np.minimum(later, last), np.minimum(later[:-1], last - 1))
 
-        def later(x: Array, axis: int) -> Array:
-            length = x.shape[axis]
-            taken: Array = np.take(x, np.minimum(np.arange(length) + nodes, length - 1), axis=axis)
-            return taken
+    def _at(self, nodes: Array, steps: Array) -> Plan:
+        """The same at some nodes, and in some steps."""
 
-        bounds = tuple(
-            replace(bound, multipliers=later(bound.multipliers, 1), penalty=later(bound.penalty, 1))
-            for bound in self.bounds
-        )
+        def some(x: Array, axis: int = -2) -> Array:
+            found: Array = np.take(x, nodes if x.shape[axis] == len(self.time) else steps, axis=axis)
+            return found
+
         return replace(
-            self, q=later(self.q, -2), v=later(self.v, -2), u=later(self.u, -2), tau=later(self.tau, -2),
-            forces={name: later(force, -2) for name, force in self.forces.items()},
-            gains=later(self.gains, -3), multipliers={name: later(y, -2) for name, y in self.multipliers.items()},
-            bounds=bounds,
+            self, q=some(self.q), v=some(self.v), u=some(self.u), tau=some(self.tau), gains=some(self.gains, -3),
+            forces={name: some(x) for name, x in self.forces.items()},
+            multipliers={name: some(y) for name, y in self.multipliers.items()},
+            bounds=tuple(Bounds(b.row, *(some(x, 1) for x in b.arrays)) for b in self.bounds),
         )  # fmt: skip
 
     def motion(self) -> Motion:
@@ -203,7 +232,7 @@ class Plan:
             InputError: The plan has several problems.
         """
         if self.q.ndim != 2:
-            raise InputError("motion: a plan of several problems; choose one of them to solve and to show")
+            raise InputError("motion: a plan of several problems; show one of them, plan[0]")
         robot, steps = self.horizon.robot, np.append(np.diff(self.time) > 0.0, True)
         forces = {}
         for foot, force in self.forces.items():
@@ -222,8 +251,7 @@ class Plan:
             nodes: Number of steps.
             dt: Time step [s], or one for each step, (nodes,).
         """
-        if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 1:
-            raise InputError(f"resampled: nodes={nodes!r} is not a positive number of steps")
+        nodes = arguments.whole("resampled: nodes", nodes, what="a positive number of steps")
         steps = arguments.numbers("resampled", "dt", dt).astype(np.float64)
         if steps.shape not in ((), (nodes,)) or not (steps > 0.0).all() or not np.isfinite(steps).all():
             raise InputError(f"resampled: dt={dt!r} is neither a positive time step [s] nor one for each step")
@@ -236,19 +264,7 @@ class Plan:
         q, after = (np.ascontiguousarray(self.q[..., i, :]) for i in (at, at + 1))
         q = robot.integrate(q, share * robot.difference(q, after))
         v = self.v[..., at, :] + share * (self.v[..., at + 1, :] - self.v[..., at, :])
-        held = at[:-1]
-        near = np.where(share[:, 0] > 0.5, at + 1, at)
-        return replace(
-            self, time=time, q=q, v=v, u=self.u[..., held, :], tau=self.tau[..., held, :],
-            gains=self.gains[..., held, :, :], forces={name: x[..., held, :] for name, x in self.forces.items()},
-            multipliers={
-                name: y[..., held if y.shape[-2] == last + 1 else near, :] for name, y in self.multipliers.items()
-            },
-            bounds=tuple(
-                replace(bound, **{name: getattr(bound, name)[:, near] for name in ("multipliers", "penalty", "first")})
-                for bound in self.bounds
-            ),
-        )  # fmt: skip
+        return replace(self._at(np.where(share[:, 0] > 0.5, at + 1, at), at[:-1]), time=time, q=q, v=v)
 
     def plot(self) -> Any:
         """Configurations, velocities and inputs over time, as a figure of Matplotlib. Of one problem.
@@ -258,7 +274,7 @@ class Plan:
             InputError: The plan has several problems.
         """
         if self.q.ndim != 2:
-            raise InputError("plot: a plan of several problems; choose one of them to solve and to draw")
+            raise InputError("plot: a plan of several problems; draw one of them, plan[0]")
         try:
             from matplotlib.figure import Figure
         except ImportError as error:
@@ -283,6 +299,14 @@ class Plan:
                 axis.legend(drawn, names, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
         axes[-1].set_xlabel("time [s]")
         return figure
+
+
+def _largest_by_name(solution: Solution) -> dict[str, Array]:
+    """Violations of each term and limit."""
+    found: dict[str, Array] = {}
+    for bound, worst in zip(solution.bounds, solution.violations.T, strict=True):
+        found[bound.row.name] = np.maximum(found.get(bound.row.name, 0.0), worst)
+    return found
 
 
 def _by_name(bounds: list[Bounds]) -> dict[str, Array]:

@@ -85,13 +85,12 @@ class Problem:
         self._options = limits, contacts, actuated, method
         if not isinstance(robot, Model) or robot.dtype != np.float64:
             raise InputError(f"a problem is of a robot in float64, such as kinetree.load(…); got {_named(robot)}")
-        if isinstance(nodes, bool) or not isinstance(nodes, (int, np.integer)) or nodes < 1:
-            raise InputError(f"nodes={nodes!r} is not a positive number of steps")
+        nodes = arguments.whole("nodes", nodes, what="a positive number of steps")
         for name, given, kind in (("limits", limits, Limits), ("contacts", contacts, Contacts)):
             if given is not None and not isinstance(given, kind):
-                raise InputError(f"{name}={given!r} is not an ocp.{kind.__name__}(…)")
+                raise InputError(f"{name} is an ocp.{kind.__name__}(…), got {given!r}")
         if isinstance(terms, CostTerm) or not isinstance(terms, Iterable):
-            raise InputError(f"terms is a list of terms, got {terms!r}")
+            raise InputError(f"terms is a list of terms, such as [ocp.control()]; got {terms!r}")
         self._given = terms = tuple(terms)
         steps = arguments.numbers("Problem", "dt", dt).astype(np.float64)
         if steps.shape not in ((), (nodes,)) or not np.isfinite(steps).all() or (steps <= 0.0).any():
@@ -104,7 +103,7 @@ class Problem:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise InputError(f"two terms are called {twice!r}; give one of them another name=…")
-        self.robot, self.dt, self.nodes = robot, np.array(np.broadcast_to(steps, (nodes,))), int(nodes)
+        self.robot, self.dt, self.nodes = robot, np.array(np.broadcast_to(steps, (nodes,))), nodes
         if actuated is None:
             passive = [
                 joint for joint in robot.joints if joint.kind == "floating" or isinstance(joint.node, FlexibleBody)
@@ -175,6 +174,8 @@ class Problem:
             add("torque", "u", lambda _run, _q, _v, u, *_: u, -effort, effort)
         if limits.velocity is not False:
             fastest = most("velocity", limits.velocity, robot.velocity_limits)
+            if limits.velocity is True and not np.isfinite(fastest).any():
+                raise InputError(f"Limits: {robot.name!r} has no velocity limits; pass numbers, velocity=[…]")
             add("velocity", "v", lambda _run, _q, v, *_: v, -fastest, fastest)
         if not isinstance(limits.position, (bool, np.bool_)):
             raise InputError(
@@ -206,6 +207,10 @@ class Problem:
                 return [r, run.taken(run.joined(*columns), lines)]
 
             add("position", "rows", following, robot.lower_limits[inside], robot.upper_limits[inside])
+            if not any(row.name == "position" for row in found):
+                raise InputError(f"Limits: {robot.name!r} has no position limits; leave position=True out")
+        if limits.torque is True and not found:
+            raise InputError(f"Limits: {robot.name!r} has no effort limits; pass numbers, torque=[…], or no limits=")
         return found
 
     def solve(
@@ -234,8 +239,7 @@ class Problem:
             iterations: The most iterations.
             tolerance: Expected fall of the cost at which a problem is solved, relative to costs above one.
             feasibility: Violation of limits that a solution may have, in their units.
-            second_order: Whether the curvature of dynamics and residuals is used in the end; it is not for robots with
-                floating, spherical or planar joints.
+            second_order: Whether the curvature of dynamics and residuals is used in the end; it is not with contacts.
             rollout: How states follow a step: "linear", the prediction; "nonlinear", the dynamics under the gains; or
                 "auto", the first, and the second where that fails.
             progress: Whether to print a line for each iteration.
@@ -248,11 +252,11 @@ class Problem:
             UnknownNameError: No term of this name.
         """
         robot, h = self.robot, self.horizon
+        if isinstance(v, Mapping):
+            raise InputError("solve: v is a mapping; targets come after it, or by name: solve(q, targets={…})")
         targets = self._targeted("solve", targets)
         if rollout not in _ROLLOUTS:
             raise UnknownNameError("rollout", rollout, _ROLLOUTS)
-        if isinstance(iterations, bool) or not isinstance(iterations, (int, np.integer)) or iterations < 1:
-            raise InputError(f"solve: iterations={iterations!r} is not a positive number")
         q = arguments.doubles("solve", "q", q, (robot.nq,))
         v = arguments.doubles("solve", "v", np.zeros(robot.nv) if v is None else v, (robot.nv,))
         shapes = [q.shape[:-1], v.shape[:-1], *(self._lead(name, each) for name, each in targets.items())]
@@ -264,9 +268,10 @@ class Problem:
         aims = h.costs.targets(targets, batch)
         path, bounds = self._started(q, v, start, batch, aims)
         options = Options(
-            int(iterations), arguments.number("tolerance", tolerance, above=0.0),
-            arguments.number("feasibility", feasibility, above=0.0), bool(second_order), rollout,
-            _printed if progress else None,
+            arguments.whole("solve: iterations", iterations),
+            arguments.number("tolerance", tolerance, what="a positive number", above=0.0),
+            arguments.number("feasibility", feasibility, what="a positive number", above=0.0), bool(second_order),
+            rollout, _printed if progress else None,
         )  # fmt: skip
         return Plan.of(self, Solver(h, path, aims, bounds, options).solve(), batch)
 
@@ -281,7 +286,13 @@ class Problem:
             for many in (1, TOGETHER):
                 q, v = np.tile(self.robot.neutral(), (many, 1)), np.ones((many, self.robot.nv))
                 for rollout, most in (("nonlinear", 1), ("linear", EARLY + 2)):
-                    self.solve(q, v, aims, iterations=most, rollout=rollout).torques(q, v)
+                    plan = self.solve(q, v, aims, iterations=most, rollout=rollout)
+                    plan.torques(q, v)
+                # what only problems need that are in doubt, or whose limits change
+                h, none = self.horizon, np.zeros((many, self.nodes, self.robot.nv))
+                x, gap = h.reached(Path(plan.q, plan.v, plan.u))
+                given = h.costs.given(h.costs.targets(self._targeted("compile", aims), (many,)), plan.bounds)
+                h.models(x, gap, given, [none, none], np.full(many, 1.0 * h.curved))
         threads.settle()
 
     def count(self) -> dict[str, Count]:

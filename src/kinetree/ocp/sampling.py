@@ -78,8 +78,7 @@ def sample(
     if method not in _METHODS:
         raise UnknownNameError("method", method, _METHODS)
     for name, value in (("samples", samples), ("rounds", rounds)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise InputError(f"sample: {name}={value!r} is not a positive number")
+        arguments.whole(f"sample: {name}", value)
     if not callable(getattr(world, "rollout", None)):
         raise InputError(f"sample: world is a simulation.Simulator(…), got {world!r}")
     nv, generator = world.robot.nv, np.random.default_rng(rng)

@@ -20,14 +20,14 @@ Everything is decided for each problem on its own.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain, product
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kinetree.ocp.active_set import EntryRows, settled
+from kinetree.ocp.active_set import HardRows, settled
 from kinetree.ocp.costs import Bounds, NodeModel
 from kinetree.ocp.horizon import Gains, Gap, Horizon, Path, Step, Trial
 from kinetree.spatial.value import Array
@@ -36,8 +36,10 @@ from kinetree.spatial.value import Array
 _SHARES = 0.5 ** np.arange(9.0)
 #: Damping of inputs: the least, the first after a refusal, and that which ends a problem.
 _LEAST, _FIRST, _MOST = 1e-9, 1e-6, 1e6
-#: Steps that ask for more damping.
-_SHORT = 0.1
+#: Steps that ask for more damping; and without curvature or rows, where damping only makes the next ones shorter [M20].
+_SHORT, _TINY = 0.1, 0.012
+#: Shortened steps after which states are rolled out first, where filters would go round along gaps.
+_PATIENCE = 5
 #: Iterations before curvature enters anyway.
 EARLY = 3
 #: How often a problem that is not convex is made more so.
@@ -45,16 +47,19 @@ _TRIES = 24
 #: Shares of curvature below which it is left out.
 _LITTLE = 0.2
 #: What a filter asks for: a fall of the cost per gap, relative to the cost, and of the gaps themselves; how far costs
-#: may rise, and how wide gaps may be, per step.
-_FALL, _CLOSE, _RISE, _WIDE = 1e-5, 1e-3, 100.0, 1.0
+#: may rise, and how wide gaps may be, per step: before curvature enters, as wide gaps lead to other valleys, and then.
+_FALL, _CLOSE, _RISE, _FIRST_WIDE, _WIDE = 1e-5, 1e-3, 100.0, 0.3, 1.0
 #: Gaps of a solution; sums of gaps that are as good as none.
 GAP, _CLOSED = 1e-6, 1e-9
-#: Gaps below which states are rolled out first, if there is no curvature.
+#: Gaps below which rows that act are found exactly; and states are rolled out first, if there is no curvature.
 _NARROW = 0.1
 #: First penalty of a limit, in units of the weight of its entry; how far it may grow, and how.
-_PENALTY, _GROWTH, _FACTOR = 5e4, 1e4, 10.0
-#: How nearly subproblems are solved before multipliers move, relative to the cost: at first, and from one to the next.
-_NEAR, _NEARER = 1e-3, 0.1
+_PENALTY, _GROWTH, _FACTOR = 5e4, 1e8, 10.0
+#: How often penalties grow without a smaller violation, and what is smaller, before limits count as impossible to keep.
+_STILL, _SAME = 8, 0.99
+#: How nearly subproblems are solved before multipliers move, relative to the cost: at first, and from one to the next;
+#: or to what a move brings.
+_NEAR, _NEARER, _WORTH = 1e-3, 0.1, 0.1
 #: Columns of `Plan.table`.
 ROW = np.dtype(
     [("cost", float), ("gap", float), ("violation", float), ("expected", float), ("step", float), ("damping", float),
@@ -81,6 +86,7 @@ class Solution(NamedTuple):
     costs: Array
     gap: Array
     violation: Array
+    violations: Array
     bounds: list[Bounds]
     reason: Array
     iterations: Array
@@ -95,6 +101,7 @@ class _Ended(NamedTuple):
     at: Trial
     gains: Gains
     costs: Array
+    violations: Array
     bounds: list[Bounds]
     reason: Array
     iterations: int
@@ -138,9 +145,11 @@ class Solver:
         with np.errstate(all="ignore"):
             self.at = horizon.trial(path, self.given)
         self.damping, self.stalled, self.share = np.full(N, _LEAST), np.zeros(N, dtype=bool), np.ones(N)
+        #: Contacts without limits; and how many steps were shortened.
+        self.held, self.shortened = bool(horizon.dynamics.feet) and not bounds, np.zeros(N)
         self.costate: list[Array] = []
-        #: Of limits: how often multipliers moved, and the least violation then.
-        self.rounds, self.worst = np.zeros(N), np.full(N, np.inf)
+        #: Of limits: how often multipliers moved, the least violation then, and how often it has stayed since.
+        self.rounds, self.worst, self.still = np.zeros(N), np.full(N, np.inf), np.zeros(N)
         #: Costs and gaps of earlier iterates, as far as they are used.
         self.filter = np.full((2, N, options.iterations), np.inf)
         self.table = np.full((options.iterations, N), np.nan, dtype=ROW)
@@ -180,11 +189,15 @@ class Solver:
             given, at, gains = given.some(off), at.of(off), Gains(*_of(gains, off))
             bounds = [bound.some(off) for bound in bounds]
         costs = self.h.costs.by_term(at.path, given)
-        self.ended.append(_Ended(self.index[off], at, gains, costs, bounds, reason[off], iterations))
+        broken = np.zeros((len(costs), len(bounds)))
+        for number, (bound, d) in enumerate(_by_bound(bounds, at)):
+            apart = np.where(bound.penalty > 0.0, np.sign(d) * (d - bound.shift), 0.0)
+            broken[:, number] = _flat(np.maximum(apart, 0.0)).max(axis=-1)
+        self.ended.append(_Ended(self.index[off], at, gains, costs, broken, bounds, reason[off], iterations))
         self.index = self.index[on]
         if len(on):
             self.given, self.at, self.bounds = self.given.some(on), self.at.of(on), [b.some(on) for b in self.bounds]
-            names = ("damping", "stalled", "share", "rounds", "worst")
+            names = ("damping", "stalled", "share", "shortened", "rounds", "worst", "still")
             for name in names:
                 setattr(self, name, getattr(self, name)[on])
             self.costate, self.filter = _of(self.costate, on), self.filter[:, on]
@@ -202,14 +215,15 @@ class Solver:
 
         def fields(number: int) -> Bounds:
             some = [each.bounds[number] for each in every]
-            return Bounds(some[0].row, *both([(x.multipliers, x.penalty, x.first) for x in some]))
+            return Bounds(some[0].row, *both([x.arrays for x in some]))
 
         bounds = [fields(number) for number in range(len(every[0].bounds))]
         iterations = joined([np.full(len(each.numbers), each.iterations) for each in every])
         return Solution(
             Path(*both([each.at.path for each in every])), Gains(*both([each.gains for each in every])),
             joined([each.costs for each in every]), joined([each.at.largest for each in every]),
-            joined([each.at.violation for each in every]), bounds, joined([each.reason for each in every]), iterations,
+            joined([each.at.violation for each in every]), joined([each.violations for each in every]), bounds,
+            joined([each.reason for each in every]), iterations,
             self.table[: int(iterations.max(initial=0))], self.seconds,
         )  # fmt: skip
 
@@ -231,7 +245,7 @@ class Solver:
         else:
             *found, share, damping = self._separate(share, damping)
             gains, step = Gains(*found[:5]), Step(*found[5:])
-        gains, step, share, damping = self._settled(gains, step, share, damping)
+        gains, step = self._settled(gains, step, share, damping)
         self.share = np.where(exact, share, self.share)
         expected = -(step.slope + 0.5 * step.curve)
         clock = self._clock("sweeps", clock + self.seconds["derivatives"] - before)
@@ -247,8 +261,10 @@ class Solver:
         self.at = taken
         grown, less = np.maximum(damping * 10.0, _FIRST), np.maximum(damping / 10.0, _LEAST)
         grown = np.where(length > 0.0, np.minimum(grown, _MOST), grown)  # a short step is a step
-        self.damping = np.where(length < _SHORT, grown, np.where(length > 0.5, less, damping))
+        short = length < (_TINY if self.held else _SHORT)
+        self.damping = np.where(short, grown, np.where(length > 0.5, less, damping))
         self.stalled = length < 1.0
+        self.shortened = self.shortened + self.stalled
         reason = self._finish(expected, length, gains)
         row = (taken.cost, taken.largest, taken.violation, expected, length, damping, share, rolled)
         own = self.table[iteration]
@@ -301,30 +317,27 @@ class Solver:
         step = h.step(linear, at.gap, model, gains, later, damping)
         return [*gains, *step, share, damping]
 
-    def _settled(self, gains: Gains, step: Step, share: Array, damping: Array) -> tuple[Gains, Step, Array, Array]:
+    def _settled(self, gains: Gains, step: Step, share: Array, damping: Array) -> tuple[Gains, Step]:
         """The same once rows act after a step as in its model, if steps are short or multipliers have moved."""
         h, at, given = self.h, self.at, self.given
         hard = np.flatnonzero(self.stalled | (self.rounds > 0.0))
-        rows = EntryRows.of(h.costs, at.path, given) if self.bounds and len(hard) else None
+        if not self.bounds or not len(hard):
+            return gains, step
+        own, some = at.of(hard), given.some(hard)
+        rows = HardRows.of(h.costs, own.path, some, lambda: h.linear(own.path, own.gap))
         if rows is None:
-            return gains, step, share, damping
-        left = hard[rows.some(hard).swapped(Step(*_of(step, hard)))]
-        whole = [x.copy() for x in (*gains, *step)]
-        share, damping = share.copy(), damping.copy()
-        while len(left):
-            own, found = at.of(left), _of(whole, left)
-            models = h.models(own.path, own.gap, given.some(left), _of(self.costate, left), share[left])
-            ends = rows.some(left), *models, own.gap, damping[left], Gains(*found[:5]), Step(*found[5:])
-            *new, rough = settled(h, *ends, own.gaps < GAP)
-            for each, part in zip(whole, chain(*new), strict=True):
-                each[left] = part
-            left = left[rough & (share[left] > 0.0)]
-            if len(left):
-                share, damping = _weaker(share, damping, left)
-                again = self._separate(share[left], damping[left], left)
-                for each, part in zip((*whole, share, damping), again, strict=True):
-                    each[left] = part
-        return Gains(*whole[:5]), Step(*whole[5:]), share, damping
+            return gains, step
+        places = np.flatnonzero(rows.swapped(Step(*_of(step, hard))))
+        if not len(places):
+            return gains, step
+        left = hard[places]
+        own, whole = at.of(left), [x.copy() for x in (*gains, *step)]
+        found = _of(whole, left)
+        models = h.models(own.path, own.gap, given.some(left), _of(self.costate, left), share[left])
+        ends = rows.some(places), *models, own.gap, damping[left], Gains(*found[:5]), Step(*found[5:])
+        for each, part in zip(whole, chain(*settled(h, *ends, own.largest > _NARROW)), strict=True):
+            each[left] = part
+        return Gains(*whole[:5]), Step(*whole[5:])
 
     def _bad(self, gains: Gains) -> Array:
         """Problems that are not convex in the inputs."""
@@ -340,7 +353,9 @@ class Solver:
         auto = self.options.rollout == "auto"
         # without curvature, predictions overshoot near a solution, and gaps do not tell; with contacts they do not
         rolls = not self.curved and not self.h.dynamics.feet
-        first = (at.largest < _NARROW) & rolls if auto else np.full(n, self.options.rollout == "nonlinear")
+        first = np.full(n, self.options.rollout == "nonlinear")
+        if auto:
+            first = (at.largest < _NARROW) & rolls | (self.shortened >= _PATIENCE) & self.held
         for stage, share, way in product(range(1 + auto), _SHARES, ("linear", "nonlinear")):
             left = np.flatnonzero((length == 0.0) & (first == ((way == "nonlinear") != bool(stage))))
             if not len(left):
@@ -380,7 +395,8 @@ class Solver:
             less = new + _FALL * np.abs(cost) * left
             good = ((less[:, None] < costs) | closer).all(axis=1)
             highest = np.where(costs < np.inf, np.abs(costs), 0.0).max(axis=1)
-            good &= (new < _RISE * np.maximum(1.0, highest)) & (left < np.maximum(_WIDE * self.h.T, gap))
+            wide = (_FIRST_WIDE if self.curved and used <= EARLY + 1 else _WIDE) * self.h.T
+            good &= (new < _RISE * np.maximum(1.0, highest)) & (left < np.maximum(wide, gap))
             if not good.all():  # rounding decides at a solution
                 scale = np.maximum(1.0, np.abs(cost))
                 flat = (np.abs(expected) < 1e-8 * scale) & (gap < GAP) & (left < GAP)
@@ -407,16 +423,26 @@ class Solver:
         flat = size < 0.1 * enough
         done = (size <= enough) & (gains.decrease <= 4.0 * enough) & (gap <= GAP) & ((length == 1.0) | flat)
         if self.bounds:
-            near = np.maximum(_NEAR * np.abs(cost) * _NEARER**self.rounds, enough)
+            near = np.maximum(_NEAR * np.abs(cost) * _NEARER**self.rounds, _WORTH * self._worth())
+            near = np.maximum(near, enough)
             ready = (size <= near) & (gap < 1e-3) & ((length > 0.0) | flat)
             done &= (self.at.violation <= options.feasibility) & self._moved_multipliers(ready)
-        if done.any() or not (np.isfinite(expected + cost + gains.pivot) & (self.damping <= _MOST)).all():
+        over = (self.damping > _MOST) | (self.still >= _STILL)
+        if (done | over).any() or not np.isfinite(expected + cost + gains.pivot).all():
             finite = np.isfinite(expected) & np.isfinite(cost) & np.isfinite(gains.pivot)
             broken = self.at.violation > options.feasibility
-            ended = np.where(self.damping > _MOST, np.where(broken, "constraints", "no step"), "")
+            ended = np.where(over, np.where(broken, "constraints", "no step"), "")
             reason = np.where(done, "converged", ended)
             return np.where(finite, reason, "not finite")
         return np.zeros(len(done), dtype="U10")
+
+    def _worth(self) -> Array:
+        """½ Σ ρ c², c what rows are not complementary by: what a move of multipliers brings."""
+        total = np.zeros(len(self.index))
+        for bound, d in _by_bound(self.bounds, self.at):
+            c = np.where(bound.penalty > 0.0, d - bound.shift, 0.0)
+            total = total + 0.5 * _flat(bound.penalty * c * c).sum(axis=-1)
+        return total
 
     def _moved_multipliers(self, ready: Array) -> Array:
         """Whether the multipliers of each problem have settled; those of problems that are `ready` move."""
@@ -426,18 +452,17 @@ class Solver:
             return settled
         worst = self.at.violation[some]
         grows = ((worst > self.options.feasibility) & (worst > 0.25 * self.worst[some]))[:, None, None]
-        change, start = np.zeros(len(some)), 0
-        for number, bound in enumerate(self.bounds):
-            own, size = bound.some(some), bound.row.part.size
-            on = own.penalty > 0.0
-            new = own.penalty * self.at.distance[some][..., start : start + size]
-            start += size
+        change = np.zeros(len(some))
+        for number, (bound, d) in enumerate(_by_bound(self.bounds, self.at)):
+            own = bound.some(some)
+            on, new = own.penalty > 0.0, own.penalty * d[some]
             # what is not complementary: distances from bounds whose multipliers act, and violations of the others
             change = np.maximum(change, _largest((new - own.multipliers) / np.where(on, own.penalty, 1.0)))
             grown = np.minimum(own.penalty * _FACTOR, own.first * _GROWTH)
             both = bound.multipliers.copy(), bound.penalty.copy()
             both[0][some], both[1][some] = new, np.where(grows, grown, own.penalty)
             self.bounds[number] = replace(bound, multipliers=both[0], penalty=both[1])
+        self.still[some] = np.where(grows[:, 0, 0] & (worst > _SAME * self.worst[some]), self.still[some] + 1.0, 0.0)
         self.worst[some] = np.minimum(self.worst[some], worst)
         self.rounds[some] += 1.0
         settled[ready] = change <= self.options.feasibility
@@ -451,6 +476,15 @@ class Solver:
         now = time.perf_counter()
         self.seconds[name] += now - since
         return now
+
+
+def _by_bound(bounds: list[Bounds], at: Trial) -> Iterator[tuple[Bounds, Array]]:
+    """Hard rows, and their distances d."""
+    start = 0
+    for bound in bounds:
+        end = start + bound.row.part.size
+        yield bound, at.distance[..., start:end]
+        start = end
 
 
 def _weaker(share: Array, damping: Array, bad: Array) -> tuple[Array, Array]:

@@ -6,6 +6,7 @@ Jacobian; rows of the configuration have one; what depends on everything has thr
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -103,7 +104,7 @@ def texted(
     return Part(of, size, residual, rows if by else None, entries, text=text, target=target, bend=bend)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class CostTerm:
     """What all terms have: a weight, perhaps an interval within which residuals cost nothing, and a name."""
 
@@ -134,6 +135,9 @@ class CostTerm:
                 raise InputError(f"nodes of term {name!r} are numbers of nodes, such as [0, 50, -1]{mask}")
             object.__setattr__(self, "nodes", np.array(nodes, dtype=np.intp))
 
+    def __repr__(self) -> str:
+        return f"<term {self.name!r}{', hard' * self.hard}>"
+
     def parts(self, scope: Scope) -> list[Part]:
         """What it consists of."""
         raise NotImplementedError
@@ -143,7 +147,7 @@ class CostTerm:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Term(CostTerm):
     """A cost ½ Σ w r² of your own residual.
 
@@ -171,6 +175,12 @@ class Term(CostTerm):
         super().__post_init__()
         if not callable(self.fun):
             raise InputError(f"term {self.name!r}: {self.fun!r} is not a function of q, v and u")
+        try:
+            inspect.signature(self.fun).bind(None, None, None)
+        except ValueError:  # some functions do not say what they take
+            pass
+        except TypeError as error:
+            raise InputError(f"term {self.name!r} is called as function(q, v, u): {error}") from None
         checked_size(self.name, self.size)
 
     def parts(self, scope: Scope) -> list[Part]:
@@ -234,7 +244,7 @@ def differences(robot: Model, residual: Callable[..., Array], q: Array, v: Array
     return tuple(found)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BuiltIn(CostTerm):
     """A term whose parts are made for a robot, and which may have a target."""
 
@@ -286,13 +296,7 @@ def _called(make: Callable[..., CostTerm], given: list[Any], options: dict[str, 
 
 def checked_size(name: str, size: Any) -> None:
     """Raise unless this is a number of rows."""
-    if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-        raise InputError(f"term {name!r}: size={size!r} is not a positive number of rows")
-
-
-def is_plain(robot: Model) -> bool:
-    """Whether tangents are differences of coordinates: no floating, spherical or planar joints."""
-    return not curved_blocks(robot)
+    arguments.whole(f"term {name!r}: size", size, what="a positive number of rows")
 
 
 def curved_blocks(robot: Model) -> list[tuple[int, int]]:

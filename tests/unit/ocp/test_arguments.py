@@ -14,6 +14,7 @@ from tests.unit.ocp.cases import four_bar, reach
 
 Array = np.ndarray[Any, np.dtype[Any]]
 HELD = {"hand": True}
+BARE = kt.zoo.double_pendulum()  # no limits
 
 
 def own(q: Array, v: Array, u: Array) -> Any:
@@ -44,16 +45,19 @@ def own(q: Array, v: Array, u: Array) -> Any:
         ({"terms": [ocp.pose("hand", np.eye(3))]}, r"target of 'hand' has shape \(3, 3\)"),
         ({"terms": [ocp.pose("hand", np.ones((4, 4)))]}, "target of 'hand' is no pose"),
         ({"terms": [ocp.pose("hand", -np.eye(4))]}, "target of 'hand' is no pose"),
-        ({"limits": True}, "limits=True is not an ocp.Limits"),
+        ({"limits": True}, r"limits is an ocp.Limits\(…\), got True"),
         ({"limits": ocp.Limits(torque=[1.0, 2.0])}, r"torque limits are .*\(7,\); got"),
         ({"limits": ocp.Limits(torque=np.nan)}, "torque limits"),
         ({"limits": ocp.Limits(velocity=-1.0)}, "velocity limits"),
         ({"limits": ocp.Limits(position=2.0)}, "position=2.0 is not True or False; .*ocp.state"),
         ({"limits": ocp.Limits(margin=2.0)}, "margin"),
+        ({"robot": BARE, "limits": ocp.Limits()}, "'double_pendulum' has no effort limits; pass numbers"),
+        ({"robot": BARE, "limits": ocp.Limits(torque=1.0, velocity=True)}, "'double_pendulum' has no velocity limits"),
+        ({"robot": BARE, "limits": ocp.Limits(torque=1.0, position=True)}, "'double_pendulum' has no position limits"),
         ({"actuated": ["joint1", "joint1"]}, "names a joint twice"),
         ({"actuated": []}, "none that moves"),
         ({"actuated": "joint1"}, "a list of joint names"),
-        ({"contacts": HELD}, "is not an ocp.Contacts"),
+        ({"contacts": HELD}, r"contacts is an ocp.Contacts\(…\), got \{"),
         ({"contacts": ocp.Contacts(["hand"])}, "held of contacts is a mapping"),  # type: ignore[arg-type]
         ({"contacts": ocp.Contacts(HELD, sole=(0.1, 0.05))}, "which need friction="),
         ({"contacts": ocp.Contacts(HELD, friction=0.5, sole=(0.1, 0.05))}, 'need a foot with rows="all"'),
@@ -79,6 +83,7 @@ def test_problems_that_make_no_sense(change: dict[str, Any], message: str) -> No
         (lambda: ocp.pose(3), "of its frame, is a string; got 3"),  # type: ignore[arg-type]
         (lambda: ocp.Term(own, 0), "term 'term': size=0 is not a positive number of rows"),
         (lambda: ocp.Term(3, 7), "term 'term': 3 is not a function"),  # type: ignore[arg-type]
+        (lambda: ocp.Term(lambda q: q, 7), r"term 'term' is called as function\(q, v, u\): too many"),
         (lambda: ocp.cone("position", 0.5, sole=(0.1, 0.1)), "a point has no sole"),
         (lambda: ocp.cone("all", 0.5, sole=0.1), "sole has shape"),  # type: ignore[arg-type]
         (lambda: ocp.cone("all", 0.5, sole=(0.1, -0.1)), "half the length and half the width"),
@@ -106,6 +111,8 @@ def test_terms_that_make_no_sense(make: Any, message: str) -> None:
             r"target of 'hand' has shape \(3, 4, 4\); .*\(…, 6, 4, 4\): for each of several problems, \(…, 1, 4, 4\)",
         ),
         ({"iterations": 0}, "iterations=0"),
+        ({"tolerance": -1.0}, "tolerance=-1.0 is not a positive number"),
+        ({"v": {"hand": np.eye(4)}}, r"v is a mapping; targets come after it, or by name: solve\(q, targets="),
         ({"start": (1, 2)}, "start is a plan, or a tuple"),
         ({"start": (np.zeros((3, 7)),) * 3}, r"start\[0\] has shape \(3, 7\)"),
     ],

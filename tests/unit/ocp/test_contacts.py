@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import replace
 from pathlib import Path as Path_
 from typing import Any
 
@@ -14,8 +15,10 @@ from scipy.optimize import linprog
 import kinetree as kt
 from kinetree import ocp
 from kinetree.errors import InputError, UnknownNameError
+from kinetree.ocp.active_set import HardRows
 from kinetree.ocp.contacts import Phases
-from kinetree.ocp.horizon import Horizon, Path
+from kinetree.ocp.costs import Bounds
+from kinetree.ocp.horizon import Horizon, Path, Step
 from tests.tolerance import assert_close, bound
 from tests.unit.ocp.cases import gradient, walker
 
@@ -23,8 +26,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 FEET = ["left_foot", "right_foot"]
 #: Both feet, one, none, an impact of one, one, an impact of both, both.
 HELD = {
-    "left_foot": np.array([1, 1, 0, 1, 1, 1, 1], bool),
-    "right_foot": np.array([1, 0, 0, 0, 0, 1, 1], bool),
+    "left_foot": np.array([1, 0, 0, 1, 1, 1, 1], bool),
+    "right_foot": np.array([1, 1, 0, 0, 0, 1, 1], bool),
 }
 
 
@@ -149,6 +152,41 @@ def test_derivatives_of_terms_at_contacts() -> None:
         ends.append(h.trial(y, given).cost)
     found = sum((a[:, : b.shape[1]] * b).sum(axis=(1, 2)) for a, b in zip(model[6:], way, strict=True))
     assert_close(found, (ends[0] - ends[1]) / 2e-7, 1e-6)
+
+
+def test_rows_of_forces_move_with_a_step() -> None:
+    """Hard rows of every kind after a small step are those of the path there; so is the model with rows that act."""
+    height = ocp.position("right_foot", (0.0, 0.0, 0.1), hard=True, nodes=[2, 3])
+    height = replace(height, lower=np.float64(-np.inf), upper=np.float64(0.0))
+    terms = [ocp.friction("left_foot", 0.6, hard=True), height, ocp.state(lower=-0.1, upper=0.1, hard=True)]
+    problem, x = drawn(walker, {"damping": 3.0}, terms)
+    h, rng = problem.horizon, np.random.default_rng(6)
+    N, S, nv = 2, 8, problem.robot.nv
+    sizes = [row.part.size for row in (h.costs.rows[n] for n in h.costs.hard)]
+    penalty = [rng.uniform(0.5, 2.0, size=(N, S, size)) for size in sizes]
+    hard = [h.costs.rows[n] for n in h.costs.hard]
+    bounds = [Bounds(row, 0.1 * p, p * (row.weight > 0.0), p) for row, p in zip(hard, penalty, strict=True)]
+    given, (x, gap) = h.costs.given(h.costs.targets({}, (2,)), bounds), h.reached(x)
+    linear = h.linear(x, gap)
+    rows = HardRows.of(h.costs, x, given, lambda: linear)
+    assert rows is not None
+    way = [1e-6 * rng.normal(size=(N, S, nv)), 1e-6 * rng.normal(size=(N, S, nv)), 1e-6 * rng.normal(size=x.u.shape)]
+    step = Step(*way, *np.zeros((4, 1)))
+    ends = [h.reached(h.moved(x, Step(*(s * each for each in way), *np.zeros((4, 1))), np.ones(2)))[0] for s in (1, -1)]
+    ahead, back = (HardRows.of(h.costs, y, given, lambda: linear) for y in ends)
+    assert ahead is not None
+    assert back is not None
+    assert_close(rows.after(step) - rows.z, 0.5 * (ahead.z - back.z), 1e-6)
+    # rows that act at the path, and none: the models differ by what their costs do
+    acting, model = rows.sides(rows.z), h.model(x, linear, given)
+    free = rows.moved(model, np.zeros_like(acting), acting)
+    soft = h.model(
+        x, linear, h.costs.given(h.costs.targets({}, (2,)), [replace(b, penalty=0.0 * b.penalty) for b in bounds])
+    )
+    assert np.abs(acting).sum() > 20
+    for name, one, other in zip(model._fields, free, soft, strict=True):
+        assert_close(one, other, bound(nv, 1e4), 1.0)
+        assert name in ("u", "uu") or np.abs(one - getattr(model, name)).max() > 0.01
 
 
 def hop() -> tuple[ocp.Problem, Array]:

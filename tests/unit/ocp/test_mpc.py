@@ -40,8 +40,9 @@ def test_plans_are_kept_between_steps_of_the_horizon() -> None:
     assert later.plan is not first.plan
     assert later.plan.iterations <= 2
     assert later.state.age == pytest.approx(0.001)
-    with pytest.raises(InputError, match="iterations=0"):
-        ocp.MPC(problem, iterations=0)
+    for name, value in (("iterations", 0), ("first", 0), ("first", True)):
+        with pytest.raises(InputError, match=f"{name}={value}"):
+            ocp.MPC(problem, **{name: value})
 
 
 def test_torques_are_feedback_within_limits() -> None:
@@ -54,6 +55,7 @@ def test_torques_are_feedback_within_limits() -> None:
         plan.torques(rest, np.zeros(2), 40)
     with pytest.raises(InputError, match="nodes=-1"):
         plan.shifted(-1)
+    np.testing.assert_array_equal(plan.shifted(0).u, plan.u)
 
 
 def test_progress_and_pictures(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,6 +105,8 @@ def test_plans_on_other_time_steps() -> None:
     np.testing.assert_allclose(fine.v[::2], plan.v, rtol=0.0, atol=1e-9)
     np.testing.assert_array_equal(fine.u[::2], plan.u)
     np.testing.assert_array_equal(fine.multipliers["torque"][::2], plan.multipliers["torque"])
+    for one, other in zip(fine.bounds[0].arrays, plan.bounds[0].arrays, strict=True):
+        np.testing.assert_array_equal(one[:, ::2], other)
     np.testing.assert_allclose(fine.q[1], 0.5 * (plan.q[0] + plan.q[1]), rtol=0.0, atol=1e-12)
     finer = ocp.Problem(problem.robot, 0.01, 150, problem.terms, limits=problem.limits, actuated=["rail"])
     again = finer.solve(rest, start=fine).require()

@@ -62,6 +62,13 @@ def test_problems_and_plans_are_pickled_and_copied() -> None:
     target = robot.pose(np.full(7, 0.5), "hand")
     for problem, q, targets in ((reaching(), robot.neutral(), {"hand": target}), (walk, stand, {})):
         plan = problem.solve(q, targets=targets, iterations=4)
+        parts = [plan.q, plan.v, plan.u, plan.tau, plan.gains, *plan.forces.values(), *plan.multipliers.values()]
+        later = plan.shifted(2)
+        moved = [later.q, later.v, later.u, later.tau, later.gains, *later.forces.values(), *later.multipliers.values()]
+        bounds = [x[0] for bound in plan.bounds for x in bound.arrays]
+        moved += [x[0] for bound in later.bounds for x in bound.arrays]
+        for old, new in zip([*parts, *bounds], moved, strict=True):
+            np.testing.assert_array_equal(new, np.concatenate([old[2:], old[-1:], old[-1:]]))
         again = pickle.loads(pickle.dumps(problem)).solve(q, targets=targets, iterations=4)
         np.testing.assert_array_equal(again.u, plan.u)
         for other in (pickle.loads(pickle.dumps(plan)), copy.deepcopy(plan), copy.copy(plan)):
@@ -75,6 +82,47 @@ def test_problems_and_plans_are_pickled_and_copied() -> None:
         state = mpc(q, v, targets).state
         other, there = pickle.loads(pickle.dumps((mpc, state)))
         np.testing.assert_array_equal(other(q, v, targets, state=there).tau, mpc(q, v, targets, state=state).tau)
+
+
+def test_one_of_many_plans_is_as_if_it_were_alone() -> None:
+    problem, rng = reaching(), np.random.default_rng(3)
+    starts = 0.3 * rng.normal(size=(2, 2, 7))
+    targets = {"hand": problem.robot.pose(starts[::-1], "hand")[:, :, None]}
+    plans = problem.solve(starts, targets=targets)
+    alone = problem.solve(starts[1, 0], targets={"hand": targets["hand"][1, 0]})
+    one = plans[1, 0]
+    for name in (
+        "time",
+        "q",
+        "v",
+        "u",
+        "tau",
+        "gains",
+        "cost",
+        "gap",
+        "violation",
+        "converged",
+        "reason",
+        "iterations",
+    ):
+        mine, other = getattr(one, name), getattr(alone, name)
+        assert mine.shape == other.shape
+        np.testing.assert_array_equal(mine, other)
+    for name in ("forces", "costs", "violations", "multipliers"):
+        mine, other = getattr(one, name), getattr(alone, name)
+        assert mine.keys() == other.keys()
+        assert all(np.array_equal(mine[key], other[key]) for key in other)
+    np.testing.assert_array_equal(one.table[: len(alone.table)], alone.table)
+    assert repr(one) == repr(alone)
+    again = [
+        problem.solve(starts[1, 0], targets={"hand": targets["hand"][1, 0]}, start=plan).u for plan in (one, alone)
+    ]
+    np.testing.assert_array_equal(*again)
+    assert plans[plans.cost > 0.0].q.shape == (4, 21, 7)
+    np.testing.assert_array_equal(plans[:, 0].cost, plans.cost[:, 0])
+    np.testing.assert_array_equal([plan.cost[1] for plan in plans], plans.cost[:, 1])
+    with pytest.raises(InputError, match="this plan is of one problem"):
+        alone[0]
 
 
 def test_threads_share_a_problem() -> None:

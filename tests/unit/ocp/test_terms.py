@@ -83,12 +83,16 @@ def test_curvature_makes_the_model_a_hessian(make: Any, frame: str) -> None:
     x = Path(*(np.tile(each, (1, n, 1)) + 0.1 * rng.normal(size=(1, n, nv)) for each, n in ((q, 4), (v, 4), (u, 3))))
     by_q, by_v = rng.normal(size=(2, 1, 3, nv))
     gap, plain = Gap(*np.zeros((2, 1, 3, nv))), h.model(x, h.linear(x), aims)
-    _, exact = h.models(x, gap, aims, [by_q, by_v], np.ones(1))
+    linear, exact = h.models(x, gap, aims, [by_q, by_v], np.ones(1))
     _, half = h.models(x, gap, aims, [by_q, by_v], np.full(1, 0.5))
     for one, other, middle in zip(plain, exact, half, strict=True):
         assert_close(middle, 0.5 * (one + other), bound(nv))
-    for one, other in zip(h._bent(x, h.linear(x), plain, aims, [by_q, by_v], np.ones(1)), exact, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert h.fuses(True) == (make is kt.zoo.arm7)  # of coupled joints, curvature is by differences
+    if h.fuses(True):
+        fused, _, _ = h.direction(x, gap, aims, np.full(1, 1e3), [by_q, by_v], np.ones(1))
+        assert fused.pivot > 0.0
+        for one, other in zip(fused, h.gains(linear, gap, exact, np.full(1, 1e3))[0], strict=True):
+            np.testing.assert_array_equal(one, other)
 
     def slopes(x: Path) -> list[Array]:
         model = h.model(x, h.linear(x), aims)
@@ -165,7 +169,7 @@ def test_floating_bases_are_not_driven_and_converge() -> None:
     assert np.all(plan.tau[:, :6] == 0.0)
     assert plan.gap < 1e-6
     assert plan.costs["left_hand"] < 0.1
-    assert plan.table["curvature"].max() == 0.0
+    assert plan.table["curvature"][-1] == 1.0
     np.testing.assert_array_less(np.abs(plan.q[:, 3:] ** 2 @ np.r_[np.ones(4), np.zeros(4)] - 1.0), 1e-12)
 
 
@@ -231,6 +235,11 @@ def test_terms_are_in_force_at_their_nodes_only() -> None:
     np.testing.assert_array_equal(rows[2].weight, np.repeat([[0.5], [0.5], [0.5], [0.0]], 7, axis=1))
 
 
+@pytest.mark.parametrize(("term", "size"), [(ocp.velocity("hand"), 6), (ocp.momentum(), 6), (ocp.force("hand"), 1)])
+def test_targets_are_zero_by_default(term: CostTerm, size: int) -> None:
+    np.testing.assert_array_equal(term.target(kt.zoo.arm7(), None), np.zeros(size))
+
+
 def test_derivatives_that_are_not_finite_end_their_problem() -> None:
     def broken(q: Array, v: Array, u: Array) -> tuple[Array, Array, Array]:
         rows = np.zeros((*q.shape, 2 * v.shape[-1]))
@@ -250,14 +259,67 @@ def test_curvature_of_poses_is_that_of_differences() -> None:
         ocp.pose(frame, target, weight=np.arange(1.0, 7.0)), ocp.orientation(frame, target, name="turn"),
         ocp.position(frame, target[:3, 3], name="point", hard=True), ocp.center_of_mass(np.ones(3)),
     ]  # fmt: skip
-    costs = ocp.Problem(robot, 0.01, 2, terms).horizon.costs
+    h = ocp.Problem(robot, 0.01, 2, terms).horizon
+    costs = h.costs
     y = np.random.default_rng(2).normal(size=(1, 3, 3))
     given = costs.given(costs.targets({}, (1,)), [Bounds(costs.rows[2], y, np.full_like(y, 2.0), y)])
     x = Path(*(np.tile(each, (1, n, 1)) for each, n in ((q, 3), (v, 3), (u, 2))))
-    exact = costs.bend(x, given)
+    none, plain = np.zeros((2, 1, 2, 9)), h.model(x, h.linear(x), given)
+    exact = h.models(x, Gap(*none), given, none, np.ones(1))[1].qq - plain.qq
     costs.rows = [row._replace(part=row.part._replace(bend=None)) for row in costs.rows]
     assert_close(exact, costs.bend(x, given), 1e-8)
     assert np.abs(exact).max() > 0.1
+
+
+def test_curvature_of_states_is_that_of_differences() -> None:
+    """Where coordinates are no numbers, by itself."""
+    robot, _, q, v, u, _ = drawn(lambda: kt.zoo.random_tree(4, seed=2, kinds=("floating", "spherical", "planar")), None)
+    aim = robot.random_configuration(np.random.default_rng(1))
+    terms = [ocp.state(aim, weight=np.arange(1.0, 2 * robot.nv + 1)), ocp.control()]
+    h = ocp.Problem(robot, 0.01, 1, terms, actuated=[joint.name for joint in robot.joints]).horizon
+    given, costs = h.costs.given(h.costs.targets({}, (1,)), []), h.costs
+    x = Path(*(np.tile(each, (1, n, 1)) for each, n in ((q, 2), (v, 2), (u, 1))))
+    none, plain = np.zeros((2, 1, 1, robot.nv)), h.model(x, h.linear(x), given)
+    exact = h.models(x, Gap(*none), given, none, np.ones(1))[1].qq - plain.qq
+    assert h.fuses(True)
+    costs.rows = [row._replace(part=row.part._replace(bend=None)) for row in costs.rows]
+    assert_close(exact, costs.bend(x, given), 1e-8)
+    assert np.abs(exact).max() > 0.1
+
+
+def test_curvature_of_states_and_steps_where_coordinates_are_no_numbers() -> None:
+    """Second derivatives in exponential coordinates about a node, by differences of residuals and steps themselves."""
+    robot, _, q, v, u, _ = drawn(lambda: kt.zoo.random_tree(4, seed=2, kinds=("floating", "spherical", "planar")), None)
+    nv, dt, rng = robot.nv, 0.02, np.random.default_rng(3)
+    aim, weight = robot.random_configuration(rng), rng.uniform(1.0, 2.0, size=nv)
+    terms = [ocp.state(aim, weight=[*weight, *np.zeros(nv)]), ocp.control()]
+    h = ocp.Problem(robot, dt, 1, terms, actuated=[joint.name for joint in robot.joints]).horizon
+    v, u = 0.1 * v, robot.inverse_dynamics(q, 0.1 * v, u)  # what is left out grows with v′
+    after, rate = robot.step(q, v, u, dt)
+    costate = rng.normal(size=(2, 1, 1, nv)) * np.array([10.0, 1.0])[:, None, None, None]
+    x = Path(np.stack([q, after])[None], np.stack([v, rate])[None], u[None, None])
+    given = h.costs.given(h.costs.targets({}, (1,)), [])
+    gap = Gap(*np.zeros((2, 1, 1, nv)))
+    plain, curved = (h.models(x, gap, given, costate, np.full(1, share))[1] for share in (0.0, 1.0))
+    qq, qv, vv, uq, uv = ((b - a)[0, 0] for a, b in zip(plain[:5], curved[:5], strict=True))
+    found = np.block([[qq, qv, uq.T], [qv.T, vv, uv.T], [uq, uv, 0.0 * qq]])
+    there = robot.difference(aim, q)
+
+    def value(z: Array) -> Any:
+        """What has no more than the curvature that is left out of `plain`."""
+        at = robot.integrate(np.broadcast_to(q, (*z.shape[:-1], robot.nq)), z[..., :nv])
+        to, speed = robot.step(at, v + z[..., nv : 2 * nv], u + z[..., 2 * nv :], dt)
+        ahead = robot.difference(np.broadcast_to(after, to.shape), to)
+        away = robot.difference(np.broadcast_to(aim, at.shape), at)
+        return ahead @ costate[0, 0, 0] + speed @ costate[1, 0, 0] + dt * (away @ (weight * there))
+
+    step = 1e-4 * np.eye(3 * nv)
+    one, other = step[:, None] + step, step[:, None] - step
+    wanted = (value(one) - value(other) - value(-other) + value(-one)) / 4e-8
+    own = [slice(i * nv, (i + 1) * nv) for i in range(3)]
+    for i, j in ((0, 0), (0, 1), (1, 1), (2, 0)):
+        one, other = found[own[i], own[j]], wanted[own[i], own[j]]
+        assert np.abs(one - other).max() < 1e-2 * np.abs(other).max()
 
 
 @pytest.mark.parametrize(("make", "frame"), ROBOTS)
