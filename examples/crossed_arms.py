@@ -1,6 +1,11 @@
 """Two arms trade the places of their hands, and avoid each other on the way.
 
-Run it with `python examples/crossed_arms.py`, or `python examples/crossed_arms.py crossed_arms.png` for a picture.
+The same controller drives both, once as if nothing were there, when links pass 4 cm through each other, and once with
+`avoid=`, when they slide past each other at 3 cm. Try `APART = 0.05`, or a `geo.Sphere` in a scene between them.
+
+Needs `pip install "kinetree[qp]"`. Run it with `python examples/crossed_arms.py`, `python examples/crossed_arms.py
+crossed_arms.png` for a picture, or `python examples/crossed_arms.py crossed_arms.html` for a film, which needs the
+extra `viewer`.
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ def followed(robot: kt.Model, q: np.ndarray, targets: dict[str, np.ndarray], avo
     return np.array(film)
 
 
-def main(picture: str | None = None) -> float:
+def main(file: str | None = None) -> float:
     """Trade places; returns the larger of the hands' final errors and of what lacks to the distance [m]."""
     robot = arms()
     pairs = robot.collision_pairs()
@@ -60,8 +65,12 @@ def main(picture: str | None = None) -> float:
         print(
             f"{name}: {1e3 * least[name].min():.1f} mm at the closest, hands end {1e3 * off:.2f} mm from their targets"
         )
-    if picture:
-        draw(robot, picture, ends["with avoidance"][0], least)
+    if file and file.endswith((".html", ".mp4")):
+        film = ends["with avoidance"][0]
+        near = robot.distances(film, pairs).nearest(3)
+        kt.viewer.film(file, robot, film, DT * np.arange(len(film)), distances=near, shapes=True)
+    elif file:
+        draw(robot, file, ends["with avoidance"][0], least)
     return max(ends["with avoidance"][1], APART - float(least["with avoidance"].min()))
 
 

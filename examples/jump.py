@@ -1,5 +1,8 @@
 """A quadruped jumps onto a step: contact phases, impacts, friction and torque limits, no guess.
 
+It crouches, pushes off with its knees at the limit of their torque, pulls its feet over the edge, and lands where it
+should. Try a higher step (`WAY`), weaker motors (`TORQUE`) or ice (`FRICTION`).
+
 Run it with `python examples/jump.py`, `python examples/jump.py jump.png` for a picture, or `python examples/jump.py
 jump.html` for a film, which needs the extra `viewer`.
 """
@@ -11,6 +14,7 @@ import sys
 import numpy as np
 
 import kinetree as kt
+from kinetree import geometry as geo
 from kinetree import ocp
 
 STEP = 0.01  # [s]
@@ -90,8 +94,9 @@ def main(file: str | None = None) -> float:
     slip = float((forces @ ocp.cone("position", FRICTION).T).max())
     print(f"  feet land within {1e3 * miss:.1f} mm, and stay within {1e3 * drift:.1f} mm")
     print(f"  forces are in the cones to {max(slip, 0.0):.0e} N")
-    if file and file.endswith(".html"):
-        kt.viewer.film(file, robot, plan)
+    if file and file.endswith((".html", ".mp4")):
+        step = geo.Box("step", (0.8, 1.0, WAY[2]), (np.eye(3), (EDGE + 0.4, 0.0, WAY[2] / 2)))
+        kt.viewer.film(file, robot, plan, scene=kt.Scene([step]))
     elif file:
         draw(robot, plan, file)
     return max(miss, slip) if plan.converged and clear > WAY[2] else np.inf
@@ -113,7 +118,8 @@ def draw(robot: kt.Model, plan: ocp.Plan, file: str) -> None:
     side.set(xlabel="x [m]", ylabel="z [m]", aspect="equal")
     for leg, foot in zip(LEGS, FEET, strict=True):
         still = np.delete(plan.forces[foot][:, 2], STAND + FLY)
-        forces.plot(STEP * np.arange(len(still)), still, drawstyle="steps-post", label=leg.replace("_", " "))
+        dashed = "--" if "right" in leg else "-"  # both sides press alike
+        forces.plot(STEP * np.arange(len(still)), still, dashed, drawstyle="steps-post", label=leg.replace("_", " "))
     forces.set(xlabel="time [s]", ylabel="normal force [N]")
     forces.legend(fontsize=8)
     figure.savefig(file, dpi=120)

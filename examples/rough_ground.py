@@ -1,6 +1,11 @@
 """A thousand quadrupeds on rough ground, and one on stairs: contacts of feet, legs and trunks are discovered.
 
-Run it with `python examples/rough_ground.py`, or with `stairs.png` as its argument for a picture of the stairs.
+Springs hold the legs; all robots fall from the same height, and land where the ground is. Try rougher ground (`ROUGH`),
+ice (`FRICTION`), or ten thousand robots.
+
+Run it with `python examples/rough_ground.py`, or `python examples/rough_ground.py hills.html stairs.html` for films of
+the first robot and of the one on stairs, which need the extra `viewer`. With `hills.png stairs.png` it draws pictures
+of their ends, which needs Chromium, too.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from kinetree import simulation
 from kinetree.errors import ConvergenceWarning
 
 ROBOTS, SECONDS, STEP, FRICTION = 1000, 0.5, 1e-3, 0.8
+ROUGH = 0.02  # of a slope from point to point, and of each point [m]
 #: The robot of `examples/quadruped.py`.
 ORIGINAL = runpy.run_path(str(Path(__file__).with_name("quadruped.py")))
 
@@ -46,12 +52,22 @@ def world(robot: kt.Model, stand: Any, scene: kt.Scene) -> simulation.Simulator:
     )
 
 
-def main() -> float:
+def show(file: str, world: simulation.Simulator, q: Any, v: Any, times: Any, scene: kt.Scene) -> None:
+    """Write a film, or a picture of its end."""
+    shown: dict[str, Any] = {"shapes": True, "scene": scene, "size": (900, 600)}
+    if file.endswith((".html", ".mp4")):
+        kt.viewer.film(file, world.robot, q, times, contacts=world.step(q, v)[2].contacts, **shown)
+    else:
+        kt.viewer.picture(file, world.robot, q[-1], contacts=world.step(q[-1], v[-1])[2].contacts, **shown)
+
+
+def main(film: str | None = None, film_of_stairs: str | None = None) -> float:
     """Drop them; returns the largest penetration at the end [m]."""
     robot, stand = quadruped()
     rng = np.random.default_rng(0)
-    hills = np.cumsum(rng.normal(0.0, 0.02, (24, 24)), axis=0) + 0.02 * rng.standard_normal((24, 24))
-    ground = world(robot, stand, kt.Scene([geo.HeightField(hills, (6.0, 6.0), name="hills", friction=FRICTION)]))
+    hills = np.cumsum(rng.normal(0.0, ROUGH, (24, 24)), axis=0) + ROUGH * rng.standard_normal((24, 24))
+    scene = kt.Scene([geo.HeightField(hills, (6.0, 6.0), name="hills", friction=FRICTION)])
+    ground = world(robot, stand, scene)
     q = np.tile(stand, (ROBOTS, 1))
     q[:, :2], q[:, 2] = rng.uniform(-2.5, 2.5, (ROBOTS, 2)), hills.max() + 0.5
     v = np.zeros((ROBOTS, robot.nv))
@@ -59,32 +75,34 @@ def main() -> float:
     with warnings.catch_warnings():  # what did not converge is counted
         warnings.simplefilter("ignore", ConvergenceWarning)
         start = time.perf_counter()
-        path = ground.rollout(q, v, steps=round(SECONDS / STEP), every=100)
+        path = ground.rollout(q, v, steps=round(SECONDS / STEP), every=25)
         took = time.perf_counter() - start
         _, _, info = ground.step(path.q[:, -1], path.v[:, -1])
     touching = (info.contacts.pair >= 0).sum(axis=-1)
     print(f"{ROBOTS} quadrupeds on rough ground for {SECONDS} s, in {took:.1f} s with compilation:")
     print(f"  {touching.mean():.1f} contacts each, {path.converged[:, -1].mean():.1%} converged, all finite: ", end="")
     print(bool(np.isfinite(path.q).all()))
+    if film:
+        show(film, ground, path.q[0], path.v[0], path.time, scene)
 
     stairs = [
         geo.Box(f"stair{i}", (0.3, 1.0, 0.05 * (i + 1)), (np.eye(3), (0.35 + 0.3 * i, 0, 0.025 * (i + 1))),
-                body="world", friction=FRICTION)
+                friction=FRICTION)
         for i in range(3)
     ]  # fmt: skip
-    climber = robot.with_shapes([*stairs, geo.Plane("floor", body="world", friction=FRICTION)], add=True)
-    steps = world(climber, stand, kt.Scene())
+    scene = kt.Scene([*stairs, geo.Plane("floor", friction=FRICTION)])
+    steps = world(robot, stand, scene)
     q, v, tilt = stand.copy(), np.zeros(robot.nv), np.arctan2(0.05, 0.3)
     q[0], q[2], q[3], q[5] = 0.35, 0.54, np.cos(tilt / 2.0), -np.sin(tilt / 2.0)
-    path = steps.rollout(q, v, steps=1500, every=100)
+    path = steps.rollout(q, v, steps=1500, every=25)
     _, _, after = steps.step(path.q[-1], path.v[-1])
     on = [after.contacts.names[pair] for pair in after.contacts.pair if pair >= 0]
     print("On stairs, one stands with " + ", ".join(" on ".join(names) for names in on))
     print(f"  and moves by {np.abs(path.v[-1]).max():.0e} m/s or rad/s.")
-    if sys.argv[1:] and sys.argv[1].endswith(".png"):
-        kt.viewer.picture(sys.argv[1], climber, path.q[-1], contacts=after.contacts, shapes=True, size=(900, 600))
+    if film_of_stairs:
+        show(film_of_stairs, steps, path.q, path.v, path.time, scene)
     return float(max(info.penetration.max(), after.penetration))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:3])

@@ -1,5 +1,8 @@
 """A pole on a cart swings up within a limited force: no guess, default settings.
 
+With less force it takes longer to swing up, and pushes at its limit for more of the time. Try 2.5 N: in three
+seconds the pole does not get upright, in five (`nodes=250`) it does.
+
 Run it with `python examples/swing_up.py`, `python examples/swing_up.py swing_up.png` for a picture, or `python
 examples/swing_up.py swing_up.html` for a film, which needs the extra `viewer`.
 """
@@ -18,8 +21,7 @@ def main(file: str | None = None) -> float:
     """Solve with less and less force, each time from rest; returns the worst miss at the end [rad, m]."""
     worst = 0.0
     robot = kt.zoo.cart_pole()
-    ends = [np.zeros(2), np.array([0.0, np.pi])]
-    hanging, standing = sorted(ends, key=lambda q: robot.energy(q, np.zeros(2)).potential)
+    standing, hanging = np.zeros(2), np.array([0.0, np.pi])
     terms = [ocp.state(standing, weight=0.0, last=[100.0, 100.0, 10.0, 10.0]), ocp.control(weight=1e-3)]
     for force in (12.0, 6.0, 4.0):
         problem = ocp.Problem(
@@ -33,7 +35,7 @@ def main(file: str | None = None) -> float:
             f"{force:4.1f} N: {plan.reason} after {int(plan.iterations)} iterations, {swings} swings, "
             f"largest force {np.abs(plan.u).max():.2f} N, upright within {miss:.4f}"
         )
-    if file and file.endswith(".html"):
+    if file and file.endswith((".html", ".mp4")):
         kt.viewer.film(file, robot, plan)
     elif file:
         plan.plot().savefig(file)

@@ -1,5 +1,8 @@
 """A thousand reaches at once: an arm goes from anywhere to anywhere, each problem solved on its own.
 
+All are solved in one call, each in as many iterations as it needs, with the same bits as alone. Try `MANY = 10_000`,
+or `ocp.Limits(velocity=True)`.
+
 Run it with `python examples/thousand_reaches.py`.
 """
 

@@ -61,6 +61,11 @@ def stays(words: list[str]) -> bool:
     return words[1] == "view" and not {"--film", "--picture"} & set(words)
 
 
+def _interruptible() -> None:
+    """As in a terminal; what runs in the background of a shell ignores interrupts, and so do its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def try_command(words: list[str], program: Path, where: Path) -> str:
     """Run a command in a folder; what went wrong, or nothing."""
     given = [word.replace("~", ".", 1) if word.startswith("~/") else word for word in words[1:]]
@@ -73,6 +78,7 @@ def try_command(words: list[str], program: Path, where: Path) -> str:
         stderr=subprocess.PIPE,
         text=True,
         stdin=subprocess.DEVNULL,
+        preexec_fn=_interruptible,
     )
     shown = ""
     if stays(words) and process.stdout is not None:

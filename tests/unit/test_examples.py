@@ -55,18 +55,28 @@ NEEDED = {"ten_million_samples": ("dask.array", "distributed", "zarr", "clarabel
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It runs, says something, does what it says, and draws its picture if it has one."""
+    """It runs, says something, does what it says, and draws its picture, or its film, if it has one."""
     for library in NEEDED.get(path.stem, ()):
         oracle(library)  # skips where it is not installed
     names: dict[str, Any] = runpy.run_path(str(path))
-    picture = tmp_path / "picture.png"
-    draws = bool(inspect.signature(names["main"]).parameters)
-    result = names["main"](str(picture)) if draws else names["main"]()
+    drawn = next(iter(inspect.signature(names["main"]).parameters), None)
+    suffix, start = (".html", b"<!doctype html>") if drawn == "film" else (".png", b"\x89png")
+    file = tmp_path / f"drawn{suffix}"
+    result = names["main"](str(file)) if drawn else names["main"]()
     assert capsys.readouterr().out
     assert path.stem in ALLOWED
     assert result < ALLOWED[path.stem]
-    if draws:
-        assert picture.read_bytes().startswith(b"\x89PNG")
+    if drawn:
+        assert file.read_bytes().lower().startswith(start)
+
+
+def test_all_examples_are_listed_by_what_they_say_of_themselves() -> None:
+    page = (Path(__file__).parents[2] / "docs/examples.md").read_text(encoding="utf-8")
+    for path in EXAMPLES:
+        said = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").split("\n\n")[0].replace("\n", " ")
+        assert page.count(f"| [`{path.name}`](../examples/{path.name}) | {said} |") == 1
+    for path in NOTEBOOKS:
+        assert page.count(f"[`{path.name}`](../examples/notebooks/{path.name})") == 1
 
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples" / "notebooks").glob("*.ipynb"))

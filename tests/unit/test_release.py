@@ -118,6 +118,12 @@ def test_documented_commands_are_found_and_know_their_extras() -> None:
     assert extras["kinetree info robot.urdf"] == "cli"
 
 
+def test_documented_commands_write_to_files_of_their_own() -> None:
+    """All of them run in one folder."""
+    outs = [words[words.index("--out") + 1] for words in documented_commands.documented() if "--out" in words]
+    assert len(outs) == len(set(outs)) > 1
+
+
 def test_a_documented_command_that_fails_is_told(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text('#!/bin/sh\n[ "$1" = demo ] || { echo "no $1" >&2; exit 2; }\n')

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +19,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import kinetree as kt
-from kinetree.cli import app
+from kinetree.cli import app, commands
 from kinetree.cli.commands import sweep
 from kinetree.errors import ViewerError
 from kinetree.viewer.browser import BROWSERS, require_encoder
@@ -67,6 +72,32 @@ def test_a_video(tmp_path: Path) -> None:
     first, second = np.frombuffer(found.stdout, np.uint8).reshape(2, 120, 160, 3).astype(int)
     assert (np.abs(first - second).max(axis=-1) > 60).sum() > 50
     assert first.mean() > 150  # on white
+
+
+def test_a_program_that_is_killed_leaves_no_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even by SIGKILL, after which it cannot do anything itself. This browser never opens the page."""
+    browser, started = tmp_path / "chromium", tmp_path / "started"
+    browser.write_text(f'#!/bin/sh\necho $$ "$@" > {started}.part; mv {started}.part {started}; exec sleep 600\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    code = (
+        "from types import SimpleNamespace as Server\nfrom kinetree.viewer import browser\n"
+        "with browser.pictures(Server(get_port=lambda: 1, get_clients=dict), 64, 64): pass"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as program:
+        until(started.exists)
+        program.kill()
+    number, *words = started.read_text().split()
+    profile = next(Path(word.partition("=")[2]) for word in words if word.startswith("--user-data-dir="))
+    until(lambda: not (Path("/proc", number, "exe").exists() or profile.exists()))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait, for half a minute at most."""
+    end = time.monotonic() + 30.0
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_programs_that_are_missing_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +161,31 @@ def test_it_runs_until_it_is_interrupted() -> None:
         assert line.startswith("humanoid24: http://127.0.0.1:")
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
+
+
+def test_films_and_pictures_begin_where_a_view_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A robot that floats stands on the floor, not in it."""
+    robot, motions = kt.zoo.asimo35(), []
+    drawing = sys.modules["kinetree.viewer.film"]
+
+    def kept(path: Path, robot: kt.Model, q: np.ndarray, *_: object, **__: object) -> Path:
+        motions.append(q)
+        path.touch()
+        return path
+
+    monkeypatch.setattr(kt.viewer, "film", kept)
+    commands.write_film(tmp_path / "film.html", robot, None, [], None, False)
+    commands.write_film(tmp_path / "film.html", robot, None, [], robot.neutral(), False)
+    black = nullcontext(lambda: np.zeros((2, 2, 3), np.uint8))
+    monkeypatch.setattr(
+        drawing, "browser", SimpleNamespace(require_browser=list, checked_size=tuple, pictures=lambda *_: black)
+    )
+    monkeypatch.setattr(drawing, "draw", lambda _scene, _overlays, q, *_: motions.append(q))
+    kt.viewer.picture(tmp_path / "robot.png", robot)
+    with kt.viewer.View(robot, port=0) as view:
+        np.testing.assert_array_equal(motions[0][0], view.q)
+        np.testing.assert_array_equal(motions[2], view.q)
+    assert motions[0][0, 2] > motions[1][0, 2] == 0.0
 
 
 @pytest.mark.parametrize("make", [kt.zoo.humanoid24, lambda: kt.zoo.random_tree(12)])

@@ -25,7 +25,8 @@ from kinetree.errors import (
     UnknownNameError,
     ViewerError,
 )
-from kinetree.viewer import View, film
+from kinetree.model.field_distances import Ground
+from kinetree.viewer import View, film, picture
 from kinetree.viewer import view as server
 from tests.oracle import oracle
 from tests.tolerance import assert_near, refused
@@ -127,8 +128,26 @@ def test_films_show_the_contacts_of_each_sample(tmp_path: Path) -> None:
     q[2] = 0.1
     path = world.rollout(q, np.zeros(6), steps=200, every=50)
     contacts = world.step(path.q, path.v)[2].contacts
-    assert film(tmp_path / "drop.html", box, path.q, path.time, contacts=contacts, shapes=True).stat().st_size > 0
+    made = [
+        film(tmp_path / "drop.html", box, *motion, contacts=contacts, shapes=True).read_bytes()
+        for motion in ((path.q, path.time), (path,))
+    ]
+    assert made[0] == made[1]
+    refused("a simulation brings its own time", film, tmp_path / "drop.html", box, path, path.time)
     refused("do not fit the 2", film, tmp_path / "drop.html", box, path.q[:2], contacts=contacts)
+
+
+def test_films_join_nearest_points_of_each_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    box, _, _ = crate()
+    pairs = box.collision_pairs(scene=kt.Scene([geo.Plane("floor")]), keep_colliding=True)
+    q = np.tile(box.neutral(), (3, 1))
+    q[:, 2] = 0.5, 0.7, 0.6
+    near, drawn = box.distances(q, pairs), []
+    monkeypatch.setattr(sys.modules["kinetree.viewer.film"], "draw", lambda *given: drawn.append(given[-1].points))
+    film(tmp_path / "drop.html", box, q, rate=10.0, distances=near.nearest(1))
+    np.testing.assert_array_equal(drawn, near.points)
+    refused("distances of 3 samples do not fit the 2", film, tmp_path / "a.html", box, q[:2], distances=near)
+    refused("at all samples of the motion", film, tmp_path / "a.html", box, q, distances=box.distances(q[0], pairs))
 
 
 def test_arrows_show_forces_in_the_axes_of_their_frame(robot: kt.Model) -> None:
@@ -173,20 +192,60 @@ def test_collision_shapes_are_shown_when_asked_for() -> None:
         geo.Box(hand, (0.1, 0.2, 0.3)),
         geo.Cylinder(hand, 0.1, 0.2),
         geo.Ellipsoid(hand, (0.1, 0.2, 0.3)),
+        geo.Hull(hand, points=0.1 * np.eye(4, 3)),
+        geo.HeightField([[0.0, 0.1], [0.3, 0.2], [0.0, 0.0]], (2.0, 4.0), name="hills", body="world"),
+        geo.Plane("floor", body="world"),
     ]
-    robot = robot.with_shapes([*shapes, geo.Hull(hand, "hand.stl"), geo.Plane("floor", body="world")])
+    robot = robot.with_shapes([*shapes, geo.Hull(hand, "hand.stl")])
     with View(robot, port=0) as view:
         drawn = view._scene.layers["shapes"]
+        assert not drawn  # files are read when somebody looks
+        with pytest.warns(ModelWarning, match="shapes are not drawn: .*hand.stl"):
+            view.show(shapes=True)
         assert len(drawn) == len(shapes)
+        assert all(handle.visible for handle in drawn)
+        view.show(shapes=False)
         assert not any(handle.visible for handle in drawn)
         view.show(shapes=True)
-        assert all(handle.visible for handle in drawn)
         assert view._boxes["shapes"].value
         assert_near(drawn[0].position, frame.placement[:3, :3] @ (0.1, 0, 0) + frame.placement[:3, 3], 1e-6)
         extents = [np.ptp(handle.vertices, axis=0) for handle in drawn]
-        assert_near(
-            extents, [(0.2, 0.2, 0.2), (0.2, 0.2, 0.4), (0.1, 0.2, 0.3), (0.2, 0.2, 0.2), (0.2, 0.4, 0.6)], 0.01
-        )
+        size = 5.0 * view._scene.size
+        round_ones = (0.2, 0.2, 0.2), (0.2, 0.2, 0.4), (0.1, 0.2, 0.3), (0.2, 0.2, 0.2), (0.2, 0.4, 0.6)
+        assert_near(extents, [*round_ones, (0.1, 0.1, 0.1), (2.0, 4.0, 0.3), (size, size, 0.0)], 0.01)
+        faces, points = drawn[6].faces, drawn[6].vertices
+        a, b, c = (points[faces[:, i]] for i in range(3))
+        assert (np.cross(b - a, c - a)[:, 2] > 0.0).all()
+        middles = Ground(robot.shapes[6]).distances(((a + b + c) / 3.0).astype(float))[0]
+        assert_near(middles, 0.0, 1e-6)  # the same triangles as those of distances
+
+
+def test_free_objects_look_like_their_shapes() -> None:
+    robot = kt.zoo.box((0.2, 0.2, 0.1), 1.0).with_shapes([geo.Sphere("box", (0.1, 0.2, 0.3), 0.5)])
+    with View(robot, port=0) as view:
+        (drawn,) = view._scene.layers["visuals"]
+        assert_near(np.mean([drawn.vertices.min(axis=0), drawn.vertices.max(axis=0)], axis=0), (0.1, 0.2, 0.3), 0.02)
+        assert_near(np.ptp(drawn.vertices, axis=0), 1.0, 0.02)
+        view.show(shapes=True)
+        assert not drawn.visible  # contacts are seen through the shape
+
+
+def test_what_stands_around_a_robot_is_shown(tmp_path: Path) -> None:
+    box, wall = kt.zoo.box((0.2, 0.2, 0.1), 1.0), geo.Box("wall", (0.1, 2.0, 1.0), (np.eye(3), (1.0, 0.0, 0.5)))
+    scene = kt.Scene([wall])
+    with View(box, port=0, scene=scene) as view:
+        (drawn,) = view._scene.layers["surroundings"]
+        view.show(shapes=False)  # these are the robot's
+        assert drawn.visible
+        assert_near(drawn.position, (1.0, 0.0, 0.5), 1e-6)
+        assert_near(np.ptp(drawn.vertices, axis=0), (0.1, 2.0, 1.0), 1e-6)
+    plain, around = (film(tmp_path / "film.html", box, [box.neutral()], scene=s).stat().st_size for s in (None, scene))
+    assert around > plain
+    for call in (
+        lambda: View(box, port=0, scene=[wall]),
+        lambda: film(tmp_path / "a.html", box, [box.neutral()], scene=[wall]),
+    ):
+        refused(r"scene is a kinetree.Scene, got list: pass kt.Scene\(\[shapes\]\)", call)
 
 
 def test_many_threads_may_show(view: View, robot: kt.Model) -> None:
@@ -327,6 +386,8 @@ def test_ports_that_do_not_exist(robot: kt.Model, port: Any) -> None:
 def test_robots_that_are_files() -> None:
     with pytest.raises(InputError, match=r"got str; load files first.*View\(kt.load\(path\)\)"):
         View("robot.urdf")  # type: ignore[arg-type]
+    refused(r"got str; load files first: kt.load\(path\)", film, "film.html", "robot.urdf", [[0.0]])
+    refused(r"got str; load files first: kt.load\(path\)", picture, "robot.png", "robot.urdf")
 
 
 def test_only_this_machine_can_connect(view: View) -> None:
@@ -576,6 +637,15 @@ def test_missing_meshes_are_told_in_short(tmp_path: Path) -> None:
     (text,) = {str(one.message) for one in caught}
     assert text.count(".stl") == 2
     assert "(9 in all)" in text
+
+
+def test_missing_shapes_are_told_in_short() -> None:
+    robot = kt.zoo.arm7().with_shapes([geo.Hull(f"link{i}", f"link{i}.stl") for i in range(5)])
+    with View(robot, port=0) as view, pytest.warns(ModelWarning) as caught:
+        view.show(shapes=True)
+    (text,) = {str(one.message) for one in caught}
+    assert text.count("not found") == 2
+    assert text.endswith("; … (5 in all)")
 
 
 @pytest.mark.parametrize("far", [0.0, 3.0])

@@ -27,7 +27,7 @@ from kinetree.io.source import usd_file
 from kinetree.model.joint import Joint
 from kinetree.spatial.value import Array
 from kinetree.viewer import browser
-from kinetree.viewer.film import FILMS, PICTURES
+from kinetree.viewer.film import FILMS, PICTURES, standing
 from kinetree.viewer.view import configuration_of, coordinates, values_of
 
 
@@ -162,18 +162,16 @@ _SECONDS, _LONGEST = 1.5, 60.0
 
 
 def write_film(
-    path: Path, robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], start: Array | None
+    path: Path, robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], start: Array | None, shapes: bool
 ) -> None:
     """Write a film in which the joints move through their ranges one after the other, from a configuration."""
-    q, time = sweep(robot, start)
+    begin, _ = attempt(lambda: standing(robot, visuals, package_roots) if start is None else start)
+    q, time = sweep(robot, begin)
     # a browser draws videos picture by picture
-    quality: dict[str, Any] = {"rate": 15.0, "size": (640, 480)} if path.suffix.lower() == ".mp4" else {}
+    options: dict[str, Any] = {"rate": 15.0, "size": (640, 480)} if path.suffix.lower() == ".mp4" else {}
+    options |= {"visuals": visuals, "package_roots": package_roots, "shapes": shapes}
     with terminal.bar("drawing", 1.0) as done:
-        written, warnings = attempt(
-            lambda: kt.viewer.film(
-                path, robot, q, time, visuals=visuals, package_roots=package_roots, progress=done, **quality
-            )
-        )
+        written, warnings = attempt(lambda: kt.viewer.film(path, robot, q, time, progress=done, **options))
     _warn(warnings)
     typer.echo(f"{safe(written)}: {time[-1]:.0f} s, {written.stat().st_size / 1e6:.1f} MB")
 
@@ -196,7 +194,8 @@ def show_in_browser(
     made, warnings = attempt(lambda: kt.viewer.View(robot, visuals=visuals, package_roots=package_roots, port=port))
     _warn(warnings)
     with made as view:
-        view.show(q, shapes=shapes)
+        _, warnings = attempt(lambda: view.show(q, shapes=shapes))
+        _warn(warnings)
         try:
             typer.echo(f"{safe(robot.name)}: {view.url} (stop with Ctrl-C)")
             view.wait()
@@ -331,7 +330,7 @@ def demo(
     loops: Loops = "ignore",
     xacro: Xacro = None,
 ) -> None:
-    """Check and time every function, on your own robot or on the built-in humanoid.
+    """Check and time every function, on your robot or a built-in one.
 
     Prints its tree, checks forward against inverse dynamics, compiles all functions, and shows the cost of each.
     On the built-in humanoid it also computes Λ of both hands by every algorithm. The exit code is 1 if a check fails.
@@ -353,9 +352,9 @@ def info(
     loops: Loops = "embed",
     xacro: Xacro = None,
 ) -> None:
-    """Show a robot: its tree, joints with limits, masses, centre of mass, keyframes, and what the file is warned of.
+    """Print a robot's tree, limits, masses, shapes and keyframes.
 
-    Notes say what of the file is left out, as actuators and contacts.
+    Also warnings about its file, and notes on what is left out, such as actuators.
     """
     with log() as notes:
         model, warnings = load(robot, floating_base, mimic, loops, xacro)
@@ -369,7 +368,9 @@ def info(
 @app.command()
 def export(
     robot: Robot,
-    functions: Annotated[str, typer.Option(metavar="NAMES", help="What to export, as forward_dynamics,mass_matrix.")],
+    functions: Annotated[
+        str, typer.Option(metavar="NAMES", help="What to export, such as forward_dynamics,mass_matrix.")
+    ],
     frames: Annotated[str, typer.Option(metavar="NAMES", help="Frames of functions that take frames.")] = "",
     directory: Annotated[Path, typer.Option(metavar="DIRECTORY", help="Where the files go.")] = Path(),
     scalar: Annotated[str, typer.Option(help="double or float.")] = "double",
@@ -379,9 +380,10 @@ def export(
     loops: Loops = "embed",
     xacro: Xacro = None,
 ) -> None:
-    """Export functions of a robot as C99, one header and one source file, bitwise identical to Kinetree's own results.
+    """Export functions of a robot as C99.
 
-    The source also contains a main, enabled by -D<NAME>_CHECK, that checks the functions against reference values.
+    Writes one header and one source file, whose results are bitwise identical to Kinetree's own. The source also
+    contains a main, enabled by -D<NAME>_CHECK, that checks the functions against reference values.
     """
     model, warnings = load(robot, floating_base, mimic, loops, xacro)
     _warn(warnings)
@@ -394,24 +396,24 @@ def export(
 
 @app.command()
 def compute(
-    function: Annotated[str, typer.Argument(metavar="FUNCTION", help="What to compute, as forward_dynamics.")],
+    function: Annotated[str, typer.Argument(metavar="FUNCTION", help="What to compute, such as forward_dynamics.")],
     robot: Robot,
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Zarr group with an array for each argument: q, v, ….")],
     out: Annotated[Path, typer.Option(metavar="DIRECTORY", help="Zarr group for the results.")],
     frames: Annotated[
         str | None, typer.Option(metavar="NAMES", help="Frames; one name has no axis in the result, a list has one.")
     ] = None,
-    reference: Annotated[str | None, typer.Option(help="Reference of functions of frames, as world.")] = None,
-    method: Annotated[str | None, typer.Option(help="Method of step and discretize, as rk4.")] = None,
+    reference: Annotated[str | None, typer.Option(help="Reference of functions of frames, such as world.")] = None,
+    method: Annotated[str | None, typer.Option(help="Method of step and discretize, such as rk4.")] = None,
     block: Annotated[
         int | None, typer.Option(min=1, help="Samples in a block; by default about 32 MB of arguments and results.")
     ] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes of a local cluster; by default it runs in this one.")
     ] = None,
-    memory_limit: Annotated[str, typer.Option(metavar="SIZE", help="Memory of each worker, as 2GB.")] = "auto",
+    memory_limit: Annotated[str, typer.Option(metavar="SIZE", help="Memory of each worker, such as 2GB.")] = "auto",
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="An existing Dask cluster, as tcp://host:8786.")
+        str | None, typer.Option(metavar="ADDRESS", help="An existing Dask cluster, such as tcp://host:8786.")
     ] = None,
     missing: Annotated[
         Missing, typer.Option(help="What to do about chunks of DATA that have no file: fail, or take the fill value.")
@@ -421,11 +423,12 @@ def compute(
     loops: Loops = "embed",
     xacro: Xacro = None,
 ) -> None:
-    """Compute a function of a robot for all samples of a Zarr group, block by block, into another one.
+    """Compute a function for all samples of a Zarr group.
 
-    DATA has an array (n, nq) or (n, nv) for each argument of the function, or one value for all samples, and wrenches
-    in a group f_ext, by frame. Memory is bounded by the size of a block. A run that was interrupted or killed continues
-    where it was when the same command is run again, unless DATA have changed; results are the same bits.
+    It goes block by block, and writes another Zarr group. DATA has an array (n, nq) or (n, nv) for each argument of
+    the function, or one value for all samples, and wrenches in a group f_ext, by frame. Memory is bounded by the
+    size of a block. A run that was interrupted or killed continues where it was when the same command is run again,
+    unless DATA have changed; results are the same bits.
     """
     if workers is not None and scheduler is not None:
         raise typer.BadParameter("give either --workers or --scheduler", param_hint="--scheduler")
@@ -459,7 +462,7 @@ def check(
     loops: Loops = "ignore",
     xacro: Xacro = None,
 ) -> None:
-    """Check a robot against the laws of mechanics, and against Pinocchio or MuJoCo on the same file.
+    """Check a robot against the laws of mechanics, and other libraries.
 
     URDF is compared with Pinocchio, MJCF with MuJoCo, if installed: by default the open tree, as they compute with it.
     The exit code is 1 if anything fails.
@@ -497,26 +500,30 @@ def view(
     loops: Loops = "embed",
     xacro: Xacro = None,
 ) -> None:
-    """Show a robot in a browser, with sliders for its joints, or write a film or a picture of it.
+    """Show a robot in a browser, or write a film or a picture of it.
 
-    Only this machine can connect, and nothing is downloaded. Meshes are read from the directory of the file and from
-    package roots; bodies whose meshes are not found are drawn as capsules. Without a file, shows the built-in humanoid.
+    The page has a slider for each joint. Only this machine can connect, and nothing is downloaded. Meshes are read
+    from the directory of the file and from package roots; bodies whose meshes are not found are drawn as capsules.
+    Without a file, shows the built-in humanoid.
     """
     if find_spec("viser") is None:
         raise typer.BadParameter("the viewer needs viser: pip install 'kinetree[viewer]'", param_hint="view")
     for option, path, known in (("--film", film, FILMS), ("--picture", picture, PICTURES)):
         _require_suffix(option, path, known)
         _require_drawing(option, path)
-    model, warnings = (kt.zoo.humanoid24(), []) if robot is None else load(robot, floating_base, mimic, loops, xacro)
+    roots = package_root or []
+    model, warnings = (
+        (kt.zoo.humanoid24(), []) if robot is None else load(robot, floating_base, mimic, loops, xacro, roots)
+    )
     _warn(warnings)
     visuals = robot if usd_file(robot) is None else None  # shapes of USD files are not read
     q = configuration(model, where)
     if film is not None:
-        write_film(film, model, visuals, package_root or (), q)
+        write_film(film, model, visuals, roots, q, shapes)
     if picture is not None:
-        write_picture(picture, model, visuals, package_root or (), q, shapes)
+        write_picture(picture, model, visuals, roots, q, shapes)
     if film is None and picture is None:
-        show_in_browser(model, visuals, package_root or (), port, q, shapes)
+        show_in_browser(model, visuals, roots, port, q, shapes)
 
 
 @app.command()
@@ -532,7 +539,7 @@ def box(
         bool, typer.Option("--free-foot", help="Weld the right foot, and let the left one hang.")
     ] = False,
 ) -> None:
-    """Let the built-in humanoid put a box on the floor with both hands, as in Chang and Khatib's paper, and leave it.
+    """Run Chang and Khatib's experiment: a humanoid puts down a box.
 
     Operational-space control of the box through the closed chain of both arms, with balance on a second level, the
     posture in the null space, joint limits and a servo rate of 300 Hz, in a simulation at 1 kHz: the feet stand by

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import typer
 from rich.cells import cell_len
@@ -86,10 +86,13 @@ def _spell(error: UnicodeError) -> tuple[str, int]:
     return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
 
 
-def load(path: Path, floating_base: bool, mimic: str, loops: str, xacro: str | None) -> tuple[kt.Model, list[str]]:
+def load(
+    path: Path, floating_base: bool, mimic: str, loops: str, xacro: str | None, package_roots: Sequence[Path] = ()
+) -> tuple[kt.Model, list[str]]:
     """Load a robot; returns it with the warnings about its file. `xacro` is "name=value,…", empty for none."""
-    arguments = None if xacro is None else dict(_assignment("--xacro", one) for one in xacro.split(",") if one)
-    return attempt(lambda: kt.load(path, floating_base=floating_base, mimic=mimic, loops=loops, xacro=arguments))
+    given = None if xacro is None else dict(_assignment("--xacro", one) for one in xacro.split(",") if one)
+    options: dict[str, Any] = {"mimic": mimic, "loops": loops, "xacro": given, "package_roots": package_roots}
+    return attempt(lambda: kt.load(path, floating_base=floating_base, **options))
 
 
 @contextmanager

@@ -39,6 +39,10 @@ _FLAGS = (
     "--mute-audio",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
+#: Starts a browser once its number is in a pipe.
+_START = 'echo $$; exec "$@" >/dev/null'
+#: Ends that browser and removes its files when the pipe from this program closes, even because the program is killed.
+_WATCH = 'read -r browser; read -r _; kill "$browser"; sleep 1; kill -KILL "$browser"; rm -rf -- "$1"'
 #: How long a browser may take to open the page [s].
 _PATIENCE = 90.0
 #: Side of a picture [pixels]; encoders need even numbers.
@@ -107,6 +111,12 @@ class Pictures:
         return blended
 
 
+def _shell(script: str, *words: str, **options: Any) -> subprocess.Popen[bytes]:
+    """Start a script of ours with arguments."""
+    command = ["/bin/sh", "-c", script, "sh", *words]
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL, **options)  # noqa: S603 - no words of others
+
+
 @contextmanager
 def pictures(server: Any, width: int, height: int) -> Iterator[Pictures]:
     """Open a server's page in a browser without a window."""
@@ -119,11 +129,10 @@ def pictures(server: Any, width: int, height: int) -> Iterator[Pictures]:
         # the page would lower its resolution while it is slow
         address = f"http://127.0.0.1:{server.get_port()}/?fixedDpr=1"
         log.setLevel(logging.CRITICAL)
-        process = subprocess.Popen(  # noqa: S603 - a browser from the PATH, at our own address
-            [browser, *_FLAGS, *root, f"--user-data-dir={profile}", f"--window-size={width},{height}", address],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        # Ctrl-C does not reach a session of its own
+        watch = _shell(_WATCH, profile, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+        flags = [*_FLAGS, *root, f"--user-data-dir={profile}", f"--window-size={width},{height}", address]
+        process = _shell(_START, browser, *flags, stdout=watch.stdin)
         try:
             look = Pictures(_client(server, process, browser), width, height)
             _settle(look)
@@ -131,6 +140,9 @@ def pictures(server: Any, width: int, height: int) -> Iterator[Pictures]:
         finally:
             process.terminate()
             process.wait()
+            watch.kill()
+            watch.wait()
+            cast("IO[bytes]", watch.stdin).close()
             log.setLevel(level)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kinetree.errors import InputError, LoadError
+from kinetree.errors import InputError, KinetreeError, LoadError
 from kinetree.interop.mujoco_models import Names
 from kinetree.io.document import Document, Element
 from kinetree.io.mjcf_convert import compiled
@@ -25,7 +25,7 @@ from kinetree.model.body import Body
 from kinetree.model.mesh_formats import Color, Mesh, Visual
 from kinetree.model.meshes import Roots
 from kinetree.model.model import Model
-from kinetree.model.shapes import Box, Capsule, Cylinder, Ellipsoid, SolidShape, Sphere
+from kinetree.model.shapes import Box, Capsule, Cylinder, Ellipsoid, HeightField, Hull, Plane, SolidShape, Sphere
 from kinetree.model.specs import matrix_of_pose
 from kinetree.spatial.rotation import matrix_of
 from kinetree.spatial.transform import pose
@@ -36,6 +36,9 @@ _SHOWN = (0, 1, 2)
 
 # Size at which infinite planes are drawn [m].
 _HORIZON = 5.0
+
+# How far planes are drawn to each side, and how far below the grid of the floor, relative to the robot's size.
+_AROUND, _BELOW = 2.5, 2e-3
 
 # Colour of a geom without material or colour.
 _UNPAINTED = (0.5, 0.5, 0.5, 1.0)
@@ -101,8 +104,20 @@ def _upright_capsule(radius: float, length: float) -> Mesh:
     return mesh_formats.capsule(-end, end, radius)
 
 
-def solid(shape: SolidShape) -> Mesh | None:
-    """A collision shape as a mesh in its own axes; None for planes, height fields and hulls."""
+def solid(shape: SolidShape, scale: float) -> Mesh:
+    """A collision shape as a mesh in its own axes. Planes are drawn as far as a robot of the size `scale` [m] needs.
+
+    Raises:
+        KinetreeError: If it is a hull that cannot be computed.
+    """
+    if isinstance(shape, Hull):
+        return shape.mesh
+    if isinstance(shape, Plane):
+        x, y = np.meshgrid(*2 * [_AROUND * scale * np.array([-1.0, 1.0])])
+        return _sheet(x, y, np.full((2, 2), -_BELOW * scale))
+    if isinstance(shape, HeightField):
+        x, y = np.meshgrid(*(np.linspace(-0.5, 0.5, n) * a for n, a in zip(shape.heights.shape[::-1], shape.size)))
+        return _sheet(x, y, shape.heights)
     if isinstance(shape, Sphere):
         return mesh_formats.ellipsoid((shape.radius,) * 3)
     if isinstance(shape, Capsule):
@@ -111,7 +126,17 @@ def solid(shape: SolidShape) -> Mesh | None:
         return mesh_formats.cylinder(shape.radius, shape.length)
     if isinstance(shape, Box):
         return mesh_formats.box(tuple(shape.size))
-    return mesh_formats.ellipsoid(tuple(shape.semi_axes)) if isinstance(shape, Ellipsoid) else None
+    if isinstance(shape, Ellipsoid):
+        return mesh_formats.ellipsoid(tuple(shape.semi_axes))
+    raise AssertionError(shape)
+
+
+def _sheet(x: Array, y: Array, z: Array) -> Mesh:
+    """A grid of points, each array (rows, columns), with two triangles in each cell, as height fields have them."""
+    number = np.arange(x.size).reshape(x.shape)
+    a, b, c, d = (each.ravel() for each in (number[:-1, :-1], number[:-1, 1:], number[1:, 1:], number[1:, :-1]))
+    faces = np.concatenate([np.stack([a, b, c], axis=-1), np.stack([a, c, d], axis=-1)])
+    return Mesh(np.stack([x.ravel(), y.ravel(), z.ravel()], axis=-1), faces)
 
 
 # Radius of capsules relative to their length, and its bounds relative to the robot's size.
@@ -143,7 +168,7 @@ def size(robot: Model, poses: Array) -> float:
 def capsules(robot: Model, scale: float) -> dict[str, list[Mesh]]:
     """Capsules from each body's joint to what it carries, in its link frame; `scale` is the robot's size [m].
 
-    Free objects are boxes.
+    Free objects look like their collision shapes, or are boxes.
     """
     ends: dict[str, list[Array]] = {body.name: [] for body in robot.bodies}
     for body in robot.bodies:
@@ -157,7 +182,33 @@ def capsules(robot: Model, scale: float) -> dict[str, list[Mesh]]:
         alone = robot.joint(body.joint).kind == "floating" and not ends[body.name]
         block = inertia_block(body) if alone else None
         found[body.name] = _links(body, ends[body.name], scale) if block is None else [block]
+    return found | objects(robot, scale)
+
+
+def objects(robot: Model, scale: float) -> dict[str, list[Mesh]]:
+    """The collision shapes of free objects that have any, in their link frames."""
+    parents = {body.parent for body in robot.bodies}
+    free = {body.name for body in robot.bodies if robot.joint(body.joint).kind == "floating"} - parents
+    found: dict[str, list[Mesh]] = {}
+    for shape, name, at in placed_shapes(robot):
+        if name in free:
+            try:
+                mesh = solid(shape, scale)
+            except KinetreeError:  # said where shapes are shown
+                continue
+            mesh = Mesh(mesh.vertices @ at[:3, :3].T + at[:3, 3], mesh.faces, smooth=mesh.smooth)
+            found.setdefault(name, []).append(mesh)
     return found
+
+
+def placed_shapes(robot: Model) -> Iterator[tuple[SolidShape, str, Array]]:
+    """The collision shapes, each with the name of its body, or "world", and its pose there, (4, 4)."""
+    frames = {frame.name: frame for frame in robot.extra_frames}
+    for shape in robot.shapes:
+        body, at = str(shape.body), shape.pose
+        if body in frames:
+            body, at = frames[body].body, frames[body].placement @ at
+        yield shape, body, at
 
 
 def _links(body: Body, ends: list[Array], scale: float) -> list[Mesh]:

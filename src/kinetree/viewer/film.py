@@ -9,14 +9,18 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from kinetree.errors import InputError
 from kinetree.model.model import Model
+from kinetree.model.shapes import Scene as Surroundings
+from kinetree.model.shapes import surroundings
 from kinetree.ocp.plan import Plan
 from kinetree.runtime.arguments import refuse_lazy
+from kinetree.simulation.step_results import Film, Rollout
 from kinetree.spatial.value import Array
 from kinetree.viewer import browser
 from kinetree.viewer import view as servers
@@ -43,6 +47,7 @@ def film(
     forces: Mapping[str, Any] | None = None,
     center_of_mass: bool = False,
     contacts: Any = None,
+    distances: Any = None,
     inertias: bool = False,
     frames: bool = False,
     shapes: bool = False,
@@ -50,6 +55,7 @@ def film(
     size: tuple[int, int] = (1280, 720),
     force_scale: float | None = None,
     progress: Callable[[float], None] | None = None,
+    scene: Surroundings | None = None,
 ) -> Path:
     """Write a motion as a single, self-contained HTML file, or as a video.
 
@@ -57,7 +63,8 @@ def film(
         path: Path of the file, which ends in .html or .mp4. An existing file is replaced. Videos need Chromium or
             Chrome, and the extra `video` or ffmpeg; they take about half a second for each picture.
         robot: The mechanism.
-        q: Configurations along the motion, (T, nq); or a plan of `kinetree.ocp`, with its times and forces.
+        q: Configurations along the motion, (T, nq); a plan of `kinetree.ocp`, with its times and forces; or what
+            `Simulator.rollout` or `run` of one robot returns.
         time: Times of the configurations, increasing, (T,) [s]; by default they are spaced at `rate`.
         visuals: As for `View`.
         package_roots: As for `View`.
@@ -66,6 +73,7 @@ def film(
             axis they are constant.
         center_of_mass: As for `View.show`.
         contacts: `info.contacts` of all samples, such as of `world.step(q, v)` with the states of the motion.
+        distances: `robot.distances(q, pairs)` of all samples, or its `nearest(…)`.
         inertias: As for `View.show`.
         frames: As for `View.show`.
         shapes: As for `View.show`.
@@ -74,6 +82,7 @@ def film(
         size: Width and height of a video [pixels].
         force_scale: As for `View`.
         progress: Called with the share of the pictures that are drawn, from 0 to 1.
+        scene: As for `View`.
 
     Returns:
         The path.
@@ -90,6 +99,10 @@ def film(
         if time is not None or forces is not None:
             raise InputError("a plan brings its own time and forces; show q=plan.q to give others")
         q, time, forces = q.motion()
+    elif isinstance(q, (Rollout, Film)):
+        if time is not None:
+            raise InputError("a simulation brings its own time; show q=path.q to give another")
+        q, time = q.q, q.time
     motion = _motion(robot, q)
     times = _times(time, len(motion), rate)
     at = _pictures(times, rate)
@@ -97,15 +110,17 @@ def film(
     samples = _interpolated(robot, motion, times, at, before)
     pushes = {name: _along(name, value, len(motion))[before] for name, value in (forces or {}).items()}
     touching = checked_contacts(contacts, axes=1)
-    if touching is not None and len(touching.pair) != len(motion):
-        raise InputError(f"contacts of {len(touching.pair)} samples do not fit the {len(motion)} of the motion")
+    near = checked_distances(distances, axes=1)
+    for name, count in (("contacts", touching and len(touching.pair)), ("distances", near and len(near.distance))):
+        if count is not None and count != len(motion):
+            raise InputError(f"{name} of {count} samples do not fit the {len(motion)} of the motion")
     width, height = browser.checked_size(size)
     moving = target.suffix.lower() == ".mp4"
     if moving:
         browser.require_browser()
         browser.require_encoder()
     layers = {"inertias": inertias, "frames": frames, "shapes": shapes}
-    with _stage(robot, visuals, package_roots, samples, layers, force_scale) as (server, scene, overlays):
+    with _stage(robot, visuals, package_roots, samples, layers, force_scale, scene) as (server, stage, overlays):
 
         def drawn() -> Iterator[None]:
             """Draw one sample after another."""
@@ -118,7 +133,8 @@ def film(
                         **{name: getattr(touching, name)[before[i]] for name in touching._fields[1:]}
                     )
                 )
-                draw(scene, overlays, sample, names, push, center_of_mass, now)
+                lines = near and SimpleNamespace(points=near.points[before[i]], distance=near.distance[before[i]])
+                draw(stage, overlays, sample, names, push, center_of_mass, now, lines)
                 yield
                 if progress is not None:
                     progress((i + 1) / len(samples))
@@ -159,13 +175,14 @@ def picture(
     shapes: bool = False,
     size: tuple[int, int] = (1280, 720),
     force_scale: float | None = None,
+    scene: Surroundings | None = None,
 ) -> Path:
     """Write a picture of a robot. Needs Chromium or Chrome.
 
     Args:
         path: Path of the file, which ends in .png or .jpg. An existing file is replaced.
         robot: The mechanism.
-        q: Configuration, (nq,); by default the first keyframe, or neutral.
+        q: Configuration, (nq,); by default that in which `View` shows it first.
         visuals: As for `View`.
         package_roots: As for `View`.
         ellipsoids: As for `View.show`.
@@ -178,6 +195,7 @@ def picture(
         shapes: As for `View.show`.
         size: Width and height [pixels].
         force_scale: As for `View`.
+        scene: As for `View`.
 
     Returns:
         The path.
@@ -191,12 +209,15 @@ def picture(
     target, names = _checked_path(path, PICTURES, "a picture"), _names(ellipsoids)
     marks = checked_contacts(contacts), checked_distances(distances)
     width, height = browser.checked_size(size)
-    q = next(iter(robot.keyframes.values()), robot.neutral()) if q is None else q
-    sample = _motion(robot, np.asarray(q)[None])
+    _require_model(robot)
+    sample = servers.configuration(robot, robot.neutral() if q is None else q)[None]
     browser.require_browser()
     layers = {"inertias": inertias, "frames": frames, "shapes": shapes}
-    with _stage(robot, visuals, package_roots, sample, layers, force_scale) as (server, scene, overlays):
-        draw(scene, overlays, sample[0], names, forces or {}, center_of_mass, *marks)
+    with _stage(robot, visuals, package_roots, sample, layers, force_scale, scene) as (server, stage, overlays):
+        if q is None:
+            sample = stage.standing()[None]
+            stage.aim(sample)
+        draw(stage, overlays, sample[0], names, forces or {}, center_of_mass, *marks)
         with browser.pictures(server, width, height) as look:
             colours = look()
     from PIL import Image  # comes with viser
@@ -208,16 +229,22 @@ def picture(
     return target
 
 
+def standing(robot: Model, visuals: Any = None, package_roots: Sequence[str | os.PathLike[str]] = ()) -> Array:
+    """The configuration in which `View` shows a robot first, (nq,): a keyframe, or neutral and on the floor."""
+    with _stage(robot, visuals, package_roots, robot.neutral()[None], {}, None, None) as (_, stage, _):
+        return stage.standing()
+
+
 @contextmanager
 def _stage(
     robot: Model, visuals: Any, package_roots: Sequence[str | os.PathLike[str]], samples: Array,
-    layers: Mapping[str, bool], force_scale: float | None,
+    layers: Mapping[str, bool], force_scale: float | None, around: Any,
 ) -> Iterator[tuple[Any, Scene, Overlays]]:  # fmt: skip
-    """A server with the robot's scene, and a camera that sees all samples, (T, nq)."""
-    shown = own_or_given(robot, visuals, package_roots)
+    """A server with the robot and what is around it, and a camera that sees all samples, (T, nq)."""
+    shown, shapes = own_or_given(robot, visuals, package_roots), surroundings(around)
     server = servers.start(0, robot.name)
     try:
-        scene = Scene(server, robot, shown)
+        scene = Scene(server, robot, shown, shapes)
         overlays = Overlays(scene, force_scale)
         scene.aim(samples)
         for layer, visible in layers.items():
@@ -239,8 +266,14 @@ def _names(ellipsoids: Iterable[str]) -> tuple[str, ...]:
     return tuple(ellipsoids)
 
 
+def _require_model(robot: Any) -> None:
+    if not isinstance(robot, Model):
+        raise InputError(f"robot is a kinetree.Model, got {type(robot).__name__}; load files first: kt.load(path)")
+
+
 def _motion(robot: Model, q: Any) -> Array:
     refuse_lazy("q", q)
+    _require_model(robot)
     motion = floats(q, "q is not made of real numbers")
     if motion.ndim != 2 or motion.shape[1] != robot.nq or not len(motion):
         raise InputError(f"q has shape {motion.shape}; a film takes (T, {robot.nq}), T at least one")

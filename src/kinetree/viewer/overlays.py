@@ -206,9 +206,10 @@ def checked_contacts(contacts: Any, axes: int = 0) -> Any:
     return contacts
 
 
-def checked_distances(distances: Any) -> Any:
-    """Distances at one configuration; None if there are none."""
+def checked_distances(distances: Any, axes: int = 0) -> Any:
+    """Distances at one configuration, or along some axes; None if there are none."""
     kinds = Distances, NearestDistances
-    if distances is not None and (not isinstance(distances, kinds) or distances.distance.ndim != 1):
-        raise InputError("distances are robot.distances(q, pairs) at one configuration, or its nearest(…)")
+    if distances is not None and (not isinstance(distances, kinds) or distances.distance.ndim != 1 + axes):
+        where = "at one configuration" if not axes else "at all samples of the motion"
+        raise InputError(f"distances are robot.distances(q, pairs) {where}, or its nearest(…)")
     return distances

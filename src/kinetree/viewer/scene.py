@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from kinetree.errors import KinetreeError, ModelWarning
 from kinetree.model import mesh_formats
 from kinetree.model.mesh_formats import Color, Mesh, Visual
 from kinetree.model.model import Model
+from kinetree.model.shapes import SolidShape
 from kinetree.spatial.rotation import alignment, quaternion_of
 from kinetree.spatial.value import Array
 from kinetree.viewer import files
 
 _GOLD: Color = (0.94, 0.78, 0.31, 0.45)
-_RED: Color = (0.86, 0.27, 0.22, 0.4)
+_BLUE: Color = (0.16, 0.48, 0.82, 0.35)
+_GREY: Color = (0.72, 0.74, 0.77, 1.0)
+_PALE: Color = (0.8, 0.81, 0.83, 0.2)
 _PLAIN: Color = (0.72, 0.74, 0.77, 1.0)
 
 # From where the camera looks, in axes of the floor; its field of view [rad], and the part of it that a robot fills.
@@ -24,34 +29,39 @@ _VIEWPOINT, _FIELD, _FILLED = np.array([1.1, -0.8, 0.4]), 0.8, 0.8
 
 _DIRECTIONS = np.array([direction for direction in product((-1.0, 0.0, 1.0), repeat=3) if any(direction)])
 
+# How many problems a warning tells.
+_TOLD = 2
+
 #: Layers that can be shown or hidden as a whole.
-LAYERS = ("visuals", "skeleton", "shapes", "inertias", "frames")
+LAYERS = ("visuals", "skeleton", "shapes", "inertias", "frames", "surroundings")
 
 
 class Scene:
-    """The bodies of a robot as viser nodes.
+    """The bodies of a robot as viser nodes, and what stands around it.
 
     Bodies are drawn with their visuals; those without are drawn as capsules along their links.
     """
 
-    def __init__(self, server: Any, robot: Model, visuals: Sequence[Visual] = ()) -> None:
+    def __init__(
+        self, server: Any, robot: Model, visuals: Sequence[Visual] = (), around: Iterable[SolidShape] = ()
+    ) -> None:
         self.server, self.robot = server, robot
         self.size = files.size(robot, robot.pose(robot.neutral()))  # [m]
         gravity = float(np.linalg.norm(robot.gravity))
         self.up: Array = -robot.gravity / gravity if gravity > 0.0 else np.array([0.0, 0.0, 1.0])
         self.floor = alignment(self.up)  # rotation whose z column is up
         self.layers: dict[str, list[Any]] = {name: [] for name in LAYERS}
+        self._objects: list[Any] = []  # free objects that look like their shapes
         self._corners: dict[str, list[Array]] = {}
         self._names = {"world": "/world"}
         self._names |= {body.name: f"/robot/{i} {_plain(body.name)}" for i, body in enumerate(robot.bodies)}
         self._nodes = {name: server.scene.add_frame(path, show_axes=False) for name, path in self._names.items()}
         drawn = self._draw_visuals(visuals)
         self._draw_skeleton(drawn)
-        self._draw_shapes()
         self._draw_inertias()
         self._draw_frames()
         self._draw_floor()
-        self.show_layer("shapes", False)
+        self._draw_solids("surroundings", ((shape, "world", shape.pose) for shape in around))
         self.show_layer("inertias", False)
         self.show_layer("frames", False)
         self.show(robot.neutral())
@@ -107,10 +117,14 @@ class Scene:
         camera.position = tuple(middle @ axes + away * back)
 
     def show_layer(self, layer: str, shown: bool) -> None:
-        """Show or hide one of `LAYERS`."""
+        """Show or hide one of `LAYERS`. Shapes are made when they are first shown, since some are files to read."""
         with self.server.atomic():
+            if layer == "shapes" and shown and not self.layers["shapes"]:
+                self._draw_solids("shapes", files.placed_shapes(self.robot))
             for handle in self.layers[layer]:
                 handle.visible = shown
+            for handle in self._objects if layer == "shapes" else ():
+                handle.visible = not shown  # or contacts would be hidden inside
 
     def mesh(self, path: str, mesh: Mesh, color: Color, placement: Array | None = None) -> Any:
         """Add a mesh as a node at the given path."""
@@ -146,23 +160,36 @@ class Scene:
     def _draw_skeleton(self, drawn: set[str]) -> None:
         """Draw capsules; those of bodies with visuals appear only in the skeleton layer."""
         colors = files.branch_colors(self.robot)
+        free = files.objects(self.robot, self.size)
         for name, meshes in files.capsules(self.robot, self.size).items():
             for i, mesh in enumerate(meshes):
                 handle = self.mesh(f"{self._names[name]}/link {i}", mesh, colors[name])
                 self.layers["skeleton" if name in drawn else "visuals"].append(handle)
                 if name not in drawn:
                     self._note(name, mesh, np.eye(4))
+                    self._objects += [handle] if name in free else []
         self.show_layer("skeleton", False)
 
-    def _draw_shapes(self) -> None:
-        """Draw collision shapes, except for meshes, which are not opened, and planes."""
-        frames = {frame.name: frame for frame in self.robot.extra_frames}
-        for i, shape in enumerate(self.robot.shapes):
-            mesh, body, at = files.solid(shape), str(shape.body), shape.pose
-            if body in frames:
-                body, at = frames[body].body, frames[body].placement @ at
-            if mesh is not None and body in self._names:
-                self.layers["shapes"].append(self.mesh(f"{self._names[body]}/shape {i}", mesh, _RED, at))
+    def _draw_solids(self, layer: str, shapes: Iterable[tuple[SolidShape, str, Array]]) -> None:
+        """Draw shapes on their bodies: those of the robot in blue, those that do not move in grey."""
+        faces, problems = 0, []
+        for i, (shape, body, at) in enumerate(shapes):
+            try:
+                mesh = files.solid(shape, self.size)
+            except KinetreeError as error:
+                problems.append(str(error))
+                continue
+            faces += len(mesh.faces)
+            if faces > files.MOST_FACES:
+                problems.insert(0, f"more than {files.MOST_FACES} triangles; shape {shape.name!r} and later ones")
+                break
+            fixed = _PALE if shape.kind == "plane" else _GREY
+            color = fixed if body == "world" else _BLUE
+            self.layers[layer].append(self.mesh(f"{self._names[body]}/{layer} {i}", mesh, color, at))
+        if problems:
+            told = list(dict.fromkeys(problems))
+            more = f"; … ({len(told)} in all)" if len(told) > _TOLD else ""
+            warnings.warn(f"shapes are not drawn: {'; '.join(told[:_TOLD])}{more}", ModelWarning, stacklevel=2)
 
     def _draw_inertias(self) -> None:
         for body in self.robot.bodies:

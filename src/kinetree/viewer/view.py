@@ -21,6 +21,8 @@ import numpy as np
 from kinetree.errors import InputError, KinetreeError, LoopError, ViewerError
 from kinetree.model.joint import Joint
 from kinetree.model.model import Model
+from kinetree.model.shapes import Scene as Surroundings
+from kinetree.model.shapes import surroundings
 from kinetree.spatial.rotation import exp_quaternion, matrix_of, multiply
 from kinetree.spatial.value import Array
 from kinetree.viewer.files import own_or_given
@@ -259,10 +261,11 @@ class View:
             packages of `package://` names. No mesh outside them is opened.
         port: Port to listen on, at 127.0.0.1; 0 selects any free port.
         force_scale: Length of arrows [m/N]; by default the robot's own weight is half as long as the robot.
+        scene: A `kinetree.Scene`, what stands around the robot.
 
     Raises:
         ImportError: If viser is not installed.
-        InputError: If the robot is no model, or there is no such port.
+        InputError: If the robot is no model, the scene none, or there is no such port.
         ViewerError: If the port is in use.
         LoadError: If the file with the visuals cannot be read.
     """
@@ -275,12 +278,13 @@ class View:
         package_roots: Sequence[str | os.PathLike[str]] = (),
         port: int = 8080,
         force_scale: float | None = None,
+        scene: Surroundings | None = None,
     ) -> None:
         if not isinstance(robot, Model):
             raise InputError(
                 f"robot is a kinetree.Model, got {type(robot).__name__}; load files first: View(kt.load(path))"
             )
-        drawn = own_or_given(robot, visuals, package_roots)
+        drawn, around = own_or_given(robot, visuals, package_roots), surroundings(scene)
         self.robot = robot
         self._server = start(port, robot.name)
         self._lock = threading.RLock()
@@ -288,7 +292,7 @@ class View:
         self._listeners: list[Callable[[Array], None]] = []
         self._picture = _Picture(robot.neutral())
         try:
-            self._scene = Scene(self._server, robot, drawn)
+            self._scene = Scene(self._server, robot, drawn, around)
             self._overlays = Overlays(self._scene, force_scale)
             self._add_controls()
             self.show(self._scene.standing())
@@ -333,7 +337,7 @@ class View:
             distances: `robot.distances(q, pairs)`, or its `nearest(…)`: lines between nearest points. As contacts.
             inertias: Whether to draw each body's inertia ellipsoid.
             frames: Whether to draw the axes of all frames.
-            shapes: Whether to draw collision shapes, except for hulls, whose meshes are not opened, and planes.
+            shapes: Whether to draw the robot's collision shapes; files of hulls are read when they are first drawn.
 
         Raises:
             InputError: If an argument is invalid; the display stays unchanged.
@@ -417,7 +421,7 @@ class View:
                 ("inertias", "Inertia ellipsoids", False),
                 ("frames", "Frames", False),
             ):
-                if self._scene.layers[layer]:
+                if self._scene.layers[layer] or (layer == "shapes" and self.robot.shapes):
                     self._boxes[layer] = gui.add_checkbox(label, shown)
                     self._boxes[layer].on_update(self._layer_switch(layer))
             self._center = gui.add_checkbox("Centre of mass", False)
