@@ -146,7 +146,7 @@ class UnderactuatedError(KinetreeError, ValueError):
         named = ", ".join(map(repr, joints))
         super().__init__(
             f"nothing drives {named}: no motor, and no constraint carries all of it. Add constraints that hold its "
-            "body, or name only the joints without a motor in undriven="
+            "body, name only the joints without a motor in undriven=, or use WholeBody, which moves such robots"
         )
 
     def __reduce__(self) -> tuple[object, ...]:

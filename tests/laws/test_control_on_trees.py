@@ -15,7 +15,7 @@ import pytest
 import kinetree as kt
 from kinetree import control
 from kinetree.control import hierarchy
-from kinetree.errors import InputError
+from kinetree.errors import InputError, UnderactuatedError
 from kinetree.runtime.operands import Operand
 from kinetree.runtime.texts import executed
 from tests.definition import khatib
@@ -346,6 +346,25 @@ def test_grasps_share_a_load_by_the_definition(flexible: bool, engine: str) -> N
     assert_close(force, expected, tolerance, peak(expected))
     assert_close(rest, np.where(owned, 0.0, full - J.T @ expected), tolerance, peak(expected) + 1.0)
     assert_close(weak, np.diag(K) @ np.diag(np.linalg.inv(K)), tolerance)
+
+
+def test_flexible_bodies_have_no_motors() -> None:
+    """Unless they are given some; what moves without a motor follows the others."""
+    robot = arms(flexible=True)
+    q, v = robot.random_configuration(2), np.zeros(robot.nv)
+    rod = next(joint.v_slice for joint in robot.joints if joint.name == "rod")
+    program = control.WholeBody(robot, ["hand1"], posture=control.Posture(q))
+    command = program(q, v, {"hand1": robot.pose(q, "hand1") + np.pad([[0.1], [0.0], [0.0]], ((0, 1), (3, 0)))})
+    assert not command.tau[:6].any()
+    assert not command.tau[rod].any()
+    assert np.abs(command.acceleration[rod]).max() > 0.1
+    expected = robot.forward_dynamics(q, v, command.tau)
+    assert_close(command.acceleration, expected, bound(robot.nv, 1e4), peak(expected))
+    with pytest.raises(UnderactuatedError, match="'rod'"):
+        control.OperationalSpace(robot, ["hand1"], constraints=[kt.Weld("box", "hand0")])
+    tracker = control.track(robot, np.tile(q, (3, 1)), np.zeros((3, robot.nv)), dt=0.01)
+    assert not tracker(0, q, v + 0.1)[rod].any()
+    assert tracker(0, q, v + 0.1)[6:8].all()
 
 
 def shared(controller: control.OperationalSpace, q: Array, full: Array) -> tuple[Array, Array]:

@@ -102,7 +102,9 @@ def test_tracking_on_a_manifold() -> None:
     q = [body.neutral()]
     for _ in range(T):
         q.append(body.integrate(q[-1], spin * dt))
-    tracker = control.track(body, np.array(q), np.tile(spin, (T + 1, 1)), dt=dt, Q=np.r_[np.full(6, 50.0), np.ones(6)])
+    weights = np.r_[np.full(6, 50.0), np.ones(6)]
+    driven = [body.joints[0].name]  # by default, free bodies have no motor
+    tracker = control.track(body, np.array(q), np.tile(spin, (T + 1, 1)), dt=dt, Q=weights, driven=driven)
     now, speed = body.integrate(q[0], 0.3 * np.ones(6)), 0 * spin
     for k in range(T):
         now, speed = body.step(now, speed, tracker(k, now, speed), dt)
@@ -117,7 +119,7 @@ def test_errors() -> None:
     refused("Q is a number", control.track, robot, q, q, dt=0.1, Q=np.ones(3))
     refused("R must be positive", control.track, robot, q, q, dt=0.1, R=-1.0)
     refused("joint", control.track, robot, q, q, dt=0.1, driven=["wing"], error=UnknownNameError)
-    refused("no joint", control.track, robot, q, q, dt=0.1, driven=[])
+    refused("no joint has a motor", control.track, robot, q, q, dt=0.1, driven=[])
     refused("R is a number", control.track, robot, q, q, dt=0.1, R=np.ones(3))
     refused("dt", control.track, robot, q, q, dt=0.0)
     refused("v has shape", control.track(robot, q, q, dt=0.1), 0, q[0], q[0, :1])

@@ -57,7 +57,7 @@ class OperationalSpace(Remade):
         at: Configuration at which constraints hold and goals without targets stay. By default that of the posture.
         bounds: Limits of the robot to enforce.
         squeeze: Force with which all grasps press on an object [N], by name of one of its frames.
-        undriven: Names of joints without a motor. By default those of free bodies.
+        undriven: Names of joints without a motor. By default those of free and flexible bodies.
         singular: Treatment of directions in which a level cannot move: "blend" or "truncated", see `hierarchy`.
         cut: Eigenvalue of a level's weighted Λ⁻¹ below which directions are treated as singular. "auto" is a tenth of
             the smallest eigenvalue at the posture, at most 10⁻².

@@ -178,10 +178,10 @@ def ends(task: Any) -> tuple[str, str]:
 
 
 def driven_columns(robot: Model, undriven: Any) -> Array:
-    """Which degrees of freedom have a motor, (nv,): all except those of free bodies, or of the joints named."""
+    """Which degrees of freedom have a motor, (nv,): all except those of free and flexible bodies, or of those named."""
     names = {joint.name for joint in robot.joints}
     if undriven is None:
-        without = {joint.name for joint in robot.joints if joint.kind == "floating"}
+        without = {joint.name for joint in robot.joints if not joint.has_motor}
     else:
         if isinstance(undriven, str):
             raise InputError(f"undriven={undriven!r} is one name; pass a list of joints")

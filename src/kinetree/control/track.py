@@ -34,7 +34,7 @@ class Tracker:
         robot: The robot.
         q: Configurations to follow, (T + 1, nq).
         v: Joint velocities, (T + 1, nv).
-        tau: Feedforward forces, (T, nv).
+        tau: Feedforward forces, (T, nv); zero where there is no motor, as all commands are.
         gains: K of each step, (T, nv, 2 nv); zero rows for joints without a motor.
         cost: Matrix of the cost to go at the start, (2 nv, 2 nv).
         dt: Length of a step [s].
@@ -87,12 +87,13 @@ def track(
         robot: The robot.
         q: Configurations to follow, (T + 1, nq), `dt` apart.
         v: Joint velocities, (T + 1, nv).
-        tau: Joint forces of each step, (T, nv). By default those that inverse dynamics finds for the change of v.
+        tau: Joint forces of each step, (T, nv), of which those of motors count. By default those that inverse dynamics
+            finds for the change of v.
         dt: Length of a step [s].
         Q: Weights of deviations [q; v]: a number, (2 nv,), or a matrix.
         R: Weights of changes of joint forces: a number, or (nv,) [1/N² or 1/(N m)²], positive.
         end: Weights of the last deviations; those of Q by default.
-        driven: Names of the joints that have a motor; all by default.
+        driven: Names of the joints that have a motor; by default all but those of free and flexible bodies.
         method: The integrator, as for `robot.step`.
 
     Raises:
@@ -111,6 +112,7 @@ def track(
     if forces.shape != (steps, n):
         raise InputError(f"track: tau is (T, {n}) = {(steps, n)}; got {forces.shape}")
     columns = _driven(robot, driven)
+    forces = np.where(np.isin(np.arange(n), columns), forces, 0.0)
     A, B = robot.discretize(q[:-1], v[:-1], forces, dt, method)
     state, last = _weights("Q", Q, 2 * n), _weights("end", Q if end is None else end, 2 * n)
     R = arguments.numbers("track", "R", R)
@@ -133,14 +135,14 @@ def track(
 def _driven(robot: Model, driven: Iterable[str] | None) -> list[int]:
     known = {joint.name: joint for joint in robot.joints}
     if driven is None:
-        return list(range(robot.nv))
+        driven = [joint.name for joint in robot.joints if joint.has_motor]
     columns: list[int] = []
     for name in [driven] if isinstance(driven, str) else driven:
         if name not in known:
             raise UnknownNameError("joint", name, tuple(known))
         columns += range(known[name].v_start, known[name].v_start + known[name].nv)
     if not columns:
-        raise InputError("track: driven names no joint, so nothing can be controlled")
+        raise InputError("track: no joint has a motor, so nothing can be controlled; name those that have in driven=")
     return sorted(columns)
 
 

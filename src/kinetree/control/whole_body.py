@@ -251,7 +251,7 @@ class WholeBody(Remade):
         contacts: Feet on the ground, or names of frames, which are points.
         bounds: Limits of the robot to enforce.
         at: Configuration at which goals without targets stay. By default that of the posture.
-        undriven: Names of joints without a motor. By default those of free bodies.
+        undriven: Names of joints without a motor. By default those of free and flexible bodies.
         contact_damping: Rate k at which contacts come to rest [1/s].
         force_weight: Weight w_f of the contact forces.
         fallback: "raise" raises an `InfeasibleError` if limits contradict each other; "relax" lets friction, torques,

@@ -11,6 +11,7 @@ import numpy as np
 from kinetree.errors import ModelError
 from kinetree.model.body import Record, frozen
 from kinetree.model.joints import KINDS, JointKind
+from kinetree.model.nodes.flexible import FlexibleBody
 from kinetree.model.nodes.general import Node, coordinates_of
 from kinetree.spatial.value import Array
 
@@ -163,6 +164,11 @@ class Joint(Record):
         if self.coupled:
             return 0
         return self.type.nv if self.independent is None else len(self.independent)
+
+    @property
+    def has_motor(self) -> bool:
+        """Whether a motor drives it, unless a controller is told otherwise: not free bodies, nor flexible ones."""
+        return self.kind != "floating" and not isinstance(self.node, FlexibleBody)
 
     @property
     def q_slice(self) -> slice:

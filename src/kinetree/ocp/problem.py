@@ -15,7 +15,6 @@ from kinetree.compiler.count import Count
 from kinetree.errors import InputError, UnknownNameError
 from kinetree.model.loops.aggregation import first_rates
 from kinetree.model.model import Model
-from kinetree.model.nodes.flexible import FlexibleBody
 from kinetree.ocp.contacts import Contacts, Phases
 from kinetree.ocp.costs import Bounds, Row
 from kinetree.ocp.dynamics import DenseDynamics
@@ -105,11 +104,7 @@ class Problem:
             raise InputError(f"two terms are called {twice!r}; give one of them another name=…")
         self.robot, self.dt, self.nodes = robot, np.array(np.broadcast_to(steps, (nodes,))), nodes
         if actuated is None:
-            passive = [
-                joint for joint in robot.joints if joint.kind == "floating" or isinstance(joint.node, FlexibleBody)
-            ]
-            moved = [joint for joint in robot.joints if joint not in passive]
-            numbers = [i for joint in moved for i in range(joint.v_start, joint.v_start + joint.nv)]
+            numbers = [i for joint in robot.joints if joint.has_motor for i in _velocities(joint)]
         else:
             numbers = robot.joint_indices(actuated)[1].tolist()
             if len(set(numbers)) < max(len(numbers), 1):

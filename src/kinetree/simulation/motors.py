@@ -91,7 +91,8 @@ class Motors:
 
     Args:
         robot: The robot, without rotors.
-        motors: The motor of each joint, by the joint's name, or one for all; joints without one are free.
+        motors: The motor of each joint, by the joint's name, or one for all but free and flexible
+            bodies; joints without one are free.
         dt: Time step [s].
         **options: As of `Simulator`, with `method="semi_implicit_euler"`.
 
@@ -106,7 +107,8 @@ class Motors:
 
     def __init__(self, robot: Model, motors: Motor | Mapping[str, Motor], *, dt: float = 1e-3, **options: Any) -> None:
         joints = {joint.name: joint for joint in robot.joints}
-        given = motors if isinstance(motors, Mapping) else {n: motors for n, j in joints.items() if j.nv == 1}
+        driven = [name for name, joint in joints.items() if joint.nv == 1 and joint.has_motor]
+        given = motors if isinstance(motors, Mapping) else dict.fromkeys(driven, motors)
         numbers = {field.name: np.zeros(robot.nv) for field in fields(Motor)}
         numbers["resistance"] += 1.0
         for name, motor in given.items():
