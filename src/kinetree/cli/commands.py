@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import fields
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +26,7 @@ from kinetree.cli.terminal import attempt, configuration, console, load, log, sa
 from kinetree.errors import InputError, LoopError
 from kinetree.io.source import usd_file
 from kinetree.model.joint import Joint
+from kinetree.model.shapes import SolidShape
 from kinetree.spatial.value import Array
 from kinetree.viewer import browser
 from kinetree.viewer.film import FILMS, PICTURES, standing
@@ -69,7 +71,7 @@ def info_as_json(robot: kt.Model, warnings: list[str], notes: list[str], q: Arra
             "couplings": [str(coupling) for coupling in robot.couplings],
             "joints": [_joint(joint) for joint in (*robot.joints, *robot.fixed_joints)],
             "frames": list(robot.frames),
-            "shapes": [{"name": shape.name, "body": shape.body, "kind": shape.kind} for shape in robot.shapes],
+            "shapes": [_shape(shape) for shape in robot.shapes],
             "keyframes": {name: at.tolist() for name, at in robot.keyframes.items()},
             "warnings": warnings,
             "notes": notes,
@@ -101,6 +103,8 @@ def show(console: Console, robot: kt.Model, warnings: list[str], notes: list[str
         kinds = Counter(shape.kind for shape in robot.shapes)
         listed = ", ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in kinds.items())
         console.print(f"\ncollision shapes: {listed.replace('boxs', 'boxes')}")
+        for shape in robot.shapes:
+            console.print(f"  {safe(shape).strip('<>')}")
     com = center_of_mass(robot, q)
     which = "the neutral" if q is None else "this"
     where = "" if com is None else f", centre of mass in {which} configuration {_numbers(com)} m"
@@ -133,6 +137,17 @@ def _joint(joint: Joint) -> dict[str, Any]:
         "friction": joint.friction.tolist(),
         "stiffness": None if joint.spring is None else joint.spring.stiffness.tolist(),
         "spring_reference": None if joint.spring is None else joint.spring.reference.tolist(),
+    }
+
+
+def _shape(shape: SolidShape) -> dict[str, Any]:
+    """All of a shape but the points of hulls and the heights of fields, which may be many."""
+    values: dict[str, Any] = {"name": shape.name, "kind": shape.kind, "body": shape.body, "placement": shape.placement}
+    values |= {field.name: getattr(shape, field.name) for field in fields(shape)}  # type: ignore[arg-type]
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in values.items()
+        if name not in ("points", "heights", "directories", "source")
     }
 
 

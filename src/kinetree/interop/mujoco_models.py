@@ -403,8 +403,8 @@ def from_mujoco(model: Any, *, loops: str = "embed", near: Mapping[str, Any] | N
 
     A body with several joints becomes several, massless but for the last, and so does one whose hinge or ball joint is
     off its origin: "name (joint)" is what the joint moves. Bodies and sites are frames. Keyframes are kept, and
-    damping, dry friction, springs, limits and gravity compensation, which do not enter the dynamics. Actuators and
-    contacts are left out; of what else Kinetree does not model, a `ModelWarning` tells.
+    damping, dry friction, springs, limits and gravity compensation, which do not enter the dynamics. Actuators are left
+    out; of what else Kinetree does not model, a `ModelWarning` tells.
 
     Args:
         model: A `mujoco.MjModel`. It is copied, so it may be changed afterwards.
@@ -551,7 +551,7 @@ def _notes(model: Any, names: Names, unmodelled: Unmodelled) -> Notes:
     notes = [f"{what} ({count})" for what, count in counted.items() if count]
     usual = [f"actuators ({unmodelled.actuators})"] if unmodelled.actuators else []
     if unmodelled.contacts:
-        usual.append("contacts")
+        usual.append("softness of contacts")
     if fluid:
         notes.append("forces of air or water")
     if heavy:

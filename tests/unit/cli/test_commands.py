@@ -204,9 +204,15 @@ def test_info_lists_shapes(output_of: Callable[..., str], tmp_path: Path) -> Non
     file = tmp_path / "arm.urdf"
     shapes = [geo.Box("left_hand", (1, 1, 1)), geo.Box("left_hand", (1, 1, 2)), geo.Sphere("right_hand", (0, 0, 0), 1)]
     file.write_text(kt.to_urdf(kt.zoo.humanoid24().with_shapes(shapes)))
-    assert "collision shapes: 2 boxes, 1 sphere" in output_of("info", file)
-    assert json.loads(output_of("info", file, "--json"))["shapes"][2] == {
-        "name": "right_hand", "body": "right_hand", "kind": "sphere"
+    output = output_of("info", file)
+    assert "collision shapes: 2 boxes, 1 sphere" in output
+    assert "box 'left_hand_1' on 'left_hand': size 1 1 2, rounding 0" in output
+    assert "sphere 'right_hand': center 0 0 0, radius 1" in output
+    told = json.loads(output_of("info", file, "--json"))["shapes"]
+    assert told[1]["size"] == [1.0, 1.0, 2.0]
+    assert told[2] == {
+        "name": "right_hand", "kind": "sphere", "center": [0.0, 0.0, 0.0], "radius": 1.0, "body": "right_hand",
+        "friction": None, "masks": None, "placement": np.eye(4).tolist(),
     }  # fmt: skip
 
 
@@ -395,7 +401,7 @@ def test_info_tells_what_is_left_out_and_where_the_robot_is(output_of: Callable[
     output = output_of("info", keyed, "--configuration", "home")
     assert "centre of mass in this configuration (0, -6.123e-17, -0.5) m" in output
     assert "keyframe home: (3.142)" in output
-    assert "left out: actuators (1); contacts; slack of equality constraints" in output
+    assert "left out: actuators (1); softness of contacts; slack of equality constraints" in output
     assert "warning" not in output
     assert "(0, 0, 0.5) m" in output_of("info", keyed, "--configuration", "left=0")
     told = json.loads(output_of("info", keyed, "--json"))
