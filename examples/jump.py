@@ -114,8 +114,10 @@ def draw(robot: kt.Model, plan: ocp.Plan, file: str) -> None:
         for leg in LEGS:
             frames = ["trunk", *(f"{leg}_{part}" for part in ("hip", "shank", "foot"))]
             x, z = robot.pose(plan.q[node], frames)[:, [0, 2], 3].T
-            side.plot(x, z, "o-", markersize=2, color=colormaps["viridis"](i / 5))
+            at = f"{plan.time[node]:.2f} s" if leg == "front_left" else None
+            side.plot(x, z, "o-", markersize=2, color=colormaps["viridis"](i / 5), label=at)
     side.set(xlabel="x [m]", ylabel="z [m]", aspect="equal")
+    side.legend(fontsize=8, loc="upper left")
     for leg, foot in zip(LEGS, FEET, strict=True):
         still = np.delete(plan.forces[foot][:, 2], STAND + FLY)
         dashed = "--" if "right" in leg else "-"  # both sides press alike
