@@ -228,6 +228,12 @@ def test_free_objects_look_like_their_shapes() -> None:
         assert_near(np.ptp(drawn.vertices, axis=0), 1.0, 0.02)
         view.show(shapes=True)
         assert not drawn.visible  # contacts are seen through the shape
+        for bodies, shapes in ((True, True), (False, True), (False, False)):
+            view._scene.show_layer("visuals", bodies)
+            view._scene.show_layer("shapes", shapes)
+            assert not drawn.visible
+        view._scene.show_layer("visuals", True)
+        assert drawn.visible
 
 
 def test_what_stands_around_a_robot_is_shown(tmp_path: Path) -> None:

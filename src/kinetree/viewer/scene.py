@@ -52,6 +52,7 @@ class Scene:
         self.floor = alignment(self.up)  # rotation whose z column is up
         self.layers: dict[str, list[Any]] = {name: [] for name in LAYERS}
         self._objects: list[Any] = []  # free objects that look like their shapes
+        self._shown = dict.fromkeys(LAYERS, True) | {"shapes": False}
         self._corners: dict[str, list[Array]] = {}
         self._names = {"world": "/world"}
         self._names |= {body.name: f"/robot/{i} {_plain(body.name)}" for i, body in enumerate(robot.bodies)}
@@ -121,10 +122,11 @@ class Scene:
         with self.server.atomic():
             if layer == "shapes" and shown and not self.layers["shapes"]:
                 self._draw_solids("shapes", files.placed_shapes(self.robot))
+            self._shown[layer] = shown
             for handle in self.layers[layer]:
                 handle.visible = shown
-            for handle in self._objects if layer == "shapes" else ():
-                handle.visible = not shown  # or contacts would be hidden inside
+            for handle in self._objects if layer in ("visuals", "shapes") else ():
+                handle.visible = self._shown["visuals"] and not self._shown["shapes"]  # or contacts would be inside
 
     def mesh(self, path: str, mesh: Mesh, color: Color, placement: Array | None = None) -> Any:
         """Add a mesh as a node at the given path."""
