@@ -174,8 +174,8 @@ def test_films_and_pictures_begin_where_a_view_does(tmp_path: Path, monkeypatch:
         return path
 
     monkeypatch.setattr(kt.viewer, "film", kept)
-    commands.write_film(tmp_path / "film.html", robot, None, [], None, False)
-    commands.write_film(tmp_path / "film.html", robot, None, [], robot.neutral(), False)
+    commands.write_film(tmp_path / "film.html", robot, [], None, False)
+    commands.write_film(tmp_path / "film.html", robot, [], robot.neutral(), False)
     black = nullcontext(lambda: np.zeros((2, 2, 3), np.uint8))
     monkeypatch.setattr(
         drawing, "browser", SimpleNamespace(require_browser=list, checked_size=tuple, pictures=lambda *_: black)

@@ -117,6 +117,16 @@ def test_other_files_are_refused() -> None:
         files.read(ROBOT, "/tmp")  # type: ignore[arg-type]
 
 
+def test_missing_meshes_of_an_mjcf_are_left_out() -> None:
+    oracle("mujoco")
+    text = """<mujoco><asset><mesh name="t" file="gone.obj"/></asset><worldbody><body name="b">
+      <inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/><joint/><geom type="mesh" mesh="t" group="1"/>
+      <geom size="0.1"/></body></worldbody></mujoco>"""
+    found, (note,) = read(text)
+    assert len(found) == 1
+    assert "not drawn, refers to the file 'gone.obj'" in note
+
+
 def test_geoms_of_an_mjcf() -> None:
     oracle("mujoco")
     text = """<mujoco><asset><material name="m" rgba="0 1 0 1"/>

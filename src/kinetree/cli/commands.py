@@ -24,7 +24,6 @@ from kinetree.cli import demo as demonstration
 from kinetree.cli import job, terminal
 from kinetree.cli.terminal import attempt, configuration, console, load, log, safe, table
 from kinetree.errors import InputError, LoopError
-from kinetree.io.source import usd_file
 from kinetree.model.joint import Joint
 from kinetree.model.shapes import SolidShape
 from kinetree.spatial.value import Array
@@ -176,37 +175,29 @@ def _numbers(values: Array) -> str:
 _SECONDS, _LONGEST = 1.5, 60.0
 
 
-def write_film(
-    path: Path, robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], start: Array | None, shapes: bool
-) -> None:
+def write_film(path: Path, robot: kt.Model, package_roots: Sequence[Path], start: Array | None, shapes: bool) -> None:
     """Write a film in which the joints move through their ranges one after the other, from a configuration."""
-    begin, _ = attempt(lambda: standing(robot, visuals, package_roots) if start is None else start)
+    begin, _ = attempt(lambda: standing(robot, package_roots) if start is None else start)
     q, time = sweep(robot, begin)
     # a browser draws videos picture by picture
     options: dict[str, Any] = {"rate": 15.0, "size": (640, 480)} if path.suffix.lower() == ".mp4" else {}
-    options |= {"visuals": visuals, "package_roots": package_roots, "shapes": shapes}
+    options |= {"package_roots": package_roots, "shapes": shapes}
     with terminal.bar("drawing", 1.0) as done:
         written, warnings = attempt(lambda: kt.viewer.film(path, robot, q, time, progress=done, **options))
     _warn(warnings)
     typer.echo(f"{safe(written)}: {time[-1]:.0f} s, {written.stat().st_size / 1e6:.1f} MB")
 
 
-def write_picture(
-    path: Path, robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], q: Array | None, shapes: bool
-) -> None:
+def write_picture(path: Path, robot: kt.Model, package_roots: Sequence[Path], q: Array | None, shapes: bool) -> None:
     """Write a picture of a robot in a configuration."""
-    written, warnings = attempt(
-        lambda: kt.viewer.picture(path, robot, q, visuals=visuals, package_roots=package_roots, shapes=shapes)
-    )
+    written, warnings = attempt(lambda: kt.viewer.picture(path, robot, q, package_roots=package_roots, shapes=shapes))
     _warn(warnings)
     typer.echo(safe(written))
 
 
-def show_in_browser(
-    robot: kt.Model, visuals: Path | None, package_roots: Sequence[Path], port: int, q: Array | None, shapes: bool
-) -> None:
+def show_in_browser(robot: kt.Model, package_roots: Sequence[Path], port: int, q: Array | None, shapes: bool) -> None:
     """Show a robot, in a configuration, until the user interrupts."""
-    made, warnings = attempt(lambda: kt.viewer.View(robot, visuals=visuals, package_roots=package_roots, port=port))
+    made, warnings = attempt(lambda: kt.viewer.View(robot, package_roots=package_roots, port=port))
     _warn(warnings)
     with made as view:
         _, warnings = attempt(lambda: view.show(q, shapes=shapes))
@@ -531,14 +522,13 @@ def view(
         (kt.zoo.humanoid24(), []) if robot is None else load(robot, floating_base, mimic, loops, xacro, roots)
     )
     _warn(warnings)
-    visuals = robot if usd_file(robot) is None else None  # shapes of USD files are not read
     q = configuration(model, where)
     if film is not None:
-        write_film(film, model, visuals, roots, q, shapes)
+        write_film(film, model, roots, q, shapes)
     if picture is not None:
-        write_picture(picture, model, visuals, roots, q, shapes)
+        write_picture(picture, model, roots, q, shapes)
     if film is None and picture is None:
-        show_in_browser(model, visuals, roots, port, q, shapes)
+        show_in_browser(model, roots, port, q, shapes)
 
 
 @app.command()

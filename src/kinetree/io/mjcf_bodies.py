@@ -209,6 +209,10 @@ class Bodies:
         if kind == "sdf":
             own["type"] = "mesh"  # which has the same inertia, and needs no plugin
         if "mesh" in known and "user" not in own:
+            missing = self.assets.missing("mesh", known["mesh"]) if self._looks and not weighs else None
+            if missing is not None:
+                self.file.diagnostics.add(f"not drawn, {missing.problem}", "geom", origin.line)
+                return
             self.meshes[known["mesh"]] = None
             own["mesh"] = known["mesh"]
         if collides:

@@ -43,8 +43,8 @@ _FLAGS = (
 _START = 'echo $$; exec "$@" >/dev/null'
 #: Ends that browser and removes its files when the pipe from this program closes, even because the program is killed.
 _WATCH = 'read -r browser; read -r _; kill "$browser"; sleep 1; kill -KILL "$browser"; rm -rf -- "$1"'
-#: How long a browser may take to open the page [s].
-_PATIENCE = 90.0
+#: How long a browser may take to open the page, and to draw it: without a graphics card, on a busy machine [s].
+_PATIENCE = 300.0
 #: Side of a picture [pixels]; encoders need even numbers.
 _SIDES = range(16, 7681)
 

@@ -6,12 +6,13 @@ MJCF is compiled by MuJoCo. Bodies without visuals get capsules along their link
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from kinetree.errors import InputError, KinetreeError, LoadError
+from kinetree.errors import InputError, KinetreeError, LoadError, ModelWarning
 from kinetree.interop.mujoco_models import Names
 from kinetree.io.document import Document, Element
 from kinetree.io.mjcf_convert import compiled
@@ -392,7 +393,8 @@ def own_or_given(robot: Model, visuals: Any, package_roots: Sequence[str | os.Pa
         return [] if visuals is False else read(visuals, package_roots)
     try:
         return [] if robot.source is None else read(robot.source, package_roots)
-    except LoadError:  # it is gone, or of a format without visuals
+    except LoadError as error:  # it is gone, or of a format whose visuals are not read
+        warnings.warn(f"bodies are drawn as capsules along their links: {error}", ModelWarning, stacklevel=3)
         return []
 
 

@@ -229,9 +229,9 @@ def picture(
     return target
 
 
-def standing(robot: Model, visuals: Any = None, package_roots: Sequence[str | os.PathLike[str]] = ()) -> Array:
+def standing(robot: Model, package_roots: Sequence[str | os.PathLike[str]] = ()) -> Array:
     """The configuration in which `View` shows a robot first, (nq,): a keyframe, or neutral and on the floor."""
-    with _stage(robot, visuals, package_roots, robot.neutral()[None], {}, None, None) as (_, stage, _):
+    with _stage(robot, None, package_roots, robot.neutral()[None], {}, None, None) as (_, stage, _):
         return stage.standing()
 
 
