@@ -42,7 +42,7 @@ napoleon_use_ivar = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
-autodoc_default_options = {"members": True}
+autodoc_default_options = {"members": True, "special-members": "__call__"}
 # always, so that the site does not depend on what is installed; `kinetree.jax` sets entries of JAX's tables
 autodoc_mock_imports = ["jax", "torch"]
 _MockObject.__setitem__ = lambda *_: None
@@ -66,6 +66,12 @@ def _docstring(_app: Any, what: str, _name: str, _object: Any, _options: Any, li
     lines[:] = [_marked_up(line) for line in lines]
 
 
+def _left_out(_app: Any, _what: str, _name: str, member: Any, _skip: bool, _options: Any) -> bool | None:
+    """Leave out fields of named tuples, which the class documents; None leaves the choice to others."""
+    return True if str(member.__doc__).startswith("Alias for field number") else None
+
+
 def setup(app: Any) -> None:
     """Connect the above, before napoleon."""
     app.connect("autodoc-process-docstring", _docstring, priority=100)
+    app.connect("autodoc-skip-member", _left_out)

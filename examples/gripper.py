@@ -25,10 +25,10 @@ LIFT, SECONDS = 0.1, 1.0  # [m], [s]
 def gripper() -> kt.Model:
     """Two fingers on a slide, and a rod between them that stands on the floor."""
     builder = kt.Builder("gripper")
-    at = np.eye(3), (0.0, 0.0, 0.09)
+    at = np.eye(3), (0.0, 0.0, 0.26)
     builder.add_body("palm", joint="prismatic", axis=(0, 0, 1), placement=at, mass=0.5, inertia=1e-3 * np.eye(3))
     for name, x in (("left", -0.052), ("right", 0.052)):
-        finger = {"mass": 0.2, "inertia": 1e-4 * np.eye(3), "placement": (np.eye(3), (x, 0.0, 0.0))}
+        finger = {"mass": 0.2, "inertia": 1e-4 * np.eye(3), "placement": (np.eye(3), (x, 0.0, -0.17))}
         builder.add_body(name, parent="palm", joint="prismatic", axis=(1, 0, 0), **finger)
     builder.add_body("rod", joint="floating", mass=MASS, inertia=np.diag([2e-4, 2e-4, 2e-5]))
     return builder.build().with_shapes([

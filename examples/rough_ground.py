@@ -54,7 +54,7 @@ def world(robot: kt.Model, stand: Any, scene: kt.Scene) -> simulation.Simulator:
 
 def show(file: str, world: simulation.Simulator, q: Any, v: Any, times: Any, scene: kt.Scene) -> None:
     """Write a film, or a picture of its end."""
-    shown: dict[str, Any] = {"shapes": True, "scene": scene, "size": (900, 600)}
+    shown: dict[str, Any] = {"shapes": True, "scene": scene, "size": (900, 600), "force_scale": 0.004}
     if file.endswith((".html", ".mp4")):
         kt.viewer.film(file, world.robot, q, times, contacts=world.step(q, v)[2].contacts, **shown)
     else:

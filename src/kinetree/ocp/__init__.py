@@ -1,9 +1,9 @@
 """Optimal control: the best motion of a robot over a horizon, and model-predictive control.
 
-from kinetree import ocp
+A motion of 100 steps that takes a frame to a pose::
 
-problem = ocp.Problem(robot, dt=0.01, nodes=100, terms=[ocp.pose("tool0", last=1e3), ocp.control(weight=1e-4)])
-plan = problem.solve(q, targets={"tool0": pose})
+    problem = ocp.Problem(robot, dt=0.01, nodes=100, terms=[ocp.pose("tool0", last=1e3), ocp.control(weight=1e-4)])
+    plan = problem.solve(q, targets={"tool0": pose})
 """
 
 from kinetree.ocp.built_in_terms import (
