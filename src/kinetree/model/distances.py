@@ -97,7 +97,7 @@ class Distances:
 
     @cached_property
     def jacobian(self) -> Array:
-        """The derivative of each distance by the velocities, (…, p, nv); rather take that of the `nearest` ones."""
+        """The derivative of each distance by the velocities, (…, p, nv). That of the `nearest` ones costs less."""
         every = np.broadcast_to(np.arange(len(self.pairs)), self.distance.shape)
         return self._robot._distance_rows(self.q, self.pairs, every, self.normal, self.points)
 

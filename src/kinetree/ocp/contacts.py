@@ -54,11 +54,11 @@ class Contacts:
     Args:
         held: For each foot, by the name of its frame, the steps at which it is held: (T,) of booleans, or True for all.
         rows: "position" for feet that are points, "all" for feet whose orientation is held as well; or one for each.
-        impact: Whether the first step of a foot after one without it is an impact: it takes no time, and stops all feet
-            that are held then. Or the impacts themselves, (T,) of booleans.
-        damping: What velocity of held feet is taken away per second [1/s], against drift.
-        friction: Coefficient of friction: forces and impulses of all feet then stay inside of cones, as the hard terms
-            `ocp.friction(foot, friction, sole=…)` say.
+        impact: Whether the step at which a foot touches down is an impact: it takes no time, and stops all feet that
+            are held from then on. Or the impacts themselves, (T,) of booleans.
+        damping: Rate at which velocities of held feet decay [1/s], against drift.
+        friction: Coefficient of friction; forces and impulses of all feet then stay inside cones, as with the hard
+            terms `ocp.friction(foot, friction, sole=…)`.
         sole: Half length and half width of whole feet [m]: see `ocp.cone`.
         forward: Directions of the feet's lengths in the world, by foot, of those that are turned: see `ocp.cone`.
         constraints: What else is held at all times, as for `robot.constraints`, such as loops and grasps.

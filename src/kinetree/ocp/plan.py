@@ -46,7 +46,7 @@ class Plan:
         gains: Feedback K of each step, (…, T, nu, 2 nv): u + K (x ⊖ x̄), tangents of q before v.
         cost: The cost, (…).
         costs: The same by term.
-        gap: The largest miss of a step, (…): of a solution, rounding.
+        gap: The largest gap between the end of a step and the next state, (…); rounding errors if it converged.
         violation: The largest violation of a limit, (…).
         violations: The same by limit and hard term.
         multipliers: By limit ("torque", "position", "velocity") and hard term, (…, nodes, rows); positive at upper

@@ -62,7 +62,7 @@ class Problem:
         limits: Limits that hold at all nodes; none by default.
         contacts: Feet, and the steps at which they are held; none by default.
         actuated: Names of the joints with motors; by default all but floating ones and flexible bodies.
-        method: "semi_implicit_euler", which is fastest, "midpoint" or "rk4"; without contacts.
+        method: "semi_implicit_euler", which is fastest; without contacts also "midpoint" or "rk4".
 
     Raises:
         InputError: Weights, limits or time steps that make no sense; the message names the term.
