@@ -52,9 +52,11 @@ def world(robot: kt.Model, stand: Any, scene: kt.Scene) -> simulation.Simulator:
     )
 
 
-def show(file: str, world: simulation.Simulator, q: Any, v: Any, times: Any, scene: kt.Scene) -> None:
-    """Write a film, or a picture of its end."""
-    shown: dict[str, Any] = {"shapes": True, "scene": scene, "size": (900, 600), "force_scale": 0.004}
+def show(
+    file: str, world: simulation.Simulator, q: Any, v: Any, times: Any, scene: kt.Scene, arrows: float | None = None
+) -> None:
+    """Write a film, or a picture of its end; arrows have a length [m/N]."""
+    shown: dict[str, Any] = {"shapes": True, "scene": scene, "size": (900, 600), "force_scale": arrows}
     if file.endswith((".html", ".mp4")):
         kt.viewer.film(file, world.robot, q, times, contacts=world.step(q, v)[2].contacts, **shown)
     else:
@@ -100,7 +102,7 @@ def main(film: str | None = None, film_of_stairs: str | None = None) -> float:
     print("On stairs, one stands with " + ", ".join(" on ".join(names) for names in on))
     print(f"  and moves by {np.abs(path.v[-1]).max():.0e} m/s or rad/s.")
     if film_of_stairs:
-        show(film_of_stairs, steps, path.q, path.v, path.time, scene)
+        show(film_of_stairs, steps, path.q, path.v, path.time, scene, arrows=0.004)
     return float(max(info.penetration.max(), after.penetration))
 
 
