@@ -25,10 +25,10 @@ LIFT, SECONDS = 0.1, 1.0  # [m], [s]
 def gripper() -> kt.Model:
     """Two fingers on a slide, and a rod between them that stands on the floor."""
     builder = kt.Builder("gripper")
-    at = np.eye(3), (0.0, 0.0, 0.26)
+    at = np.eye(3), (0.0, 0.0, 0.24)
     builder.add_body("palm", joint="prismatic", axis=(0, 0, 1), placement=at, mass=0.5, inertia=1e-3 * np.eye(3))
     for name, x in (("left", -0.052), ("right", 0.052)):
-        finger = {"mass": 0.2, "inertia": 1e-4 * np.eye(3), "placement": (np.eye(3), (x, 0.0, -0.17))}
+        finger = {"mass": 0.2, "inertia": 1e-4 * np.eye(3), "placement": (np.eye(3), (x, 0.0, -0.15))}
         builder.add_body(name, parent="palm", joint="prismatic", axis=(1, 0, 0), **finger)
     builder.add_body("rod", joint="floating", mass=MASS, inertia=np.diag([2e-4, 2e-4, 2e-5]))
     return builder.build().with_shapes([
@@ -65,7 +65,7 @@ def main(film: str | None = None) -> float:
     print(f"The fingers press with {press:.3f} N, {SHARE} times the force that it takes to lift {MASS} kg.")
     print(f"The rod is lifted by {1e3 * (heights[-1] - 0.09):.3f} mm, and creeps by {1e6 * creep:.1e} µm/s.")
     if film:
-        shown = {"shapes": True, "size": (900, 600), "force_scale": 0.05}
+        shown = {"shapes": True, "size": (900, 600), "force_scale": 0.08}
         qs, vs, taus = (np.array(each[::20]) for each in zip(*states, strict=True))
         if film.endswith((".html", ".mp4")):
             contacts = world.step(qs, vs, taus)[2].contacts

@@ -579,7 +579,8 @@ def test_a_film_is_one_file(robot: kt.Model, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"q": np.zeros(24)}, r"q has shape \(24,\); a film takes \(T, 24\)"),
+        ({"q": np.zeros(24)}, r"q has shape \(24,\); a film takes \(T, 24\), T at least one$"),
+        ({"q": np.zeros((3, 2, 24))}, r"q has shape \(3, 2, 24\); .* show one of several motions: q\[0\]"),
         ({"q": np.zeros((0, 24))}, r"T at least one"),
         ({"q": np.full((2, 24), np.nan)}, "q has NaN or infinite entries in sample 0"),
         ({"q": "motion"}, "q is not made of real numbers"),

@@ -89,7 +89,7 @@ class Distances:
     def nearest(self, count: int) -> NearestDistances:
         """The nearest pairs of each configuration, the nearest one first."""
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 0 <= count <= len(self.pairs):
-            raise InputError(f"nearest({count!r}): this is a number of the {len(self.pairs)} pairs, from 0 on")
+            raise InputError(f"nearest({count!r}): this is a number of pairs, from 0 to {len(self.pairs)}")
         # a partition takes a fraction of the time of sorting
         some = np.argpartition(self.distance, min(count, len(self.pairs) - 1), axis=-1)[..., :count]
         order = np.argsort(taken(self.distance, some), axis=-1, kind="stable")

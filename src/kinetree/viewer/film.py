@@ -276,7 +276,8 @@ def _motion(robot: Model, q: Any) -> Array:
     _require_model(robot)
     motion = floats(q, "q is not made of real numbers")
     if motion.ndim != 2 or motion.shape[1] != robot.nq or not len(motion):
-        raise InputError(f"q has shape {motion.shape}; a film takes (T, {robot.nq}), T at least one")
+        one = "; show one of several motions: q[0], or path.q[0] and path.time" if motion.ndim > 2 else ""
+        raise InputError(f"q has shape {motion.shape}; a film takes (T, {robot.nq}), T at least one{one}")
     if not np.all(np.isfinite(motion)):
         bad = int(np.argmin(np.all(np.isfinite(motion), axis=1)))
         raise InputError(f"q has NaN or infinite entries in sample {bad}, which cannot be drawn")
