@@ -629,10 +629,14 @@ def test_a_robot_brings_its_own_file_and_keyframe(tmp_path: Path) -> None:
     with View(robot, port=0, visuals=False) as opened:
         assert "visual" not in "".join(handle.name for handle in opened._scene.layers["visuals"])
     path.unlink()
-    with pytest.warns(ModelWarning, match="bodies are drawn as capsules along their links: .*robot.xml"):
+    with pytest.warns(ModelWarning, match="bodies are drawn as capsules along their links: .*robot.xml") as told:
         opened = View(robot, port=0)  # the file is gone
+    assert told[0].filename == __file__
     with opened:
         assert opened.q.tolist() == [0.5]
+    with pytest.warns(ModelWarning, match="bodies are drawn as capsules") as told:
+        film(tmp_path / "film.html", robot, [[0.5]])
+    assert told[0].filename == __file__
 
 
 def test_missing_meshes_are_told_in_short(tmp_path: Path) -> None:

@@ -427,5 +427,5 @@ def read(source: Any, package_roots: Sequence[str | os.PathLike[str]] = ()) -> l
             diagnostics.add(problem, repr(visual.body))
             break
         kept.append(visual)
-    diagnostics.warn(stacklevel=3)
+    diagnostics.warn(stacklevel=4)
     return kept

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.errors import InputError
+from kinetree.model.mesh_formats import Visual
 from kinetree.model.model import Model
 from kinetree.model.shapes import Scene as Surroundings
 from kinetree.model.shapes import surroundings
@@ -120,7 +121,8 @@ def film(
         browser.require_browser()
         browser.require_encoder()
     layers = {"inertias": inertias, "frames": frames, "shapes": shapes}
-    with _stage(robot, visuals, package_roots, samples, layers, force_scale, scene) as (server, stage, overlays):
+    shown = own_or_given(robot, visuals, package_roots)
+    with _stage(robot, shown, samples, layers, force_scale, scene) as (server, stage, overlays):
 
         def drawn() -> Iterator[None]:
             """Draw one sample after another."""
@@ -213,7 +215,8 @@ def picture(
     sample = servers.configuration(robot, robot.neutral() if q is None else q)[None]
     browser.require_browser()
     layers = {"inertias": inertias, "frames": frames, "shapes": shapes}
-    with _stage(robot, visuals, package_roots, sample, layers, force_scale, scene) as (server, stage, overlays):
+    shown = own_or_given(robot, visuals, package_roots)
+    with _stage(robot, shown, sample, layers, force_scale, scene) as (server, stage, overlays):
         if q is None:
             sample = stage.standing()[None]
             stage.aim(sample)
@@ -231,17 +234,18 @@ def picture(
 
 def standing(robot: Model, package_roots: Sequence[str | os.PathLike[str]] = ()) -> Array:
     """The configuration in which `View` shows a robot first, (nq,): a keyframe, or neutral and on the floor."""
-    with _stage(robot, None, package_roots, robot.neutral()[None], {}, None, None) as (_, stage, _):
+    shown = own_or_given(robot, None, package_roots)
+    with _stage(robot, shown, robot.neutral()[None], {}, None, None) as (_, stage, _):
         return stage.standing()
 
 
 @contextmanager
 def _stage(
-    robot: Model, visuals: Any, package_roots: Sequence[str | os.PathLike[str]], samples: Array,
-    layers: Mapping[str, bool], force_scale: float | None, around: Any,
+    robot: Model, shown: Sequence[Visual], samples: Array, layers: Mapping[str, bool], force_scale: float | None,
+    around: Any,
 ) -> Iterator[tuple[Any, Scene, Overlays]]:  # fmt: skip
     """A server with the robot and what is around it, and a camera that sees all samples, (T, nq)."""
-    shown, shapes = own_or_given(robot, visuals, package_roots), surroundings(around)
+    shapes = surroundings(around)
     server = servers.start(0, robot.name)
     try:
         scene = Scene(server, robot, shown, shapes)
