@@ -1,4 +1,4 @@
-"""A gripper that lifts a rod: contacts that are discovered hold with hardly more force than it takes, and do not creep.
+"""A gripper lifts a rod: contacts that are discovered hold it with hardly more force than needed, and do not creep.
 
 Two flat fingers close on a round rod and lift it; each contact is a black dot with its force. Try `SHARE = 0.99`: the
 rod slips by 5 mm while it is accelerated, and is held again.

@@ -63,6 +63,7 @@ def main(picture: str | None = None) -> float:
     try:
         import mujoco
     except ImportError:
+        print("MuJoCo is not installed: left out")
         return said(found, picture)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ModelWarning)  # MJCF has no limits of speed

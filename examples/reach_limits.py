@@ -1,4 +1,4 @@
-"""An arm reaches a pose as fast as its limits allow: torques, velocities and positions, one after another.
+"""An arm reaches a pose within limits of torques, velocities and positions, added one after another.
 
 Each limit costs something, and the table says at how many nodes it acts; the last one stops the elbow at half of its
 range, so that the hand ends 13 mm from where it should. Try `margin=0.7`, or 60 nodes, which leave more time.
