@@ -65,7 +65,7 @@ def main(film: str | None = None) -> float:
     print(f"The fingers press with {press:.3f} N, {SHARE} times the force that it takes to lift {MASS} kg.")
     print(f"The rod is lifted by {1e3 * (heights[-1] - 0.09):.3f} mm, and creeps by {1e6 * creep:.1e} µm/s.")
     if film:
-        shown = {"shapes": True, "size": (900, 600), "force_scale": 0.08}
+        shown = {"shapes": True, "size": (900, 600), "force_scale": 0.05}
         qs, vs, taus = (np.array(each[::20]) for each in zip(*states, strict=True))
         if film.endswith((".html", ".mp4")):
             contacts = world.step(qs, vs, taus)[2].contacts
