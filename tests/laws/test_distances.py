@@ -16,9 +16,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Kinds of the two shapes, and the class of the pair.
 PAIRS = {
-    ("sphere", "sphere"): "rounds",
-    ("sphere", "capsule"): "rounds",
-    ("capsule", "capsule"): "rounds",
+    ("sphere", "sphere"): "points",
+    ("sphere", "capsule"): "points",
+    ("capsule", "capsule"): "segments",
     ("sphere", "box"): "sphere_boxes",
     ("capsule", "box"): "capsule_boxes",
     ("box", "box"): "boxes",

@@ -144,7 +144,7 @@ def test_distances(scalar: str, tmp_path: Path) -> None:
     model = model.with_shapes([ball, rod, geo.Box(names[4], (0.3, 0.2, 0.1), rounding=0.01)])
     scene = kt.Scene([geo.Plane(), geo.Box("block", (1, 1, 1)), geo.Sphere("stone", (1, 1, 1), 0.5)])
     pairs = model.collision_pairs(scene=scene, keep_colliding=True)
-    assert pairs.runs.classes == ("rounds", "sphere_boxes", "capsule_boxes", "boxes", "planes")
+    assert pairs.runs.classes == ("points", "sphere_boxes", "capsule_boxes", "boxes", "planes")
     wanted = ["pose", "distances", "forward_dynamics"]
     _, source = model.export_c(wanted, tmp_path, frames=names[3:5], pairs=pairs, scalar=scalar)
     lines = checked(source, "gcc", "-O2", "-std=c99", *STRICT)

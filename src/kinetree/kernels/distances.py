@@ -124,6 +124,27 @@ def segments_apart(a: Segment, b: Segment) -> Any:
     return sqrt(dot(w, w))
 
 
+def from_segment(p: Vector, b: Segment) -> Vector:
+    """The difference of a point and the nearest one of a segment."""
+    c, u, _, iu = b
+    r = minus(p, c)
+    return plus(r, -clip(dot(u, r) * iu, 1.0), u)
+
+
+def point_apart(p: Vector, b: Segment) -> Any:
+    """The distance of a point and a segment alone."""
+    w = from_segment(p, b)
+    return sqrt(dot(w, w))
+
+
+def point_segment(p: Vector, b: Segment, across: Vector) -> Found:
+    """A point and a segment, which may be a point; `across` is the normal where the distance is zero."""
+    w = plus(from_segment(p, b), COLLINEAR, across)
+    d = sqrt(dot(w, w))
+    n = times(1.0 / d, w)
+    return d, n, p, plus(p, -d, n)
+
+
 def segments(a: Segment, b: Segment, across: Vector) -> Found:
     """Two segments. Where they cross, their common perpendicular is the normal.
 

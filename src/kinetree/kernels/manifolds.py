@@ -340,8 +340,8 @@ def _rounded_boxes(a: PosedShape, b: PosedShape) -> list[Candidate]:
 
 #: By the kinds of two shapes, the function of their poses, and the number of candidates.
 MANIFOLDS: dict[tuple[str, ...], tuple[Callable[[PosedShape, PosedShape], list[Candidate]], int]] = {
-    ("sphere", "sphere"): (_nearest_point("rounds"), 1),
-    ("sphere", "capsule"): (_nearest_point("rounds"), 1),
+    ("sphere", "sphere"): (_nearest_point("points"), 1),
+    ("sphere", "capsule"): (_nearest_point("points"), 1),
     ("sphere", "box"): (_nearest_point("sphere_boxes"), 1),
     ("sphere", "plane"): (_nearest_point("planes"), 1),
     ("capsule", "capsule"): (_capsules, 3),

@@ -4,7 +4,8 @@ Pairs come in runs: a shape, and consecutive others. So a single sample computes
 belongs to the first shape is read once. Results have the pairs along their last axis, in the order of the runs.
 
     class               first                   second
-    rounds              sphere, capsule         sphere, capsule
+    points              sphere                  sphere, capsule
+    segments            capsule                 capsule
     sphere_boxes        sphere                  box
     capsule_boxes       capsule                 box
     boxes               box                     box
@@ -42,7 +43,9 @@ from kinetree.kernels.distances import (
     ellipsoid_above_plane,
     minus,
     plus,
+    point_apart,
     point_cylinder,
+    point_segment,
     rounded,
     segments,
     segments_apart,
@@ -115,7 +118,11 @@ class PosedShape:
         return plus(self.turned(p), 1.0, self.c)
 
 
-def _rounds(a: PosedShape, b: PosedShape) -> Found:
+def _points(a: PosedShape, b: PosedShape) -> Found:
+    return point_segment(a.c, b.segment, b.across)
+
+
+def _segments(a: PosedShape, b: PosedShape) -> Found:
     return segments(a.segment, b.segment, b.across)
 
 
@@ -177,7 +184,8 @@ _POSED = ("x", "y", "z", *(f"{i}{j}" for i in range(3) for j in "xyz"))
 _LEVEL = ("x", "y", "z", "2x", "2y", "2z", "r")
 #: What each class with a closed form computes, and the fields that it reads of the second shape.
 CLASSES: dict[str, tuple[Callable[[PosedShape, PosedShape], Found], tuple[str, ...]]] = {
-    "rounds": (_rounds, _ROUND),
+    "points": (_points, _ROUND),
+    "segments": (_segments, _ROUND),
     "sphere_boxes": (_sphere_boxes, (*_POSED, "h0", "h1", "h2", "r")),
     "capsule_boxes": (_capsule_boxes, (*_POSED, "h0", "h1", "h2", "r")),
     "boxes": (_boxes, (*_POSED, "h0", "h1", "h2", "r")),
@@ -185,6 +193,11 @@ CLASSES: dict[str, tuple[Callable[[PosedShape, PosedShape], Found], tuple[str, .
     "planes": (_planes, _LEVEL),
     "cylinder_planes": (_cylinder_planes, _LEVEL),
     "ellipsoid_planes": (_ellipsoid_planes, _LEVEL),
+}
+#: Distances of cores alone, which take less than what `CLASSES` compute.
+_ALONE: dict[str, Callable[[PosedShape, PosedShape], Any]] = {
+    "points": lambda a, b: point_apart(a.c, b.segment),
+    "segments": lambda a, b: segments_apart(a.segment, b.segment),
 }
 #: Classes without a closed form: the terms of both shapes.
 CONVEX: dict[str, tuple[Callable[[PosedShape], list[Rows]], Callable[[PosedShape], list[Rows]]]] = {
@@ -254,8 +267,8 @@ def pair_distances(classes: tuple[str, ...], detailed: bool) -> Kernel:
                 a = PosedShape(lambda name, pose=pose, own=own: field_of(pose, own, name))  # type: ignore[misc]
                 for t in k.t.through(last):
                     b = PosedShape(lambda name, at=j + t: lines[name][at][()])  # type: ignore[misc]
-                    if not detailed and one == "rounds":
-                        results[0][p + t] = segments_apart(a.segment, b.segment) - a.r - b.r
+                    if not detailed and one in _ALONE:
+                        results[0][p + t] = _ALONE[one](a, b) - a.r - b.r
                         continue
                     d, n, pa, pb = measured(k, one, a, b)
                     results[0][p + t] = d

@@ -32,9 +32,9 @@ NOT_CHOSEN = "left out by only()"
 
 #: The class of a pair (`kinetree.kernels.pair_distances`) by the kinds of its shapes.
 _CLASS = {
-    ("sphere", "sphere"): "rounds",
-    ("sphere", "capsule"): "rounds",
-    ("capsule", "capsule"): "rounds",
+    ("sphere", "sphere"): "points",
+    ("sphere", "capsule"): "points",
+    ("capsule", "capsule"): "segments",
     ("sphere", "box"): "sphere_boxes",
     ("capsule", "box"): "capsule_boxes",
     ("box", "box"): "boxes",
@@ -66,9 +66,13 @@ class Runs(NamedTuple):
     longest: int
 
 
-def _rank(shape: SolidShape) -> tuple[int, bool]:
-    """What pairs order shapes by. Of two capsules that cross, the second gives the normal: points come first."""
-    return MEASURED.index(shape.kind), isinstance(shape, Capsule) and shape.half[2] > 0.0
+def _core(shape: SolidShape) -> str:
+    """The kind of a shape; a capsule without length is a sphere."""
+    return "sphere" if isinstance(shape, Capsule) and shape.half[2] == 0.0 else shape.kind
+
+
+def _class_of(a: SolidShape, b: SolidShape) -> str:
+    return _CLASS.get((_core(a), _core(b)), HULLS)
 
 
 class CollisionPairs(Sequence[Names]):
@@ -81,12 +85,12 @@ class CollisionPairs(Sequence[Names]):
     """
 
     def __init__(self, shapes: Iterable[SolidShape], chosen: Iterable[Names], excluded: Mapping[Names, str]) -> None:
-        self.shapes = tuple(sorted(shapes, key=_rank))
+        self.shapes = tuple(sorted(shapes, key=lambda shape: MEASURED.index(_core(shape))))
         place = {shape.name: i for i, shape in enumerate(self.shapes)}
         found: dict[str, list[tuple[int, int]]] = {one: [] for one in _CLASSES}
         for names in chosen:
             i, j = sorted(place[name] for name in names)
-            found[_CLASS.get((self.shapes[i].kind, self.shapes[j].kind), HULLS)].append((i, j))
+            found[_class_of(self.shapes[i], self.shapes[j])].append((i, j))
         self._by_class = {one: sorted(pairs) for one, pairs in found.items() if pairs}
         #: Numbers of the two shapes of each pair, (p, 2).
         self.numbers: Array = np.array([p for pairs in self._by_class.values() for p in pairs], dtype=int).reshape(
@@ -180,7 +184,7 @@ class CollisionPairs(Sequence[Names]):
     @cached_property
     def iterated(self) -> slice | None:
         """Internal. The pairs that are compiled without a closed form; None if there are none."""
-        classes = [_CLASS.get((self.shapes[i].kind, self.shapes[j].kind), HULLS) for i, j in self.numbers.tolist()]
+        classes = [_class_of(self.shapes[i], self.shapes[j]) for i, j in self.numbers.tolist()]
         found = [k for k, one in enumerate(classes) if one in CONVEX]
         return slice(found[0], found[-1] + 1) if found else None
 
