@@ -11,6 +11,7 @@ from scipy.optimize import nnls
 
 import kinetree as kt
 from kinetree import geometry as geo
+from kinetree.control.avoid import AccelerationRows, Avoid
 from kinetree.algorithms.kinematics.frame_kinematics import poses
 from kinetree.errors import ConvergenceError, UnsupportedError
 from kinetree.model import convex_distances
@@ -254,6 +255,15 @@ def test_what_compiled_code_does_not_certify_is_refused() -> None:
             error=ConvergenceError)  # fmt: skip
     q[1, 0] = np.nan
     robot._certified(q, pairs, d)
+
+
+def test_controllers_refuse_what_is_not_certified() -> None:
+    """A needle in a cylinder, at which the search does not end: the pair must not be taken for one that is far away."""
+    robot, pairs = world(geo.Cylinder("a", 0.5, 1.0), geo.Ellipsoid("b", (1.0, 1e-4, 1e-4)))
+    q = robot.neutral()
+    q[7:] = 0.0, 0.0, -0.2, *np.array([1.0, 0.0, 1.0, 2.0]) / np.sqrt(6.0)
+    for call in (lambda: robot.distances(q, pairs), lambda: AccelerationRows(robot, Avoid(pairs))(q, np.zeros(12))):
+        refused("the distance of 'a' and 'b' is not found with a certificate", call, error=ConvergenceError)
 
 
 def test_tolerances_at_which_coal_fails_are_left(monkeypatch: pytest.MonkeyPatch) -> None:

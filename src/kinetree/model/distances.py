@@ -455,6 +455,7 @@ class Collisions(Dynamics):
         if found is None:
             found = known.setdefault((pairs, "rates"), self._make_distance_rates(pairs))
         *near, rate = found(q, v)
+        self._certified(q, pairs, near[0])
         return Distances(self, q, pairs, tuple(near)), rate[..., 0, :], rate[..., 1, :]
 
     def _make_distance_rates(self, pairs: CollisionPairs) -> Any:
