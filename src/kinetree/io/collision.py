@@ -82,12 +82,17 @@ def sdf_shape(pose: Callable[[Document, Element, str], Pose]) -> Reader:
 
     def read(document: Document, element: Element, link: str) -> ShapeSpec | None:
         shapes = [shape for geometry in element.iterchildren("geometry") for shape in geometry]
-        if not shapes or shapes[0].tag in ("empty", "heightmap", "polyline", "image"):
+        if not shapes or shapes[0].tag == "empty":
             return None
         shape, at = shapes[0], pose(document, element, link)
         name, tag = element.get("name") or link, shape.tag
         inside = {child.tag: child for child in shape}
         if tag == "mesh":
+            if "submesh" in inside:
+                raise document.error(
+                    inside["submesh"],
+                    f"a part, <submesh>, of the mesh of link {clipped(link)} is not read; give it a file of its own",
+                )
             scale = document.numbers_inside(inside["scale"], 3) if "scale" in inside else (1.0, 1.0, 1.0)
             file = (inside["uri"].text or "").strip() if "uri" in inside else ""
             return ShapeSpec(name, link, at, "hull", scale, file)

@@ -570,6 +570,10 @@ def disabled_pairs(srdf: Any, bodies: set[str]) -> list[frozenset[str]]:
     found = []
     for element in root.iter("disable_collisions"):
         ends = element.get("link1"), element.get("link2")
+        if None in ends:
+            raise InputError(
+                f"<disable_collisions> (line {element.sourceline} of {path.name}) has no link1= or no link2=; add it"
+            )
         for end in ends:
             if end not in bodies:
                 raise UnknownNameError(

@@ -170,6 +170,8 @@ def test_sdf_shapes() -> None:
         ("<sphere><radius>0</radius></sphere>", "not positive"),
         ("<plane><normal>1 0 0</normal></plane>", "turn it by its <pose>"),
         ("<cone/>", "is not a shape that Kinetree reads"),
+        ("<heightmap><uri>hills.png</uri></heightmap>", "is not a shape that Kinetree reads"),
+        ("<mesh><uri>a.dae</uri><submesh><name>lid</name></submesh></mesh>", "give it a file of its own"),
     ],
 )
 def test_what_cannot_be_read_of_sdf_is_reported(shape: str, problem: str) -> None:

@@ -264,7 +264,7 @@ def test_srdf_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         file.write_text(text)
         refused("cannot be read", robot.collision_pairs, srdf=file, error=InputError)
     file.write_text("<robot><disable_collisions link1='link0'/></robot>")
-    refused("None", robot.collision_pairs, srdf=file, error=UnknownNameError)
+    refused(r"line 1 of arm.srdf\) has no link1= or no link2=", robot.collision_pairs, srdf=file, error=InputError)
     file.write_text("<robot>" + "<disable_collisions link1='link0' link2='link2'/>" * 1000 + "</robot>")
     monkeypatch.setattr("kinetree.model.meshes.LARGEST", 1000)
     refused("more than 1000", robot.collision_pairs, srdf=file, error=InputError)
