@@ -11,8 +11,8 @@ from scipy.optimize import nnls
 
 import kinetree as kt
 from kinetree import geometry as geo
-from kinetree.control.avoid import AccelerationRows, Avoid
 from kinetree.algorithms.kinematics.frame_kinematics import poses
+from kinetree.control.avoid import AccelerationRows, Avoid
 from kinetree.errors import ConvergenceError, UnsupportedError
 from kinetree.model import convex_distances
 from kinetree.model.convex_distances import ConvexDistances

@@ -21,6 +21,8 @@ KINDS = ("capsules", "spheres")
 
 # Rounding, by which fits are larger than what they contain.
 _SPARE = 1.0 + 1e-12
+# Faces of a hull that are looked at for the nearest one.
+_FACES = 64
 # The largest part of a radius that tight ones lose.
 _THINNER = 0.9
 
@@ -30,8 +32,8 @@ class Fit:
 
     Attributes:
         shapes: All shapes, in their order; those that have closed forms are as they were.
-        excess: How far the fitted ones reach beyond what they stand for, by name [m]: of the largest distance of one of
-            their points from it, the largest that was found.
+        excess: How far the fitted ones reach beyond what they stand for, by name [m]: the largest distance of one of
+            their points from it.
         shortfall: How far the tight ones fall short of it, by name [m]; zero for all others.
     """
 
@@ -139,22 +141,49 @@ def _capsule(points: Array) -> tuple[Array, Array, float]:
     return start, end, _SPARE * _farthest(points, start, end)
 
 
-def _excess(shape: SolidShape, larger: SolidShape) -> float:
-    """The largest difference of how far both reach, over all directions: the Hausdorff distance of convex sets."""
-    vertices = shape.vertices if isinstance(shape, Hull) else None
+def _excess(shape: SolidShape, larger: Sphere | Capsule) -> float:
+    """How far a capsule or sphere reaches beyond a shape: its radius, and how far one of its ends is outside."""
+    ends = (larger.start, larger.end) if isinstance(larger, Capsule) else (larger.center,)
+    return larger.radius + max(_outside(shape, end) for end in ends)
+
+
+def _outside(shape: SolidShape, point: Array) -> float:
+    """The signed distance of a point from a shape: the largest of how far it is beyond, over all directions."""
+    if isinstance(shape, Hull):
+        return _outside_hull(shape, (point - shape.placement[:3, 3]) @ shape.placement[:3, :3])
 
     def beyond(n: Array) -> Array:
-        n = n / np.linalg.norm(n, axis=-1, keepdims=True)
-        reach = [
-            (support(one, own, np.broadcast_to(one.pose, (len(n), 4, 4)), n) * n).sum(-1)
-            for one, own in ((larger, None), (shape, vertices))
-        ]
-        difference: Array = reach[0] - reach[1]
-        return difference
+        farthest = support(shape, None, np.broadcast_to(shape.pose, (len(n), 4, 4)), n)
+        return np.asarray(((point - farthest) * n).sum(-1))
 
     # best of many directions, then of smaller and smaller neighbourhoods
     n = around(1000)
     for width in 0.1 * 0.5 ** np.arange(30):
         best = n[beyond(n).argmax()]
-        n = np.concatenate([best[None], best + width * around(30)])
+        n = best + width * np.concatenate([np.zeros((1, 3)), around(30)])
+        n /= np.linalg.norm(n, axis=-1, keepdims=True)
     return float(beyond(n).max())
+
+
+def _outside_hull(hull: Hull, x: Array) -> float:
+    """The same of a hull and a point in its axes: inside by the nearest face, outside by the widest gap [L74].
+
+    [L74] C. Lawson, R. Hanson, "Solving Least Squares Problems", 1974, §23.4: least distance programming.
+    """
+    from scipy.optimize import nnls
+
+    vertices, (a, b, c) = hull.vertices, hull.vertices[hull.mesh.faces.T]
+    normals = np.cross(b - a, c - a)
+    size = np.linalg.norm(normals, axis=-1)
+    normals, a = normals[size > 0.0] / size[size > 0.0, None], a[size > 0.0]
+    # those of thin triangles are rough: of the nearest planes, how far vertices reach decides
+    nearest = normals[np.argsort(((x - a) * normals).sum(-1))[-_FACES:]]
+    beyond = float((nearest @ x - (nearest @ vertices.T).max(axis=1)).max())
+    if beyond <= 0.0:
+        return beyond
+    # the shortest n with n·(x − v) ≥ 1 for all vertices v
+    extent = np.ptp(vertices, axis=0).max()
+    rows = np.concatenate([(x - vertices).T / extent, np.ones((1, len(vertices)))])
+    rest = rows @ nnls(rows, np.array([0.0, 0.0, 0.0, 1.0]))[0] - (0.0, 0.0, 0.0, 1.0)
+    length = float(np.linalg.norm(rest[:3]))
+    return max(beyond, float(-rest[3] / length * extent) if length > 0.0 else 0.0)

@@ -69,6 +69,23 @@ def test_the_excess_is_right() -> None:
     assert_near(geo.fit([cube], "spheres").excess["c"], np.sqrt(3.0) - 1.0, 1e-3)
 
 
+def test_the_excess_of_hulls_is_the_largest_of_all_directions() -> None:
+    """Of few corners, whose faces have a maximum each; some ends of capsules are outside."""
+    rng, outside = np.random.default_rng(7), 0
+    n = rng.standard_normal((50_000, 3))
+    n /= np.linalg.norm(n, axis=1, keepdims=True)
+    for _ in range(8):
+        points = rng.standard_normal((6, 3)) * rng.uniform(0.02, 0.5, 3)
+        hull = geo.Hull("a", points=points, placement=(np.eye(3)[[1, 2, 0]], rng.standard_normal(3)))
+        fit = geo.fit([hull])
+        capsule: Any = fit.shapes[0]
+        ends = (np.stack([capsule.start, capsule.end]) - hull.placement[:3, 3]) @ hull.placement[:3, :3]
+        gap = ((ends @ n.T).max(axis=0) - (points @ n.T).max(axis=0)).max()
+        assert -1e-12 < fit.excess["a"] - capsule.around - gap < 0.02 * capsule.around
+        outside += gap > 0.0
+    assert 0 < outside < 8
+
+
 @pytest.mark.parametrize("kind", ["capsules", "spheres"])
 def test_tight_fits_fall_short_by_as_much_as_they_reach_beyond(kind: str) -> None:
     rng = np.random.default_rng(0)
