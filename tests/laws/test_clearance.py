@@ -76,8 +76,7 @@ def test_jacobians_are_derivatives(name: str) -> None:
     assert_close((near.vjp(pull) * v).sum(-1), (pull * rate).sum(-1), bound(made.nv * len(pairs)))
     assert_close(made.distances(q[0], pairs).jvp(v[:2])[1], near.jacobian[0] @ v[1], bound(made.nv))
     some = near.nearest(min(5, len(pairs)))
-    assert (np.diff(some.distance, axis=-1) >= 0.0).all()
-    assert_near(some.distance[:, 0], near.distance.min(axis=-1), 0.0)
+    np.testing.assert_array_equal(some.distance, np.sort(near.distance, axis=-1)[:, : some.distance.shape[1]])
     for b, row in enumerate(some.index):
         np.testing.assert_array_equal(some.jacobian[b], near.jacobian[b, row])
         np.testing.assert_array_equal(some.points[b], near.points[b, row])
@@ -146,6 +145,14 @@ def test_results_go_where_they_are_wanted(egg: bool) -> None:
     refused("out", made.distances, q, pairs, out=tuple(x.astype(np.float32) for x in places))
     refused(r"clearance: out is an array \(3,\) of float64", made.clearance, q, pairs, out=np.empty(2))
     refused(r"collides: out is an array \(3,\) of bool", made.collides, q, pairs, out=[True])
+
+
+def test_functions_of_few_sets_of_pairs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, pairs = robot("gear"), pairs_of("gear")
+    monkeypatch.setattr("kinetree.model.distances._KEPT", 1)
+    for k in range(len(pairs)):
+        made.clearance(made.neutral(), pairs.only(*pairs[k]))
+    assert len(made._distance_functions) <= 3
 
 
 def test_weights_rates_and_margins_that_cannot_be_are_refused() -> None:

@@ -130,6 +130,20 @@ def moved(T: Array, twist: Array, by: float) -> Array:
     return step @ T
 
 
+@pytest.mark.parametrize("kinds", [("sphere", "capsule"), ("capsule", "capsule")])
+def test_where_axes_meet_the_normal_parts_the_shapes(kinds: tuple[str, str]) -> None:
+    """Up to rounding, which gives the difference of the nearest points any direction."""
+    T, numbers = scenes(*kinds)
+    share = np.random.default_rng(1).uniform(-0.9, 0.9, (COUNT, 2, 1)) * numbers[..., 2:3]
+    T[..., :3, 3] = T[:, :1, :3, 3] + share * T[..., :3, 2]
+    slanted = np.abs((T[:, 0, :3, 2] * T[:, 1, :3, 2]).sum(-1)) < 0.99 if kinds[0] == "capsule" else np.arange(COUNT)
+    T, numbers = T[slanted], numbers[slanted]
+    d, n, _ = measured(*kinds, T, numbers)
+    assert_near(d, -numbers[..., 3].sum(-1), TOL)
+    T[:, 0, :3, 3] -= d[:, None] * n
+    assert_near(measured(*kinds, T, numbers)[0], np.zeros(len(T)), TOL)
+
+
 @pytest.mark.parametrize("kinds", KINDS)
 def test_points_are_on_the_shapes_and_apart_along_the_normal(kinds: tuple[str, str]) -> None:
     T, numbers = scenes(*kinds)

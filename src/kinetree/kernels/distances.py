@@ -34,8 +34,8 @@ Found = tuple[Any, Vector, Vector, Vector]
 PARALLEL = Constant(1e-12, 1e-6)
 #: Keeps a division by zero from happening.
 TINY = Constant(1e-300, 1e-30)
-#: Weights of what is the normal where segments cross, and where they are collinear [1/m, 1].
-CROSSED, COLLINEAR = Constant(1e-100, 1e-13), Constant(1e-150, 1e-18)
+#: The distance below which segments meet, relative to their lengths, squared: ten times what `PARALLEL` makes of zero.
+CROSSED = Constant(1e-22, 1e-10)
 UP: Vector = (0.0, 0.0, 1.0)
 
 
@@ -111,17 +111,21 @@ def nearest_parameters(a: Segment, b: Segment) -> tuple[Any, Any, Vector]:
     r, across = minus(ca, cb), cross(u, w)
     uw, ur, wr = dot(u, w), dot(u, r), dot(w, r)
     middle = 0.5 * (clip((uw - ur) * iu, 1.0) + clip((-uw - ur) * iu, 1.0))
-    weight = PARALLEL * uu * ww + TINY
+    weight = _parallel(a, b)
     s = clip((weight * middle - dot(cross(r, w), across)) / (dot(across, across) + weight), 1.0)
     t = clip((uw * s + wr) * iw, 1.0)
     s = clip((uw * t - ur) * iu, 1.0)
     return s, t, plus(plus(r, s, u), -t, w)
 
 
-def segments_apart(a: Segment, b: Segment) -> Any:
-    """The distance of two segments alone."""
-    _, _, w = nearest_parameters(a, b)
-    return sqrt(dot(w, w))
+def _parallel(a: Segment, b: Segment) -> Any:
+    """The squared size of u × w below which two segments count as parallel."""
+    return PARALLEL * a[2] * b[2] + TINY
+
+
+def _crossed(a: Segment, b: Segment) -> Any:
+    """The squared distance of two segments below which they meet."""
+    return CROSSED * (a[2] + b[2]) + TINY
 
 
 def from_segment(p: Vector, b: Segment) -> Vector:
@@ -131,35 +135,40 @@ def from_segment(p: Vector, b: Segment) -> Vector:
     return plus(r, -clip(dot(u, r) * iu, 1.0), u)
 
 
-def point_apart(p: Vector, b: Segment) -> Any:
-    """The distance of a point and a segment alone."""
-    w = from_segment(p, b)
-    return sqrt(dot(w, w))
+def apart(a: Segment, b: Segment, w: Vector) -> Any:
+    """The distance of two segments alone, given the difference of their nearest points."""
+    square, least = dot(w, w), _crossed(a, b)
+    return select(square, least, 0.0, sqrt(square))
 
 
-def point_segment(p: Vector, b: Segment, across: Vector) -> Found:
-    """A point and a segment, which may be a point; `across` is the normal where the distance is zero."""
-    w = plus(from_segment(p, b), COLLINEAR, across)
-    d = sqrt(dot(w, w))
-    n = times(1.0 / d, w)
-    return d, n, p, plus(p, -d, n)
+def point_segment(a: Segment, b: Segment, across: Vector) -> Found:
+    """A segment that is a point, and another one; `across` is the normal where they meet."""
+    w = from_segment(a[0], b)
+    return _found(a[0], w, dot(w, w), _crossed(a, b), across, 1.0)
 
 
 def segments(a: Segment, b: Segment, across: Vector) -> Found:
-    """Two segments. Where they cross, their common perpendicular is the normal.
+    """Two segments. Where they meet, their common perpendicular is the normal: what rounding leaves has any direction.
 
     Args:
         a: The first segment; a point only if the second is one.
         b: The second segment.
-        across: The normal where the difference of the nearest points is zero and the segments are parallel.
+        across: The normal where they meet and are parallel.
     """
     (ca, u, _, _), (_, v, _, _) = a, b
     s, _, w = nearest_parameters(a, b)
-    # far below the rounding of all other differences, so that there is no choice to make
-    w = plus(plus(w, CROSSED, cross(u, v)), COLLINEAR, across)
-    d = sqrt(dot(w, w))
-    n, pa = times(1.0 / d, w), plus(ca, s, u)
-    return d, n, pa, plus(pa, -d, n)
+    up, least = cross(u, v), _parallel(a, b)
+    square = dot(up, up)
+    up, size = chosen(square, least, across, up), select(square, least, 1.0, square)
+    return _found(plus(ca, s, u), w, dot(w, w), _crossed(a, b), up, size)
+
+
+def _found(p: Vector, w: Vector, square: Any, least: Any, up: Vector, size: Any) -> Found:
+    """Cores whose nearest points, p on the first, differ by w; where w² is below the least, along `up`, of up² = size."""
+    d = sqrt(select(square, least, size, square))
+    n = times(1.0 / d, chosen(square, least, up, w))
+    d = select(square, least, 0.0, d)
+    return d, n, p, plus(p, -d, n)
 
 
 def above_plane(c: Vector, axes: tuple[Vector, Vector, Vector], h: Vector, n: Vector, offset: Any) -> Found:

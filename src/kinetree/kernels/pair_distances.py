@@ -37,18 +37,19 @@ from kinetree.kernels.distances import (
     Segment,
     Vector,
     above_plane,
+    apart,
     cross,
     cylinder_above_plane,
     dot,
     ellipsoid_above_plane,
+    from_segment,
     minus,
+    nearest_parameters,
     plus,
-    point_apart,
     point_cylinder,
     point_segment,
     rounded,
     segments,
-    segments_apart,
     times,
 )
 from kinetree.kernels.language import Kernel, Workspace, kernel
@@ -119,7 +120,7 @@ class PosedShape:
 
 
 def _points(a: PosedShape, b: PosedShape) -> Found:
-    return point_segment(a.c, b.segment, b.across)
+    return point_segment(a.segment, b.segment, b.across)
 
 
 def _segments(a: PosedShape, b: PosedShape) -> Found:
@@ -196,8 +197,8 @@ CLASSES: dict[str, tuple[Callable[[PosedShape, PosedShape], Found], tuple[str, .
 }
 #: Distances of cores alone, which take less than what `CLASSES` compute.
 _ALONE: dict[str, Callable[[PosedShape, PosedShape], Any]] = {
-    "points": lambda a, b: point_apart(a.c, b.segment),
-    "segments": lambda a, b: segments_apart(a.segment, b.segment),
+    "points": lambda a, b: apart(a.segment, b.segment, from_segment(a.c, b.segment)),
+    "segments": lambda a, b: apart(a.segment, b.segment, nearest_parameters(a.segment, b.segment)[-1]),
 }
 #: Classes without a closed form: the terms of both shapes.
 CONVEX: dict[str, tuple[Callable[[PosedShape], list[Rows]], Callable[[PosedShape], list[Rows]]]] = {
