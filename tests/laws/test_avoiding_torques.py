@@ -295,6 +295,19 @@ def test_surroundings_are_avoided() -> None:
     assert 0.02 - 3e-4 < least < 0.022
 
 
+def test_pairs_that_nothing_moves_have_no_bound() -> None:
+    """A ball on the axis of its joint, closer to the floor than it should be."""
+    builder = kt.Builder("spinner")
+    builder.add_body("ball", joint="revolute", axis=(0, 0, 1), mass=1.0, inertia=np.eye(3))
+    builder.add_shape(geo.Sphere("ball", (0, 0, 0.1), 0.09))
+    robot = builder.build()
+    pairs = robot.collision_pairs(scene=kt.Scene([geo.Plane()]), keep_colliding=True)
+    J, low, _ = AccelerationRows(robot, control.Avoid(pairs))(np.array([0.3]), np.array([1.0]))
+    assert_near(robot.clearance(np.array([0.3]), pairs), 0.01, 1e-15)
+    assert_near(J, [[0.0]], 1e-15)
+    assert (low < -1e29).all()
+
+
 def test_refused() -> None:
     refused("avoid: rate=0.0 is a rate", lambda: control.Avoid(arms()[1], rate=0.0))
     refused("pairs come from", lambda: controller("levels", avoid=[("left0", "right0")]))

@@ -70,12 +70,12 @@ def test_the_excess_is_right() -> None:
 
 
 def test_the_excess_of_hulls_is_the_largest_of_all_directions() -> None:
-    """Of few corners, whose faces have a maximum each; some ends of capsules are outside."""
+    """Each face has a maximum of its own; some ends of capsules are outside."""
     rng, outside = np.random.default_rng(7), 0
     n = rng.standard_normal((50_000, 3))
     n /= np.linalg.norm(n, axis=1, keepdims=True)
-    for _ in range(8):
-        points = rng.standard_normal((6, 3)) * rng.uniform(0.02, 0.5, 3)
+    for count in (6, 6, 6, 6, 6, 80, 80, 80):
+        points = rng.standard_normal((count, 3)) * rng.uniform(0.02, 0.5, 3)
         hull = geo.Hull("a", points=points, placement=(np.eye(3)[[1, 2, 0]], rng.standard_normal(3)))
         fit = geo.fit([hull])
         capsule: Any = fit.shapes[0]
