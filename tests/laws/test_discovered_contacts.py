@@ -429,6 +429,26 @@ def test_a_hull_lies_on_the_corners_of_a_face() -> None:
     assert_near(np.linalg.norm(info.contacts.point[:, :4, :2], axis=-1), 0.1, 1e-9)
 
 
+#: One side of a foot whose sole bows down twice: 0.19 mm from its rim to six vertices, and 8 µm between these.
+SOLE = np.array([
+    (-17.8, 10.5, -12.244), (2.2, 3.0, -12.244), (56.3, 2.7, -12.236), (16.3, 19.6, -12.056), (39.3, 18.4, -12.056),
+    (-38.6, 14.4, -12.056), (50.6, 13.7, -12.056), (-43.5, 13.3, -12.056), (-51.0, 0.9, -12.056), (-30.8, 15.4, -2.3),
+    (33.5, 20.1, -2.2),
+]) * 1e-3  # fmt: skip
+
+
+@pytest.mark.parametrize("centre", [(0.01, 0.0), (0.03, 0.001), (-0.005, 0.0)])
+def test_a_hull_rests_on_the_middle_of_a_bowed_face(centre: tuple[float, float]) -> None:
+    """On three or four of the vertices that are below the plane of its corners, without trembling."""
+    hull = geo.Hull("box0", points=np.concatenate([SOLE, SOLE * (1, -1, 1)]) - (*centre, 0.05))
+    sim = simulation.Simulator(crates((1.0,)).with_shapes([hull]), contacts="discover", scene=floor())
+    path = sim.rollout([0.0, 0.0, 0.07, *turned((0.9, 0.3, 0.3), 0.02)], np.zeros(6), steps=3500, every=100)
+    assert peak(path.v[-1]) < 1e-9
+    _, _, info = sim.step(path.q[-1], path.v[-1])
+    assert info.contacts is not None
+    assert 3 <= (np.abs(info.contacts.gap[info.contacts.pair >= 0]) < 1e-8).sum() <= 4
+
+
 def test_faces_touch_at_the_corners_of_what_they_share() -> None:
     sim, q = stack((1.0, 1.0), turn=0.0)
     _, _, info = sim.step(q, np.zeros(12))

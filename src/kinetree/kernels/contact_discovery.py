@@ -25,7 +25,7 @@ from kinetree.kernels.branchless import above, larger, less, smaller, where
 from kinetree.kernels.distances import Vector, cross, dot, minus, plus
 from kinetree.kernels.field_probes import PROBED
 from kinetree.kernels.language import Kernel, Workspace, kernel
-from kinetree.kernels.manifolds import MANIFOLDS, PosedHull
+from kinetree.kernels.manifolds import MANIFOLDS, SEVERAL, PosedHull
 from kinetree.kernels.pair_distances import PosedShape, field_of
 from kinetree.language.tree import Indexed
 from kinetree.spatial.scalar import magnitude, sqrt
@@ -78,7 +78,8 @@ def contact_discovery(classes: tuple[str, ...]) -> Kernel:
             for (i,), (j,), (p,), slots, *corners in getattr(k, one):
                 a, b = _posed(T[i], sizes[i]), _posed(U[j], others[j])
                 if one == HULL:
-                    a = PosedHull(partial(field_of, T[i], sizes[i]), partial(farthest, k, vertices, *corners))
+                    read, of_hull = partial(field_of, T[i], sizes[i]), (k, vertices, *corners)
+                    a = PosedHull(read, partial(farthest, *of_hull), partial(farthest_beyond, *of_hull))
                 skip = k.scalar(far[p])
                 if one in BESIDE_BOXES:
                     for _ in k.once.until(skip):
@@ -125,6 +126,26 @@ def farthest(k: Workspace, vertices: Indexed, first: Any, last: Any, directions:
                 entry[...] = above(height, high[...], x, entry[...])
             high[...] = above(height, high[...], height, high[...])
     return [tuple(entry[...][()] for entry in place) for _, place in best]
+
+
+def farthest_beyond(
+    k: Workspace, vertices: Indexed, first: Any, last: Any, direction: Vector, out: Vector, least: Any
+) -> list[tuple[Vector, Any]]:
+    """Of consecutive vertices, those farthest along a direction that are beyond a plane; and whether there are any."""
+    (w,), (e,) = first, last
+    best = [(k.scalar(-np.inf), [k.scalar(0.0) for _ in range(3)]) for _ in range(SEVERAL)]
+    for t in k.e.through(e):
+        vertex = tuple(vertices[w + t])
+        height = above(dot(out, vertex), least, dot(direction, vertex), -np.inf)
+        for high, place in best:  # each takes the place of a lower one, which moves on
+            was = high[...][()], [entry[...][()] for entry in place]
+            hit = above(height, was[0], 1.0, 0.0)
+            for entry, x, old in zip(place, vertex, was[1], strict=True):
+                entry[...] = where(hit, x, old)
+            high[...] = where(hit, height, was[0])
+            height = where(hit, was[0], height)
+            vertex = tuple(where(hit, old, x) for x, old in zip(vertex, was[1], strict=True))
+    return [(tuple(entry[...][()] for entry in place), above(high[...], -np.inf, 1.0, 0.0)) for high, place in best]
 
 
 def _broad(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.kernels.branchless import less, where
-from kinetree.kernels.contact_discovery import CLASSES, CONTACT, HULL, SIZES, farthest
+from kinetree.kernels.contact_discovery import CLASSES, CONTACT, HULL, SIZES, farthest, farthest_beyond
 from kinetree.kernels.convex_distances import rate_of, value_of
 from kinetree.kernels.distance_rates import moving_field
 from kinetree.kernels.distances import Vector
@@ -57,7 +57,9 @@ def contact_rates(classes: tuple[str, ...]) -> Kernel:
                         read = partial(moving_field, T[i], sizes[i], screws[d])
                         a = PosedShape(read)
                         if one == HULL:
-                            a = PosedHull(read, partial(_lowest, partial(farthest, k, vertices, *corners)))
+                            of_hull = k, vertices, *corners
+                            lowest = partial(_lowest, partial(farthest, *of_hull))
+                            a = PosedHull(read, lowest, partial(_beyond, partial(farthest_beyond, *of_hull)))
                         b = PosedShape(partial(field_of, U[j], others[j]))
                         for s, (gap, normal, point) in zip(slots, manifold(a, b), strict=True):
                             for c in k.c:
@@ -118,6 +120,13 @@ def field_rates(
 def _lowest(farthest: Any, directions: Sequence[Vector]) -> list[Vector]:
     """Vertices of a hull stay where they are in its axes."""
     found: list[Vector] = farthest([tuple(map(value_of, direction)) for direction in directions])
+    return found
+
+
+def _beyond(farthest_beyond: Any, direction: Vector, out: Vector, least: Any) -> list[tuple[Vector, Any]]:
+    """The same of those beyond a plane."""
+    values = [tuple(map(value_of, each)) for each in (direction, out)]
+    found: list[tuple[Vector, Any]] = farthest_beyond(*values, value_of(least))
     return found
 
 

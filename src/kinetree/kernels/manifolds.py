@@ -12,8 +12,9 @@ that the set of contacts of a face is complete, and changes only where gaps are 
     box, plane                  4             corners of the face that looks at the plane most
     cylinder, plane             5             four points of the lower rim from its lowest on, the lowest of the other
     ellipsoid, plane            1             its lowest point
-    hull, plane                 5             vertices that are lowest if the plane leans a little to each of four
-                                              sides, corners of a face; and the lowest, if it is lower
+    hull, plane                 9             vertices that are lowest if the plane leans a little to each of four
+                                              sides, corners of a face; the four lowest of those that bulge out
+                                              between these; and the lowest, if it is lower
     box, box                    6             faces: corners of what is above the other box, extreme along four
                                               directions, and the deepest; edges: where they cross; the nearest
                                               point instead, if they are rounded
@@ -48,6 +49,8 @@ from kinetree.spatial.scalar import Constant, magnitude, sqrt
 
 #: Gap of what is no candidate at all [m].
 FAR = 1e30
+#: Vertices of a hull beyond a plane that count.
+SEVERAL = 4
 # relative to lengths: candidates this near are one; how far inside points on an edge count as inside
 _SAME, _INSIDE = Constant(1e-6, 1e-4), Constant(1e-9, 1e-5)
 # by which part of the shortest half edge an axis of two edges must win over one of a face
@@ -63,11 +66,18 @@ class PosedHull(PosedShape):
 
     Attributes:
         lowest: From directions in its axes, its vertices, in its axes, that are farthest along each of them.
+        beyond: From two directions in its axes and a distance, the `SEVERAL` vertices that are farthest along the first
+            one, of those that are farther along the second one than that; and whether there are as many, 1 or 0.
     """
 
-    def __init__(self, read: Callable[[str], Any], lowest: Callable[[Sequence[Vector]], list[Vector]]) -> None:
+    def __init__(
+        self,
+        read: Callable[[str], Any],
+        lowest: Callable[[Sequence[Vector]], list[Vector]],
+        beyond: Callable[[Vector, Vector, Any], list[tuple[Vector, Any]]],
+    ) -> None:
         super().__init__(read)
-        self.lowest = lowest
+        self.lowest, self.beyond = lowest, beyond
 
 
 class Candidate(NamedTuple):
@@ -225,17 +235,33 @@ def _hull_plane(a: PosedHull, b: PosedShape) -> list[Candidate]:
         tilted.append(plus(down, 1.0, way))
     deepest, *corners = a.lowest([down, *tilted])
     size, least = _SAME * (a.h[0] + a.h[1] + a.h[2]), FAR
+    # a bowed face rests on what is between its corners: which vertices bulge out does not depend on how it is turned
+    out = _through(corners, down)
+    height = dot(out, corners[0])
+    for p in corners[1:]:
+        height = select(height, dot(out, p), dot(out, p), height)
+    bulging = a.beyond(down, out, height + size)
+    on = [*((p, 1.0) for p in corners), *bulging]
     found: list[Candidate] = []
-    for i, p in enumerate(corners):
-        gap = dot(minus(a.placed(p), b.c), n)
+    for i, (p, exists) in enumerate(on):
+        gap = select(exists, 0.5, FAR, dot(minus(a.placed(p), b.c), n))
         least = select(gap, least, gap, least)
-        for other in corners[:i]:
+        for other, _ in on[:i]:
             away = minus(p, other)
             gap = select(magnitude(away[0]) + magnitude(away[1]) + magnitude(away[2]), size, FAR, gap)
         found.append(_between(gap, n, a.placed(p)))
     # of vertices that are level, rounding would choose another one in each step
     gap = dot(minus(a.placed(deepest), b.c), n)
     return [*found, _between(select(gap, least - size, gap, FAR), n, a.placed(deepest))]
+
+
+def _through(corners: Sequence[Vector], down: Vector) -> Vector:
+    """The normal of a plane along four points, downwards; zero if they are on a line."""
+    one, two = minus(corners[0], corners[2]), minus(corners[1], corners[3])
+    across = cross(one, two)
+    square, least = dot(across, across), _SAME * _SAME * dot(one, one) * dot(two, two)
+    long = select(least, square, square, 1.0)
+    return times(select(least, square, 1.0, 0.0) * sign(dot(across, down)) / sqrt(long), across)
 
 
 def _boxes(a: PosedShape, b: PosedShape) -> list[Candidate]:
@@ -352,5 +378,5 @@ MANIFOLDS: dict[tuple[str, ...], tuple[Callable[[PosedShape, PosedShape], list[C
     ("box", "plane"): (_box_plane, 4),
     ("cylinder", "plane"): (_cylinder_plane, 5),
     ("ellipsoid", "plane"): (_ellipsoid_plane, 1),
-    ("hull", "plane"): (_hull_plane, 5),  # type: ignore[dict-item]
+    ("hull", "plane"): (_hull_plane, 9),  # type: ignore[dict-item]
 }

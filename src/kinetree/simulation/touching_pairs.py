@@ -13,7 +13,7 @@ import numpy as np
 from kinetree.algorithms.kinematics.frame_kinematics import poses
 from kinetree.errors import InputError, ModelError, ModelWarning, UnsupportedError
 from kinetree.kernels.contact_discovery import CLASSES, HULL
-from kinetree.kernels.manifolds import PosedHull
+from kinetree.kernels.manifolds import SEVERAL, PosedHull
 from kinetree.kernels.pair_distances import PosedShape, field_of
 from kinetree.language.mechanism import Site
 from kinetree.model import collision_pairs as reasons
@@ -155,7 +155,8 @@ def gaps_at(robot: Model, pairs: Sequence[TouchingPair], q: Array) -> Array:
             for i in numbers:
                 end, other = arranged.ends(pairs[i])
                 read = partial(field_of, T[..., end], arranged.sizes[end])
-                hull = PosedHull(read, partial(_farthest, pairs[i].a.points))  # type: ignore[attr-defined]
+                points = pairs[i].a.points  # type: ignore[attr-defined]
+                hull = PosedHull(read, partial(_farthest, points), partial(_farthest_beyond, points))
                 found[i] = min(one.gap for one in manifold(hull, _posed(T[..., other], arranged.sizes[other])))
             continue
         ends = zip(*(arranged.ends(pairs[i]) for i in numbers), strict=True)
@@ -169,6 +170,12 @@ def gaps_at(robot: Model, pairs: Sequence[TouchingPair], q: Array) -> Array:
 
 def _farthest(points: Array, directions: Sequence[Any]) -> list[Any]:
     return [tuple(points[int(np.argmax(points @ np.array(direction)))]) for direction in directions]
+
+
+def _farthest_beyond(points: Array, direction: Any, out: Any, least: Any) -> list[Any]:
+    beyond = points[points @ np.array(out) > least]
+    order = np.argsort(-beyond @ np.array(direction), kind="stable")[:SEVERAL]
+    return [(tuple(beyond[i]), 1.0) for i in order] + [((0.0, 0.0, 0.0), 0.0)] * (SEVERAL - len(order))
 
 
 def _posed(T: Array, sizes: Array) -> PosedShape:
