@@ -286,6 +286,8 @@ def test_nan_stays_in_its_sample() -> None:
     qs[4, 0] = np.nan
     path = sim.rollout(qs, np.zeros(18), steps=5)
     assert np.isnan(path.q[4, -1]).any()
+    for residual in (path.residual[4, 1:], sim.rollout(qs[4], np.zeros(18), steps=5).residual[1:]):
+        assert np.isnan(residual).all()
     for i in (0, 3, 5, 8):
         np.testing.assert_array_equal(path.q[i], expected.q)
 
@@ -652,14 +654,18 @@ def test_links_that_overlap_at_rest_are_left_out_with_a_warning() -> None:
 
 
 def test_contacts_that_are_too_many_are_told() -> None:
-    sizes = tuple([1.0] * 13)  # 52 corners on the floor
-    robot = crates(sizes)
+    """The corners of boxes on the floor: 96 are solved, and 100 are not."""
+    robot = crates((1.0,) * 25)
     sim = simulation.Simulator(robot, contacts="discover")
-    q = np.concatenate([[0.3 * i, 0, 0.05, 1, 0, 0, 0] for i in range(13)])
-    with pytest.warns(ConvergenceWarning, match="More than 48 contacts"):
+    q = np.concatenate([[0.3 * i, 0, 0.05, 1, 0, 0, 0] for i in range(25)])
+    with pytest.warns(ConvergenceWarning, match="More than 96 contacts"):
         _, _, info = sim.step(q, np.zeros(robot.nv))
     assert info.residual == np.inf
     assert not info.converged
+    q[2] += 1.0
+    _, v, info = sim.step(q, np.zeros(robot.nv))
+    assert info.residual < 1e-10
+    assert peak(v[6:]) < 1e-12
 
 
 def test_what_cannot_be_discovered_is_refused() -> None:

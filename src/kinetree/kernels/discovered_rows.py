@@ -135,8 +135,9 @@ def _within(node: Any, first: Any, end: Any) -> Any:
     return less(node, first - 0.5, 0.0, less(node, end - 0.5, 1.0, 0.0))
 
 
-@kernel(report=(3,), count=(), most=(), told=(3,), outputs=("told",))
-def complete(_k: Workspace, report: Indexed, count: Indexed, most: Indexed, told: Indexed) -> None:
-    """The report of contacts: no residual is small enough if some were left out."""
-    left_out = less(most[...] + 0.5, count[...], np.inf, 0.0)
+@kernel(report=(3,), count=(), most=(), after=("n",), told=(3,), outputs=("told",))
+def complete(k: Workspace, report: Indexed, count: Indexed, most: Indexed, after: Indexed, told: Indexed) -> None:
+    """The report of contacts: no residual is small enough if some were left out, or if velocities are no numbers."""
+    speeds = k.sum(magnitude(after[c][()]) for c in k.n)
+    left_out = less(most[...] + 0.5, count[...], np.inf, 0.0) + less(speeds, np.inf, 0.0, np.nan)
     told[...] = report[...] + np.array([left_out, left_out, 0.0])

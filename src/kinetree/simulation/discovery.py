@@ -38,7 +38,7 @@ from kinetree.spatial.value import Array
 #: Gaps up to which contacts are part of the problem, however slow [m].
 MARGIN = 1e-3
 #: Numbers of contacts for which the problem is compiled; a sample has at most the last.
-_COUNTS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48)
+_COUNTS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 MOST = _COUNTS[-1]
 
 
@@ -110,7 +110,7 @@ class DiscoveredContacts:
             sizes += [*response.sizes, 3 * self.most, several, 3]
         texts = [partial(self._solved, run, count, q, v, found, law, response) for count in self._counts]
         after, forces, report, *more = run.cases(count, self._counts, texts, sizes)
-        report = run(compiled(complete), report, count, float(self.most))
+        report = run(compiled(complete, n=nv), report, count, float(self.most), after)
         pushes = more[0] if of_joints else None
         touched = Impulses(after, forces=forces, found=found, number=count, report=report, joint_impulses=pushes)
         return touched if response is None else response.told(touched, q, more[of_joints:])

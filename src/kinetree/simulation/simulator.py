@@ -296,7 +296,7 @@ class Simulator:
             fix = "See `converged` and `jammed`; more centrings help heavy bodies on light ones, see docs/simulation.md"
             if worst == np.inf:
                 fix = f"More than {MOST} contacts at once are not solved: start above the ground, or leave out pairs"
-            elif worst <= CONVERGED:
+            elif not worst > CONVERGED:  # or NaN
                 what, worst = "the motion", np.nan
                 fix = f"Numbers overflow: choose a time step below {self.dt:g} s, or check forces and states"
             warning = ConvergenceWarning(f"{function}: {what}", int(poor.sum()), solved.size, worst, CONVERGED, fix)
