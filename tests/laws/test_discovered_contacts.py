@@ -439,10 +439,20 @@ SOLE = np.array([
 ]) * 1e-3  # fmt: skip
 
 
-@pytest.mark.parametrize("centre", [(0.01, 0.0), (0.03, 0.001), (-0.005, 0.0)])
-def test_a_hull_rests_on_the_middle_of_a_bowed_face(centre: tuple[float, float]) -> None:
-    """On three or four of the vertices that are below the plane of its corners, without trembling."""
-    hull = geo.Hull("box0", points=np.concatenate([SOLE, SOLE * (1, -1, 1)]) - (*centre, 0.05))
+#: A tetrahedron on a triangle whose blunt corner lies farthest to none of four sides.
+WEDGE = np.array([(-100.0, -10.0, 0.0), (100.0, -10.0, 0.0), (0.0, 12.0, 0.0), (0.0, -2.0, 50.0)]) * 1e-3
+
+
+@pytest.mark.parametrize(
+    ("points", "centre"),
+    [
+        *((np.concatenate([SOLE, SOLE * (1, -1, 1)]), (x, y, 0.05)) for x, y in ((0.01, 0), (0.03, 0.001), (-5e-3, 0))),
+        (WEDGE, (0.0, 0.003, 0.02)),
+    ],
+)
+def test_a_hull_rests_on_a_bowed_or_narrow_face(points: Array, centre: tuple[float, ...]) -> None:
+    """On three or four vertices, without trembling: those that are below the corners, or a triangle's third."""
+    hull = geo.Hull("box0", points=points - centre)
     sim = simulation.Simulator(crates((1.0,)).with_shapes([hull]), contacts="discover", scene=floor())
     path = sim.rollout([0.0, 0.0, 0.07, *turned((0.9, 0.3, 0.3), 0.02)], np.zeros(6), steps=3500, every=100)
     assert peak(path.v[-1]) < 1e-9

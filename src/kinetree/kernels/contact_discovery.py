@@ -79,7 +79,7 @@ def contact_discovery(classes: tuple[str, ...]) -> Kernel:
                 a, b = _posed(T[i], sizes[i]), _posed(U[j], others[j])
                 if one == HULL:
                     read, of_hull = partial(field_of, T[i], sizes[i]), (k, vertices, *corners)
-                    a = PosedHull(read, partial(farthest, *of_hull), partial(farthest_beyond, *of_hull))
+                    a = PosedHull(read, partial(farthest, *of_hull), partial(farthest_off, *of_hull))
                 skip = k.scalar(far[p])
                 if one in BESIDE_BOXES:
                     for _ in k.once.until(skip):
@@ -128,15 +128,15 @@ def farthest(k: Workspace, vertices: Indexed, first: Any, last: Any, directions:
     return [tuple(entry[...][()] for entry in place) for _, place in best]
 
 
-def farthest_beyond(
-    k: Workspace, vertices: Indexed, first: Any, last: Any, direction: Vector, out: Vector, least: Any
+def farthest_off(
+    k: Workspace, vertices: Indexed, first: Any, last: Any, direction: Vector, out: Vector, plane: Any, least: Any
 ) -> list[tuple[Vector, Any]]:
-    """Of consecutive vertices, those farthest along a direction that are beyond a plane; and whether there are any."""
+    """Of consecutive vertices, those farthest along a direction that are not in a plane; and whether there are any."""
     (w,), (e,) = first, last
     best = [(k.scalar(-np.inf), [k.scalar(0.0) for _ in range(3)]) for _ in range(SEVERAL)]
     for t in k.e.through(e):
         vertex = tuple(vertices[w + t])
-        height = above(dot(out, vertex), least, dot(direction, vertex), -np.inf)
+        height = above(magnitude(dot(out, vertex) - plane), least, dot(direction, vertex), -np.inf)
         for high, place in best:  # each takes the place of a lower one, which moves on
             was = high[...][()], [entry[...][()] for entry in place]
             hit = above(height, was[0], 1.0, 0.0)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from kinetree.kernels.branchless import less, where
-from kinetree.kernels.contact_discovery import CLASSES, CONTACT, HULL, SIZES, farthest, farthest_beyond
+from kinetree.kernels.contact_discovery import CLASSES, CONTACT, HULL, SIZES, farthest, farthest_off
 from kinetree.kernels.convex_distances import rate_of, value_of
 from kinetree.kernels.distance_rates import moving_field
 from kinetree.kernels.distances import Vector
@@ -59,7 +59,7 @@ def contact_rates(classes: tuple[str, ...]) -> Kernel:
                         if one == HULL:
                             of_hull = k, vertices, *corners
                             lowest = partial(_lowest, partial(farthest, *of_hull))
-                            a = PosedHull(read, lowest, partial(_beyond, partial(farthest_beyond, *of_hull)))
+                            a = PosedHull(read, lowest, partial(_off, partial(farthest_off, *of_hull)))
                         b = PosedShape(partial(field_of, U[j], others[j]))
                         for s, (gap, normal, point) in zip(slots, manifold(a, b), strict=True):
                             for c in k.c:
@@ -123,10 +123,10 @@ def _lowest(farthest: Any, directions: Sequence[Vector]) -> list[Vector]:
     return found
 
 
-def _beyond(farthest_beyond: Any, direction: Vector, out: Vector, least: Any) -> list[tuple[Vector, Any]]:
-    """The same of those beyond a plane."""
+def _off(farthest_off: Any, direction: Vector, out: Vector, plane: Any, least: Any) -> list[tuple[Vector, Any]]:
+    """The same of those off a plane."""
     values = [tuple(map(value_of, each)) for each in (direction, out)]
-    found: list[tuple[Vector, Any]] = farthest_beyond(*values, value_of(least))
+    found: list[tuple[Vector, Any]] = farthest_off(*values, value_of(plane), value_of(least))
     return found
 
 

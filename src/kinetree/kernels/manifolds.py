@@ -13,8 +13,8 @@ that the set of contacts of a face is complete, and changes only where gaps are 
     cylinder, plane             5             four points of the lower rim from its lowest on, the lowest of the other
     ellipsoid, plane            1             its lowest point
     hull, plane                 9             vertices that are lowest if the plane leans a little to each of four
-                                              sides, corners of a face; the four lowest of those that bulge out
-                                              between these; and the lowest, if it is lower
+                                              sides, corners of a face; the four lowest of those that are not in
+                                              the plane of these; and the lowest, if it is lower
     box, box                    6             faces: corners of what is above the other box, extreme along four
                                               directions, and the deepest; edges: where they cross; the nearest
                                               point instead, if they are rounded
@@ -49,10 +49,12 @@ from kinetree.spatial.scalar import Constant, magnitude, sqrt
 
 #: Gap of what is no candidate at all [m].
 FAR = 1e30
-#: Vertices of a hull beyond a plane that count.
+#: Vertices of a hull off a plane that count.
 SEVERAL = 4
 # relative to lengths: candidates this near are one; how far inside points on an edge count as inside
 _SAME, _INSIDE = Constant(1e-6, 1e-4), Constant(1e-9, 1e-5)
+# gap up to which vertices of a hull count that do not bulge out of the plane of its corners, times `_SAME`
+_NEAR = 100.0
 # by which part of the shortest half edge an axis of two edges must win over one of a face
 _PREFERENCE = 1e-3
 # by which angle a plane leans, for the corners of a face of a hull [rad]
@@ -66,18 +68,19 @@ class PosedHull(PosedShape):
 
     Attributes:
         lowest: From directions in its axes, its vertices, in its axes, that are farthest along each of them.
-        beyond: From two directions in its axes and a distance, the `SEVERAL` vertices that are farthest along the first
-            one, of those that are farther along the second one than that; and whether there are as many, 1 or 0.
+        off: From a direction, the normal of a plane and its distance along it, in its axes, the `SEVERAL` vertices that
+            are farthest along the direction, of those that are farther than a last number from the plane; and whether
+            there are as many, 1 or 0.
     """
 
     def __init__(
         self,
         read: Callable[[str], Any],
         lowest: Callable[[Sequence[Vector]], list[Vector]],
-        beyond: Callable[[Vector, Vector, Any], list[tuple[Vector, Any]]],
+        off: Callable[[Vector, Vector, Any, Any], list[tuple[Vector, Any]]],
     ) -> None:
         super().__init__(read)
-        self.lowest, self.beyond = lowest, beyond
+        self.lowest, self.off = lowest, off
 
 
 class Candidate(NamedTuple):
@@ -235,16 +238,17 @@ def _hull_plane(a: PosedHull, b: PosedShape) -> list[Candidate]:
         tilted.append(plus(down, 1.0, way))
     deepest, *corners = a.lowest([down, *tilted])
     size, least = _SAME * (a.h[0] + a.h[1] + a.h[2]), FAR
-    # a bowed face rests on what is between its corners: which vertices bulge out does not depend on how it is turned
+    # a bowed face rests on what bulges out between its corners, a narrow one on vertices that lie to no side; of those
+    # in the plane of all corners, rounding would choose others in each step
     out = _through(corners, down)
-    height = dot(out, corners[0])
-    for p in corners[1:]:
-        height = select(height, dot(out, p), dot(out, p), height)
-    bulging = a.beyond(down, out, height + size)
-    on = [*((p, 1.0) for p in corners), *bulging]
+    plane = dot(out, corners[0])
+    others = a.off(down, out, plane, select(dot(out, out), 0.5, -1.0, size))
+    on = [*((p, 1.0) for p in corners), *others]
     found: list[Candidate] = []
     for i, (p, exists) in enumerate(on):
         gap = select(exists, 0.5, FAR, dot(minus(a.placed(p), b.c), n))
+        if i >= len(corners):
+            gap = select(dot(out, p), plane, select(gap, _NEAR * size, gap, FAR), gap)
         least = select(gap, least, gap, least)
         for other, _ in on[:i]:
             away = minus(p, other)

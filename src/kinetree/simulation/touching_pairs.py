@@ -156,7 +156,7 @@ def gaps_at(robot: Model, pairs: Sequence[TouchingPair], q: Array) -> Array:
                 end, other = arranged.ends(pairs[i])
                 read = partial(field_of, T[..., end], arranged.sizes[end])
                 points = pairs[i].a.points  # type: ignore[attr-defined]
-                hull = PosedHull(read, partial(_farthest, points), partial(_farthest_beyond, points))
+                hull = PosedHull(read, partial(_farthest, points), partial(_farthest_off, points))
                 found[i] = min(one.gap for one in manifold(hull, _posed(T[..., other], arranged.sizes[other])))
             continue
         ends = zip(*(arranged.ends(pairs[i]) for i in numbers), strict=True)
@@ -172,10 +172,10 @@ def _farthest(points: Array, directions: Sequence[Any]) -> list[Any]:
     return [tuple(points[int(np.argmax(points @ np.array(direction)))]) for direction in directions]
 
 
-def _farthest_beyond(points: Array, direction: Any, out: Any, least: Any) -> list[Any]:
-    beyond = points[points @ np.array(out) > least]
-    order = np.argsort(-beyond @ np.array(direction), kind="stable")[:SEVERAL]
-    return [(tuple(beyond[i]), 1.0) for i in order] + [((0.0, 0.0, 0.0), 0.0)] * (SEVERAL - len(order))
+def _farthest_off(points: Array, direction: Any, out: Any, plane: Any, least: Any) -> list[Any]:
+    off = points[np.abs(points @ np.array(out) - plane) > least]
+    order = np.argsort(-off @ np.array(direction), kind="stable")[:SEVERAL]
+    return [(tuple(off[i]), 1.0) for i in order] + [((0.0, 0.0, 0.0), 0.0)] * (SEVERAL - len(order))
 
 
 def _posed(T: Array, sizes: Array) -> PosedShape:
