@@ -417,11 +417,16 @@ def test_the_hull_of_a_box_moves_as_the_box() -> None:
         assert_near(paths[1].q, paths[0].q, 1e-9)
 
 
+def plate(sides: int, rim: float) -> geo.Hull:
+    """A polygon with a radius of 0.1 m, 0.04 m high, whose edges are bevelled by half a millimetre."""
+    angles = np.arange(sides) * (2.0 * np.pi / sides)
+    rows = (1.0, -0.2), (1.0, 0.2), (rim, -0.195)
+    return geo.Hull("box0", points=np.array([[r * np.cos(a), r * np.sin(a), z] for a in angles for r, z in rows]) * 0.1)
+
+
 def test_a_hull_lies_on_the_corners_of_a_face() -> None:
     """An octagonal plate: four corners of the lower face carry it, whatever its angle, and none falls through."""
-    angles = np.arange(8) * np.pi / 4
-    plate = np.array([[np.cos(a), np.sin(a), z] for a in angles for z in (-0.2, 0.2)]) * 0.1
-    robot = crates((1.0,)).with_shapes([geo.Hull("box0", points=plate)])
+    robot = crates((1.0,)).with_shapes([plate(8, 1.02)])
     sim = simulation.Simulator(robot, contacts="discover", scene=floor())
     q = np.array([[0.0, 0.0, 0.02, *turned((0, 0, 1), angle)] for angle in np.linspace(0.0, 3.0, 16)])
     _, _, info = sim.step(q, np.zeros(6))
@@ -429,6 +434,18 @@ def test_a_hull_lies_on_the_corners_of_a_face() -> None:
     assert ((info.contacts.pair == 0).sum(axis=-1) == 4).all()
     assert_near(info.contacts.force[..., 2].sum(axis=-1), 9.81, 1e-9)
     assert_near(np.linalg.norm(info.contacts.point[:, :4, :2], axis=-1), 0.1, 1e-9)
+
+
+def test_the_lowest_vertex_of_a_tilted_plate_is_a_contact() -> None:
+    """Also where the corners, and what is out of their plane, are others."""
+    robot = crates((1.0,)).with_shapes([plate(40, 1.0)])
+    sim = simulation.Simulator(robot, contacts="discover", scene=floor(), method="semi_implicit_euler")
+    rng, points = np.random.default_rng(0), np.array(plate(40, 1.0).vertices)
+    q = np.array([[0.0, 0.0, 0.0, *turned((np.cos(a), np.sin(a), 0.0), 0.1)] for a in rng.uniform(0.0, 6.0, 64)])
+    q[:, 2] = 1e-4 - (robot.pose(q, "box0")[:, None, :3, :3] @ points[..., None])[..., 2, 0].min(axis=1)
+    _, _, info = sim.step(q, np.zeros(6))
+    assert info.contacts is not None
+    assert_near(np.where(info.contacts.pair < 0, np.inf, info.contacts.gap).min(axis=-1), 1e-4, 1e-7)
 
 
 #: One side of a foot whose sole bows down twice: 0.19 mm from its rim to six vertices, and 8 µm between these.
@@ -441,21 +458,25 @@ SOLE = np.array([
 
 #: A tetrahedron on a triangle whose blunt corner lies farthest to none of four sides.
 WEDGE = np.array([(-100.0, -10.0, 0.0), (100.0, -10.0, 0.0), (0.0, 12.0, 0.0), (0.0, -2.0, 50.0)]) * 1e-3
+#: The same with a face beside it that rises by 1 mrad, and has one of the corners.
+BESIDE = np.concatenate([WEDGE, [(0.0, -0.13, 1.2e-4)]])
 
 
 @pytest.mark.parametrize(
     ("points", "centre"),
     [
         *((np.concatenate([SOLE, SOLE * (1, -1, 1)]), (x, y, 0.05)) for x, y in ((0.01, 0), (0.03, 0.001), (-5e-3, 0))),
-        (WEDGE, (0.0, 0.003, 0.02)),
+        (WEDGE, (0.0, 0.003, 0.005)),
+        (BESIDE, (0.0, 0.003, 0.005)),
     ],
 )
 def test_a_hull_rests_on_a_bowed_or_narrow_face(points: Array, centre: tuple[float, ...]) -> None:
     """On three or four vertices, without trembling: those that are below the corners, or a triangle's third."""
     hull = geo.Hull("box0", points=points - centre)
     sim = simulation.Simulator(crates((1.0,)).with_shapes([hull]), contacts="discover", scene=floor())
-    path = sim.rollout([0.0, 0.0, 0.07, *turned((0.9, 0.3, 0.3), 0.02)], np.zeros(6), steps=3500, every=100)
+    path = sim.rollout([0.0, 0.0, 0.02 + centre[2], *turned((0.9, 0.3, 0.3), 0.02)], np.zeros(6), steps=3500, every=100)
     assert peak(path.v[-1]) < 1e-9
+    assert peak(path.q[-1, 4:6]) < 0.01  # not on another face
     _, _, info = sim.step(path.q[-1], path.v[-1])
     assert info.contacts is not None
     assert 3 <= (np.abs(info.contacts.gap[info.contacts.pair >= 0]) < 1e-8).sum() <= 4

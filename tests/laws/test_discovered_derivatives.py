@@ -12,7 +12,7 @@ import kinetree as kt
 from kinetree import geometry as geo
 from kinetree import simulation
 from kinetree.errors import InputError
-from tests.laws.test_discovered_contacts import EDGES, MU, SHAPES, STONE, crates, floor, turned
+from tests.laws.test_discovered_contacts import BESIDE, EDGES, MU, SHAPES, STONE, crates, floor, turned
 from tests.mechanisms import gripper, hopper
 from tests.tolerance import Array, assert_near, peak, refused
 
@@ -121,6 +121,20 @@ def test_the_corners_of_a_box_have_derivatives_of_typed_points(method: str, spee
         ours, theirs = getattr(other, name), getattr(one, name)
         assert_near(ours, theirs, near * (1e-3 + peak(theirs)))
     assert_near(other.f_ext["box0"], one.f_ext["box0"], near)
+
+
+def test_the_vertices_of_a_narrow_hull_have_derivatives_of_typed_points() -> None:
+    points = BESIDE - (0.0, 0.003, 0.02)
+    robot = crates((1.0,)).with_shapes([geo.Hull("box0", points=points, friction=MU)])
+    typed = simulation.Simulator(
+        crates((1.0,)), contacts=[simulation.Points("box0", points)], ground=simulation.Plane(friction=MU)
+    )
+    found = simulation.Simulator(robot, contacts="discover", scene=floor())
+    q, v = np.array([0.0, 0.0, 0.02 + 2e-6, *turned((0, 0, 1), 0.3)]), np.array([0.0, 0.0, 0.2, 1.0, 0.05, 0.0])
+    (A, B, modes), (A2, B2, _) = (sim.discretize(q, v) for sim in (typed, found))
+    assert modes.unique
+    assert_near(A2, A, 1e-8 * peak(A))
+    assert_near(B2, B, 1e-8 * peak(B))
 
 
 def test_gradients_of_a_motion() -> None:

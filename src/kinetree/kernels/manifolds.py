@@ -382,5 +382,5 @@ MANIFOLDS: dict[tuple[str, ...], tuple[Callable[[PosedShape, PosedShape], list[C
     ("box", "plane"): (_box_plane, 4),
     ("cylinder", "plane"): (_cylinder_plane, 5),
     ("ellipsoid", "plane"): (_ellipsoid_plane, 1),
-    ("hull", "plane"): (_hull_plane, 9),  # type: ignore[dict-item]
+    ("hull", "plane"): (_hull_plane, 5 + SEVERAL),  # type: ignore[dict-item]
 }
