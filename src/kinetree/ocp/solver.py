@@ -40,6 +40,8 @@ _LEAST, _FIRST, _MOST = 1e-9, 1e-6, 1e6
 _SHORT, _TINY = 0.1, 0.012
 #: Shortened steps after which states are rolled out first, where filters would go round along gaps.
 _PATIENCE = 5
+#: Shortened steps after which a path whose gaps stay wide is given up for one that follows the dynamics.
+_LOST = 60
 #: Iterations before curvature enters anyway.
 EARLY = 3
 #: How often a problem that is not convex is made more so.
@@ -51,7 +53,8 @@ _LITTLE = 0.2
 _FALL, _CLOSE, _RISE, _FIRST_WIDE, _WIDE = 1e-5, 1e-3, 100.0, 0.3, 1.0
 #: Gaps of a solution; sums of gaps that are as good as none.
 GAP, _CLOSED = 1e-6, 1e-9
-#: Gaps below which rows that act are found exactly; and states are rolled out first, if there is no curvature.
+#: Gaps below which rows that act are found exactly; paths are not given up; and states are rolled out first, if there
+#: is no curvature.
 _NARROW = 0.1
 #: First penalty of a limit, in units of the weight of its entry; how far it may grow, and how.
 _PENALTY, _GROWTH, _FACTOR = 5e4, 1e8, 10.0
@@ -144,9 +147,13 @@ class Solver:
         self.given = horizon.costs.given(targets, bounds) if len(targets) else horizon.costs.given([], bounds)
         with np.errstate(all="ignore"):
             self.at = horizon.trial(path, self.given)
+        #: Where problems began.
+        self.start = self.at.path
         self.damping, self.stalled, self.share = np.full(N, _LEAST), np.zeros(N, dtype=bool), np.ones(N)
         #: Contacts without limits; and how many steps were shortened.
         self.held, self.shortened = bool(horizon.dynamics.feet) and not bounds, np.zeros(N)
+        #: Problems that have been given another path, from which on states are rolled out first.
+        self.given_up = np.zeros(N, dtype=bool)
         self.costate: list[Array] = []
         #: Of limits: how often multipliers moved, the least violation then, and how often it has stayed since.
         self.rounds, self.worst, self.still = np.zeros(N), np.full(N, np.inf), np.zeros(N)
@@ -197,10 +204,10 @@ class Solver:
         self.index = self.index[on]
         if len(on):
             self.given, self.at, self.bounds = self.given.some(on), self.at.of(on), [b.some(on) for b in self.bounds]
-            names = ("damping", "stalled", "share", "shortened", "rounds", "worst", "still")
+            names = ("damping", "stalled", "share", "shortened", "given_up", "rounds", "worst", "still")
             for name in names:
                 setattr(self, name, getattr(self, name)[on])
-            self.costate, self.filter = _of(self.costate, on), self.filter[:, on]
+            self.costate, self.filter, self.start = _of(self.costate, on), self.filter[:, on], self.start.of(on)
 
     def _solution(self) -> Solution:
         """All problems in their order."""
@@ -230,7 +237,9 @@ class Solver:
     # One iteration
 
     def _iterate(self, iteration: int) -> tuple[Array, Gains]:
-        h, at, clock, before = self.h, self.at, time.perf_counter(), self.seconds["derivatives"]
+        h, clock, before = self.h, time.perf_counter(), self.seconds["derivatives"]
+        self._give_up()
+        at = self.at
         exact = np.full(len(self.index), self.curved and iteration > EARLY)
         if self.curved and iteration > 0:
             exact |= self.stalled
@@ -355,7 +364,7 @@ class Solver:
         rolls = not self.curved and not self.h.dynamics.feet
         first = np.full(n, self.options.rollout == "nonlinear")
         if auto:
-            first = (at.largest < _NARROW) & rolls | (self.shortened >= _PATIENCE) & self.held
+            first = (at.largest < _NARROW) & rolls | (self.shortened >= _PATIENCE) & self.held | self.given_up
         for stage, share, way in product(range(1 + auto), _SHARES, ("linear", "nonlinear")):
             left = np.flatnonzero((length == 0.0) & (first == ((way == "nonlinear") != bool(stage))))
             if not len(left):
@@ -373,6 +382,33 @@ class Solver:
                 if length.all():
                     break
         return (at if best is None else best), length, rolled
+
+    def _give_up(self) -> None:
+        """Leave paths whose gaps stay wide: for states that follow the dynamics near them, or from the start.
+
+        The less costly of both is a new beginning. Filters and damping find nothing better on paths that do not come
+        near any motion.
+        """
+        tired = (self.shortened >= _LOST) | (10.0 * self.damping > _MOST)
+        lost = np.flatnonzero(tired & (self.at.largest > _NARROW) & ~self.given_up)
+        if not len(lost) or self.options.rollout != "auto":
+            return
+        h, given, own, none = self.h, self.given.some(lost), self.at.of(lost), np.zeros(len(lost))
+        gains = Gains(*self._separate(none, none + _FIRST, lost)[:5])
+        near = gains._replace(k=np.zeros_like(gains.k))
+        open_loop = near._replace(Kq=np.zeros_like(gains.Kq), Kv=np.zeros_like(gains.Kv))
+        closed = Gap(*map(np.zeros_like, own.gap))
+        best, again = (
+            h.trial(h.rolled(path, closed, by, none), given)
+            for path, by in ((own.path, near), (self.start.of(lost), open_loop))
+        )
+        less = np.flatnonzero(~(best.cost <= again.cost))
+        best.put(less, again.of(less))
+        good = np.isfinite(best.cost)
+        self.at, taken = self.at.of(np.arange(len(self.index))), lost[good]
+        self.at.put(taken, best.of(good))
+        self.filter[:, taken], self.damping[taken], self.stalled[taken] = np.inf, _FIRST, False
+        self.given_up[lost] = True
 
     def _tried(self, way: str, gains: Gains, step: Step, which: Array, share: Array) -> Trial:
         at, given = self.at, self.given
