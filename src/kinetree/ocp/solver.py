@@ -40,7 +40,7 @@ _LEAST, _FIRST, _MOST = 1e-9, 1e-6, 1e6
 _SHORT, _TINY = 0.1, 0.012
 #: Shortened steps after which states are rolled out first, where filters would go round along gaps.
 _PATIENCE = 5
-#: Shortened steps after which a path whose gaps stay wide is given up for one that follows the dynamics.
+#: Shortened steps with wide gaps after which a path is given up for one that follows the dynamics.
 _LOST = 60
 #: Iterations before curvature enters anyway.
 EARLY = 3
@@ -152,8 +152,8 @@ class Solver:
         self.damping, self.stalled, self.share = np.full(N, _LEAST), np.zeros(N, dtype=bool), np.ones(N)
         #: Contacts without limits; and how many steps were shortened.
         self.held, self.shortened = bool(horizon.dynamics.feet) and not bounds, np.zeros(N)
-        #: Problems that have been given another path, from which on states are rolled out first.
-        self.given_up = np.zeros(N, dtype=bool)
+        #: How many since gaps were narrow; and whether paths were given up, from which on states are rolled out first.
+        self.adrift, self.given_up = np.zeros(N), np.zeros(N, dtype=bool)
         self.costate: list[Array] = []
         #: Of limits: how often multipliers moved, the least violation then, and how often it has stayed since.
         self.rounds, self.worst, self.still = np.zeros(N), np.full(N, np.inf), np.zeros(N)
@@ -204,7 +204,7 @@ class Solver:
         self.index = self.index[on]
         if len(on):
             self.given, self.at, self.bounds = self.given.some(on), self.at.of(on), [b.some(on) for b in self.bounds]
-            names = ("damping", "stalled", "share", "shortened", "given_up", "rounds", "worst", "still")
+            names = ("damping", "stalled", "share", "shortened", "adrift", "given_up", "rounds", "worst", "still")
             for name in names:
                 setattr(self, name, getattr(self, name)[on])
             self.costate, self.filter, self.start = _of(self.costate, on), self.filter[:, on], self.start.of(on)
@@ -274,6 +274,7 @@ class Solver:
         self.damping = np.where(short, grown, np.where(length > 0.5, less, damping))
         self.stalled = length < 1.0
         self.shortened = self.shortened + self.stalled
+        self.adrift = np.where(taken.largest < _NARROW, 0.0, self.adrift + self.stalled)
         reason = self._finish(expected, length, gains)
         row = (taken.cost, taken.largest, taken.violation, expected, length, damping, share, rolled)
         own = self.table[iteration]
@@ -389,8 +390,8 @@ class Solver:
         The less costly of both is a new beginning. Filters and damping find nothing better on paths that do not come
         near any motion.
         """
-        tired = (self.shortened >= _LOST) | (10.0 * self.damping > _MOST)
-        lost = np.flatnonzero(tired & (self.at.largest > _NARROW) & ~self.given_up)
+        tired = (self.adrift >= _LOST) | (10.0 * self.damping > _MOST)
+        lost = np.flatnonzero(tired & (self.at.largest > _NARROW))
         if not len(lost) or self.options.rollout != "auto":
             return
         h, given, own, none = self.h, self.given.some(lost), self.at.of(lost), np.zeros(len(lost))
@@ -408,7 +409,7 @@ class Solver:
         self.at, taken = self.at.of(np.arange(len(self.index))), lost[good]
         self.at.put(taken, best.of(good))
         self.filter[:, taken], self.damping[taken], self.stalled[taken] = np.inf, _FIRST, False
-        self.given_up[lost] = True
+        self.given_up[lost], self.adrift[lost] = True, 0.0
 
     def _tried(self, way: str, gains: Gains, step: Step, which: Array, share: Array) -> Trial:
         at, given = self.at, self.given
