@@ -67,8 +67,8 @@ def _docstring(_app: Any, what: str, _name: str, _object: Any, _options: Any, li
 
 
 def _left_out(_app: Any, _what: str, _name: str, member: Any, _skip: bool, _options: Any) -> bool | None:
-    """Leave out fields of named tuples, which the class documents; None leaves the choice to others."""
-    return True if str(member.__doc__).startswith("Alias for field number") else None
+    """Leave out fields of named tuples, which the class documents, and what is internal; None leaves it to others."""
+    return True if str(member.__doc__).startswith(("Alias for field number", "Internal.")) else None
 
 
 def setup(app: Any) -> None:

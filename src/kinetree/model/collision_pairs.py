@@ -116,7 +116,7 @@ class CollisionPairs(Sequence[Names]):
         return self.names[index]
 
     def __repr__(self) -> str:
-        return f"<{len(self)} pairs of {len(self.shapes)} shapes, {len(self.excluded)} excluded>"
+        return f"<pairs: {len(self)}, of {len(self.shapes)} shapes; {len(self.excluded)} excluded>"
 
     def _key(self) -> tuple[Any, ...]:
         return self.shapes, self.numbers.tobytes()

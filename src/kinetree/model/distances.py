@@ -84,7 +84,7 @@ class Distances:
         return points
 
     def __repr__(self) -> str:
-        return f"<distances of {self.distance.shape[-1]} pairs, the smallest {self.distance.min(initial=np.inf):.4g} m>"
+        return f"<distances: {self.distance.shape[-1]}, the smallest {self.distance.min(initial=np.inf):.4g} m>"
 
     def nearest(self, count: int) -> NearestDistances:
         """The nearest pairs of each configuration, the nearest one first."""

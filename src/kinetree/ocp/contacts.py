@@ -75,7 +75,7 @@ class Contacts:
 
     @property
     def terms(self) -> list[CostTerm]:
-        """The cones of friction."""
+        """Internal. The cones of friction."""
         if not isinstance(self.held, Mapping):
             raise InputError(f"held of contacts is a mapping from frames to the steps of each, got {self.held!r}")
         mu, forward, whole = self.friction, dict(self.forward or {}), [f for f in self.held if self.rows_of(f) == "all"]
@@ -94,7 +94,7 @@ class Contacts:
         return [friction(foot, mu, sole=soles.get(foot), forward=forward.get(foot), **options) for foot in self.held]
 
     def rows_of(self, foot: str) -> Any:
-        """What is held of a foot."""
+        """Internal. What is held of a foot."""
         return self.rows.get(foot, "position") if isinstance(self.rows, Mapping) else self.rows
 
 

@@ -86,7 +86,10 @@ def friction(
 def _foot(scope: Scope, frame: str, name: str) -> Foot:
     names = tuple(foot.frame for foot in scope.feet)
     if frame not in names:
-        raise UnknownNameError(f"foot (needed for term {name!r}; contacts= of the problem has the feet)", frame, names)
+        if not names:
+            fix = f"pass contacts=ocp.Contacts({{{frame!r}: True}})"
+            raise InputError(f"term {name!r} is about a foot, and the problem has none: {fix}")
+        raise UnknownNameError(f"foot (of term {name!r})", frame, names)
     return scope.feet[names.index(frame)]
 
 

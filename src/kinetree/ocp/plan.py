@@ -85,7 +85,7 @@ class Plan:
 
     @classmethod
     def of(cls, problem: Any, solution: Solution, batch: tuple[int, ...]) -> Plan:
-        """What the solver found, with the caller's leading axes."""
+        """Internal. What the solver found, with the caller's leading axes."""
         horizon = problem.horizon
 
         def shaped(x: Array) -> Array:
@@ -111,7 +111,7 @@ class Plan:
 
     @property
     def horizon(self) -> Horizon:
-        """The nodes of the problem."""
+        """Internal. The nodes of the problem."""
         found: Horizon = self.problem.horizon
         return found
 

@@ -95,6 +95,8 @@ class Problem:
         if steps.shape not in ((), (nodes,)) or not np.isfinite(steps).all() or (steps <= 0.0).any():
             raise InputError(f"dt={dt!r} is neither a positive time step [s] nor one for each of the {nodes} steps")
         terms = (*terms, *(() if contacts is None else contacts.terms))
+        if not terms:
+            raise InputError("terms is empty: there is nothing to minimise; ocp.control() minimises effort")
         for term in terms:
             if not isinstance(term, CostTerm):
                 raise InputError(f"{term!r} is no term; use ocp.state, ocp.pose, … or ocp.Term(function, size)")

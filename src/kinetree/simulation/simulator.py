@@ -112,7 +112,7 @@ class Simulator:
             raise UnknownNameError("method", method, tuple(METHODS))
         dt = arguments.number("dt", dt, what="a positive time step [s]", above=0.0)
         if isinstance(contacts, str) and contacts != "discover":
-            raise UnknownNameError("contacts", contacts, ("discover",))
+            raise UnknownNameError("way to find contacts", contacts, ("discover",))
         if not isinstance(contacts, Iterable):
             raise InputError(
                 f'contacts are "discover", robot.collision_pairs(…), or a list of points; got {type(contacts).__name__}'

@@ -57,6 +57,7 @@ def own(q: Array, v: Array, u: Array) -> Any:
         ({"actuated": ["joint1", "joint1"]}, "names a joint twice"),
         ({"actuated": []}, "none that moves"),
         ({"actuated": "joint1"}, "a list of joint names"),
+        ({"terms": []}, "terms is empty: there is nothing to minimise"),
         ({"contacts": HELD}, r"contacts is an ocp.Contacts\(…\), got \{"),
         ({"contacts": ocp.Contacts(["hand"])}, "held of contacts is a mapping"),  # type: ignore[arg-type]
         ({"contacts": ocp.Contacts(HELD, sole=(0.1, 0.05))}, "which need friction="),
@@ -141,7 +142,7 @@ def test_names_that_do_not_exist() -> None:
         reach(robot, "hand", 5, actuated=["elbow"])
     for options in ({"rows": {"foot": "all"}}, {"forward": {"foot": (1, 0, 0)}, "friction": 0.5}):
         with pytest.raises(UnknownNameError, match="of contacts is called 'foot'"):
-            ocp.Problem(robot, 0.01, 5, [], contacts=ocp.Contacts(HELD, **options))
+            ocp.Problem(robot, 0.01, 5, [ocp.control()], contacts=ocp.Contacts(HELD, **options))
 
 
 @pytest.mark.parametrize(

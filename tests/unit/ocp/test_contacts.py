@@ -467,7 +467,7 @@ def test_contacts_know_how_feet_are_turned() -> None:
     np.testing.assert_array_equal(left[:, :6], ocp.cone("all", 0.5, (0.1, 0.03), forward=(0.0, 1.0, 0.0)))
     np.testing.assert_array_equal(right[:, 6:], ocp.cone("all", 0.5, (0.1, 0.03)))
     with pytest.raises(UnknownNameError, match="toe"):
-        ocp.Problem(walker(), 0.02, 3, [], contacts=ocp.Contacts(**feet, forward={"toe": (1.0, 0.0, 0.0)}))
+        ocp.Problem(walker(), 0.02, 3, [ocp.control()], contacts=ocp.Contacts(**feet, forward={"toe": (1.0, 0.0, 0.0)}))
 
 
 @pytest.mark.parametrize(
@@ -490,7 +490,9 @@ def test_contacts_that_make_no_sense(contacts: dict[str, Any], message: str) -> 
 def test_feet_that_do_not_exist() -> None:
     with pytest.raises(UnknownNameError, match="left_toe"):
         ocp.Problem(walker(), 0.02, 7, [ocp.control()], contacts=ocp.Contacts({"left_toe": True}))
-    with pytest.raises(UnknownNameError, match=r"foot .needed for term .friction at left_foot"):
+    with pytest.raises(InputError, match=r"'friction at left_foot' is about a foot, and the problem has none: pass"):
         ocp.Problem(walker(), 0.02, 7, [ocp.friction("left_foot", 0.7)])
+    with pytest.raises(UnknownNameError, match=r"no foot .of term 'friction at left_toe'. is called 'left_toe'; did"):
+        ocp.Problem(walker(), 0.02, 7, [ocp.friction("left_toe", 0.7)], contacts=ocp.Contacts(HELD))
     with pytest.raises(InputError, match="friction"):
         ocp.cone("position", 0.0)

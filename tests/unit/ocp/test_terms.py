@@ -180,7 +180,7 @@ def test_flexible_bodies_have_no_motors() -> None:
     robot = builder.build()
     problem = ocp.Problem(robot, 0.01, 2, [ocp.control()])
     assert [joint.name for joint in robot.joints if joint.v_start in problem.actuated] == ["boom_joint", "tool_joint"]
-    assert len(ocp.Problem(robot, 0.01, 2, [], actuated=["boom"]).actuated) == 1
+    assert len(ocp.Problem(robot, 0.01, 2, [ocp.control()], actuated=["boom"]).actuated) == 1
 
 
 def test_terms_of_your_own() -> None:
