@@ -140,6 +140,8 @@ def test_where_axes_meet_the_normal_parts_the_shapes(kinds: tuple[str, str]) -> 
     T, numbers = T[slanted], numbers[slanted]
     d, n, _ = measured(*kinds, T, numbers)
     assert_near(d, -numbers[..., 3].sum(-1), TOL)
+    alone = function(PAIRS[kinds], False)(T, numbers, T, numbers)
+    np.testing.assert_array_equal(np.reshape(alone, d.shape), d)
     T[:, 0, :3, 3] -= d[:, None] * n
     assert_near(measured(*kinds, T, numbers)[0], np.zeros(len(T)), TOL)
 

@@ -107,7 +107,7 @@ def nearest_parameters(a: Segment, b: Segment) -> tuple[Any, Any, Vector]:
 
     The middle of the overlap if they are parallel.
     """
-    (ca, u, uu, iu), (cb, w, ww, iw) = a, b
+    (ca, u, _, iu), (cb, w, _, iw) = a, b
     r, across = minus(ca, cb), cross(u, w)
     uw, ur, wr = dot(u, w), dot(u, r), dot(w, r)
     middle = 0.5 * (clip((uw - ur) * iu, 1.0) + clip((-uw - ur) * iu, 1.0))
@@ -164,7 +164,7 @@ def segments(a: Segment, b: Segment, across: Vector) -> Found:
 
 
 def _found(p: Vector, w: Vector, square: Any, least: Any, up: Vector, size: Any) -> Found:
-    """Cores whose nearest points, p on the first, differ by w; where w² is below the least, along `up`, of up² = size."""
+    """Cores whose nearest points differ by w, p on the first; n is along up, up² = size, if w² is below the least."""
     d = sqrt(select(square, least, size, square))
     n = times(1.0 / d, chosen(square, least, up, w))
     d = select(square, least, 0.0, d)

@@ -71,11 +71,13 @@ def test_the_excess_is_right() -> None:
 
 def test_the_excess_of_hulls_is_the_largest_of_all_directions() -> None:
     """Each face has a maximum of its own; some ends of capsules are outside."""
-    rng, outside = np.random.default_rng(7), 0
-    n = rng.standard_normal((50_000, 3))
+    rng, outside = np.random.default_rng(1), 0
+    n = rng.standard_normal((20_000, 3))
     n /= np.linalg.norm(n, axis=1, keepdims=True)
-    for count in (6, 6, 6, 6, 6, 80, 80, 80):
-        points = rng.standard_normal((count, 3)) * rng.uniform(0.02, 0.5, 3)
+    for count in (6, 6, 6, 80):
+        points = rng.standard_normal((count, 3))
+        points /= np.linalg.norm(points, axis=1, keepdims=True) if count > 6 else 1.0  # more faces
+        points *= rng.uniform(0.02, 0.5, 3)
         hull = geo.Hull("a", points=points, placement=(np.eye(3)[[1, 2, 0]], rng.standard_normal(3)))
         fit = geo.fit([hull])
         capsule: Any = fit.shapes[0]
@@ -83,7 +85,7 @@ def test_the_excess_of_hulls_is_the_largest_of_all_directions() -> None:
         gap = ((ends @ n.T).max(axis=0) - (points @ n.T).max(axis=0)).max()
         assert -1e-12 < fit.excess["a"] - capsule.around - gap < 0.02 * capsule.around
         outside += gap > 0.0
-    assert 0 < outside < 8
+    assert 0 < outside < 4
 
 
 @pytest.mark.parametrize("kind", ["capsules", "spheres"])
