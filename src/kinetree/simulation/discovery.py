@@ -38,7 +38,7 @@ from kinetree.spatial.value import Array
 #: Gaps up to which contacts are part of the problem, however slow [m].
 MARGIN = 1e-3
 #: Numbers of contacts for which the problem is compiled; a sample has at most the last.
-_COUNTS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 96)
+_COUNTS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)
 MOST = _COUNTS[-1]
 
 
