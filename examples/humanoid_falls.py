@@ -56,7 +56,7 @@ def main(film: str | None = None) -> float:
     speed = float(np.abs(path.v[:, -1]).max())
     count = (info.contacts.pair >= 0).sum(axis=-1)
     print(f"{FALLS} falls of {robot.mass:.0f} kg: {count.min()} to {count.max()} contacts at the end,")
-    print(f"  no faster than {speed:.1e}, at most {1e3 * info.penetration.max():.4f} mm inside anything,")
+    print(f"  no faster than {speed:.1e} m/s or rad/s, at most {1e3 * info.penetration.max():.4f} mm inside anything,")
     print(f"  and contacts converged at {path.converged.mean():.2%} of all recorded times.")
     if film:
         _, _, seen = world.step(path.q[0], path.v[0])
