@@ -223,8 +223,11 @@ def _of_pose(
         with np.errstate(invalid="ignore"):  # NaN ends problems of their own
             turned = np.abs(R @ np.swapaxes(R, -1, -2) - np.eye(3)) > _TURNED
             mirrored = np.linalg.det(R) < 0.0
+            sheared = np.abs(X[..., 3, :] - [0.0, 0.0, 0.0, 1.0]) > _TURNED
         if turned.any() or mirrored.any():
             raise InputError(f"the target of {name!r} is no pose: its first three rows and columns are not a rotation")
+        if sheared.any():
+            raise InputError(f"the target of {name!r} is no pose: its last row is not 0, 0, 0, 1")
         return X
 
     return BuiltIn(

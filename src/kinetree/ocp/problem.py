@@ -404,7 +404,12 @@ class Problem:
         """
         h, S = self.horizon, self.nodes + 1
         given = (("q", q, self.robot.nq), ("v", v, self.robot.nv), ("u", u, h.nu))
-        x = [np.tile(arguments.doubles("check", name, each, (n,)).reshape(n), (1, S, 1)) for name, each, n in given]
+        x = []
+        for name, each, n in given:
+            array = arguments.doubles("check", name, each, (n,))
+            if array.ndim > 1:
+                raise InputError(f"check: {name} has shape {array.shape}; it takes one state, ({n},)")
+            x.append(np.tile(array, (1, S, 1)))
         found: dict[str, float] = {}
         for row, aim in zip(h.costs.rows, h.costs.targets(self._targeted("check", targets), (1,)), strict=True):
             part, name, error = row.part, row.name, 0.0

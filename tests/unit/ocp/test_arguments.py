@@ -45,6 +45,7 @@ def own(q: Array, v: Array, u: Array) -> Any:
         ({"terms": [ocp.pose("hand", np.eye(3))]}, r"target of 'hand' has shape \(3, 3\)"),
         ({"terms": [ocp.pose("hand", np.ones((4, 4)))]}, "target of 'hand' is no pose"),
         ({"terms": [ocp.pose("hand", -np.eye(4))]}, "target of 'hand' is no pose"),
+        ({"terms": [ocp.pose("hand", np.eye(4) + np.eye(4, k=-3))]}, "target of 'hand' is no pose: its last row is"),
         ({"limits": True}, r"limits is an ocp.Limits\(…\), got True"),
         ({"limits": ocp.Limits(torque=[1.0, 2.0])}, r"torque limits are .*\(7,\); got"),
         ({"limits": ocp.Limits(torque=np.nan)}, "torque limits"),
@@ -122,6 +123,11 @@ def test_arguments_that_do_not_fit(given: dict[str, Any], message: str) -> None:
     problem = reach(kt.zoo.arm7(), "hand", 5)
     with pytest.raises(InputError, match=message):
         problem.solve(**{"q": np.zeros(7), "targets": {"hand": np.eye(4)}, **given})
+
+
+def test_checks_are_of_one_state() -> None:
+    with pytest.raises(InputError, match=r"check: q has shape \(2, 7\); it takes one state, \(7,\)"):
+        reach(kt.zoo.arm7(), "hand", 5).check(np.zeros((2, 7)), np.zeros(7), np.zeros(7), {"hand": np.eye(4)})
 
 
 def test_names_that_do_not_exist() -> None:

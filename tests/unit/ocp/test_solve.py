@@ -87,7 +87,7 @@ def test_paths_with_wide_gaps_are_given_up() -> None:
     assert np.abs(plan.q[-1]).max() < 0.01
     gap = plan.table["gap"]
     assert ((gap[:-1] > 0.1) & (gap[1:] < 1e-12)).any()
-    both = problem.solve(np.stack([rest - 0.2, rest]))
+    both = problem.solve(np.stack([rest - 0.2, rest]), iterations=int(plan.iterations))
     np.testing.assert_array_equal(both.u[1], plan.u)
 
 
