@@ -35,7 +35,7 @@ def test_quadrupeds_cost_what_they_cost_the_peer(name: str) -> None:
     assert not plan.table["rollout"].any()  # with contacts, predictions are tried first, and suffice
     h = plan.horizon
     aims = h.costs.targets(gait.targets, (1,))
-    path, bounds = gait.problem._started(gait.q[None], np.zeros((1, h.nv)), None, (1,), aims)
+    path, bounds, _ = gait.problem._started(gait.q[None], np.zeros((1, h.nv)), None, (1,), aims)
     np.testing.assert_allclose(h.trial(path, h.costs.given(aims, bounds)).cost, first, rtol=1e-12)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from kinetree.errors import InputError
 from kinetree.ocp.plan import Plan
 from kinetree.ocp.problem import Problem
@@ -24,12 +26,14 @@ class MPCState(NamedTuple):
         age: Time since its first node [s].
         prepared: The plan after it, if `MPC.prepare` made one.
         steps: Steps since the first command.
+        measured: q and v at the first node of a plan that was prepared, and so begins elsewhere.
     """
 
     plan: Plan
     age: float
     prepared: Plan | None = None
     steps: int = 0
+    measured: tuple[Array, Array] | None = None
 
 
 class MPCCommand(NamedTuple):
@@ -98,7 +102,8 @@ class MPC:
         age = state.age + (step if dt is None else arguments.number("dt", dt, 0.0, "a time from 0 on [s]"))
         passed = int(age / step + _SOON)
         if passed == 1 and state.prepared is not None:
-            state, age, passed = MPCState(state.prepared, 0.0, steps=state.steps + 1), age - step, 0
+            known = np.asarray(q, dtype=np.float64), np.asarray(v, dtype=np.float64)
+            state, age, passed = MPCState(state.prepared, 0.0, None, state.steps + 1, known), age - step, 0
         if passed == 0:
             return MPCCommand(state.plan.torques(q, v), state.plan, state._replace(age=age))
         steps, start = state.steps + passed, state.plan.shifted(passed)
@@ -110,10 +115,11 @@ class MPC:
         return self.problems[steps % len(self.problems)]
 
     def prepare(self, state: MPCState, targets: Mapping[str, Any] | None = None) -> MPCState:
-        """Solve for the next update before its state arrives, from where the plan expects the robot to be.
+        """Solve for the next update before its state arrives, from where the robot is expected to be.
 
-        The command then takes no longer than feedback: its gains correct for the state that does arrive. An update that
-        comes later than the next step is solved as without preparation.
+        That is where a step of the plan leads from the last state that was measured. The command then takes no longer
+        than feedback: its gains correct for the state that does arrive. An update that comes later than the next step
+        is solved as without preparation.
 
         Args:
             state: The state of the last command.
@@ -126,8 +132,21 @@ class MPC:
             raise InputError(f"MPC: state is the `state` of a command, got {type(state).__name__}")
         later = state.plan.shifted(1)
         q, v = later.q[..., 0, :], later.v[..., 0, :]
+        if state.measured is not None:
+            found = _next(state.plan, *state.measured)
+            finite = np.all([np.isfinite(x).all(axis=-1) for x in found], axis=0)[..., None]
+            q, v = (np.where(finite, new, old) for new, old in zip(found, (q, v), strict=True))
         problem = self._after(state.steps + 1)
         return state._replace(prepared=problem.solve(q, v, targets, start=later, iterations=self.iterations))
+
+
+def _next(plan: Plan, q: Array, v: Array) -> tuple[Array, Array]:
+    """Where the first step of a plan, with feedback, leads from a state near its beginning."""
+    qs, vs, tau = plan.q[..., :-1, :].copy(), plan.v[..., :-1, :].copy(), plan.tau.copy()
+    qs[..., 0, :], vs[..., 0, :], tau[..., 0, :] = q, v, plan.torques(q, v)
+    after = plan.horizon.dynamics.step(*(x.reshape(-1, *x.shape[-2:]) for x in (qs, vs, tau)))
+    batch = plan.q.shape[:-2]
+    return after.q[:, 0].reshape(*batch, -1), after.v[:, 0].reshape(*batch, -1)
 
 
 def _cycle(problems: Any) -> tuple[Problem, ...]:

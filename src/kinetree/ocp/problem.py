@@ -263,14 +263,14 @@ class Problem:
             raise InputError(f"solve: there is nothing to solve in a batch of shape {batch}")
         q, v = (np.broadcast_to(x, (*batch, x.shape[-1])).reshape(N, -1) for x in (q, v))
         aims = h.costs.targets(targets, batch)
-        path, bounds = self._started(q, v, start, batch, aims)
+        path, bounds, warm = self._started(q, v, start, batch, aims)
         options = Options(
             arguments.whole("solve: iterations", iterations),
             arguments.number("tolerance", tolerance, what="a positive number", above=0.0),
             arguments.number("feasibility", feasibility, what="a positive number", above=0.0), bool(second_order),
             rollout, _printed if progress else None,
         )  # fmt: skip
-        return Plan.of(self, Solver(h, path, aims, bounds, options).solve(), batch)
+        return Plan.of(self, Solver(h, path, aims, bounds, warm, options).solve(), batch)
 
     def compile(self) -> None:
         """Compile what `solve` needs, for one problem and for many, and wait until it is optimised.
@@ -326,9 +326,10 @@ class Problem:
 
     def _started(
         self, q: Array, v: Array, start: Any, batch: tuple[int, ...], aims: list[Any]
-    ) -> tuple[Path, list[Bounds]]:
+    ) -> tuple[Path, list[Bounds], Array]:
+        """Where to begin, hard rows, and which problems begin with a plan."""
         robot, h, T, N = self.robot, self.horizon, self.nodes, len(q)
-        kept: tuple[Bounds, ...] = ()
+        kept, warm = tuple[Bounds, ...](), np.zeros(N, dtype=bool)
         if start is None:
             path = self._held(q, v)
         else:
@@ -356,12 +357,13 @@ class Problem:
             path = Path(*wide)
             path.q[:, 0], path.v[:, 0] = q, v
             finite = np.all([np.isfinite(x).all(axis=(1, 2)) for x in (path.q[:, 1:], path.v[:, 1:], path.u)], axis=0)
+            warm = finite & isinstance(start, Plan)
             if isinstance(start, Plan) and not finite.all():
                 for each, new in zip(wide, self._held(q[~finite], v[~finite]), strict=False):
                     each[~finite] = new
         hard = [h.costs.rows[number] for number in h.costs.hard]
         if not hard:
-            return path, []
+            return path, [], warm
         with np.errstate(all="ignore"):
             free = h.costs.given(aims, [Bounds(row, *np.zeros((3, N, T + 1, row.part.size))) for row in hard])
             model = h.model(h.reached(path)[0], h.linear(path), free)
@@ -381,7 +383,7 @@ class Problem:
                 y, known = (np.where(penalty > 0.0, x, 0.0) for x in (old.multipliers, known))
                 fresh = Bounds(row, y, known, penalty)
             found.append(fresh)
-        return path, found
+        return path, found, warm
 
     def _held(self, q: Array, v: Array) -> Path:
         """States repeated, with torques that hold them against gravity, within limits."""

@@ -63,6 +63,10 @@ _STILL, _SAME = 8, 0.99
 #: How nearly subproblems are solved before multipliers move, relative to the cost: at first, and from one to the next;
 #: or to what a move brings.
 _NEAR, _NEARER, _WORTH = 1e-3, 0.1, 0.1
+#: Attributes of the solver that have an entry for each problem.
+_OF_PROBLEMS = (
+    "warm", "damping", "stalled", "share", "shortened", "adrift", "given_up", "rounds", "worst", "still"
+)  # fmt: skip
 #: Columns of `Plan.table`.
 ROW = np.dtype(
     [("cost", float), ("gap", float), ("violation", float), ("expected", float), ("step", float), ("damping", float),
@@ -131,13 +135,14 @@ class Solver:
         path: Where to begin.
         targets: Targets of all rows.
         bounds: Hard rows.
+        warm: Which problems begin with a plan, (N,).
         options: How to solve.
     """
 
     def __init__(
-        self, horizon: Horizon, path: Path, targets: list[Any], bounds: list[Bounds], options: Options
+        self, horizon: Horizon, path: Path, targets: list[Any], bounds: list[Bounds], warm: Array, options: Options
     ) -> None:
-        self.h, self.options, self.bounds = horizon, options, bounds
+        self.h, self.options, self.bounds, self.warm = horizon, options, bounds, warm
         self.N = N = len(path.q)
         self.seconds = dict.fromkeys(("derivatives", "sweeps", "trials"), 0.0)
         #: Whether curvature enters at all.
@@ -204,8 +209,7 @@ class Solver:
         self.index = self.index[on]
         if len(on):
             self.given, self.at, self.bounds = self.given.some(on), self.at.of(on), [b.some(on) for b in self.bounds]
-            names = ("damping", "stalled", "share", "shortened", "adrift", "given_up", "rounds", "worst", "still")
-            for name in names:
+            for name in _OF_PROBLEMS:
                 setattr(self, name, getattr(self, name)[on])
             self.costate, self.filter, self.start = _of(self.costate, on), self.filter[:, on], self.start.of(on)
 
@@ -328,9 +332,12 @@ class Solver:
         return [*gains, *step, share, damping]
 
     def _settled(self, gains: Gains, step: Step, share: Array, damping: Array) -> tuple[Gains, Step]:
-        """The same once rows act after a step as in its model, if steps are short or multipliers have moved."""
+        """The same once rows act after a step as in its model, if steps are short or multipliers have moved.
+
+        After a warm start, from which there may be a single iteration, they always do.
+        """
         h, at, given = self.h, self.at, self.given
-        hard = np.flatnonzero(self.stalled | (self.rounds > 0.0))
+        hard = np.flatnonzero(self.stalled | (self.rounds > 0.0) | self.warm)
         if not self.bounds or not len(hard):
             return gains, step
         own, some = at.of(hard), given.some(hard)

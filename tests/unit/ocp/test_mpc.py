@@ -75,6 +75,18 @@ def test_progress_and_pictures(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 iterations per update" in repr(ocp.MPC(problem))
 
 
+def test_one_iteration_finds_the_limits_that_act() -> None:
+    """A cart at rest is pushed: with the limits that acted before, its first force would be four times the largest."""
+    robot = kt.zoo.cart_pole()
+    terms, motor = [ocp.state(weight=1.0, last=10.0), ocp.control(weight=1e-3)], [robot.joints[0].name]
+    problem = ocp.Problem(robot, 0.02, 40, terms, limits=ocp.Limits(torque=2.0), actuated=motor)
+    mpc, rest = ocp.MPC(problem), np.zeros(2)
+    command = mpc(rest, np.array([0.2, 0.0]), state=mpc(rest, rest).state)
+    assert command.plan.iterations == 1
+    assert command.plan.violation < 2.0
+    assert (command.plan.multipliers["torque"] == 0.0).all()  # none had moved before
+
+
 def test_prepared_commands_are_feedback_alone() -> None:
     robot = kt.zoo.arm7()
     problem, targets = reach(robot, "hand", 10), {"hand": np.eye(4)}
@@ -88,6 +100,15 @@ def test_prepared_commands_are_feedback_alone() -> None:
     np.testing.assert_array_equal(command.tau, plain.tau)
     away = q + 0.01
     np.testing.assert_array_equal(mpc(away, v, targets, state=ready).tau, command.plan.torques(away, v))
+    # the next plan begins where that leads from what was measured, if anything was
+    pushed = mpc(away, v, targets, state=ready)
+    again = mpc.prepare(pushed.state, targets).prepared
+    assert again is not None
+    for found, wanted in zip((again.q[0], again.v[0]), robot.step(away, v, pushed.tau, 0.02), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0.0, atol=1e-12)
+    lost = mpc.prepare(mpc(away * np.nan, v, targets, state=ready).state, targets).prepared
+    assert lost is not None
+    np.testing.assert_array_equal(lost.q[0], command.plan.q[1])
     early = mpc(q, v, targets, state=ready, dt=0.005)
     assert early.plan is first.plan
     assert mpc(q, v, targets, state=early.state, dt=0.016).plan is ready.prepared
