@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -554,6 +555,19 @@ def test_a_rod_that_spins_towards_a_box_is_seen_in_time() -> None:
         assert (info.contacts.pair >= 0).sum() == count
 
 
+@pytest.mark.parametrize(("gap", "count"), [(5e-4, 3), (1.5e-3, 0)])
+def test_what_is_within_a_millimetre_is_a_contact_also_at_rest(gap: float, count: int) -> None:
+    """Two balls beside each other above the floor."""
+    builder = kt.Builder("balls")
+    for name in ("a", "b"):
+        builder.add_body(name, joint="floating", mass=1.0, inertia=0.01 * np.eye(3))
+    balls = builder.build().with_shapes([geo.Sphere(name, (0, 0, 0), 0.1) for name in ("a", "b")])
+    sim = simulation.Simulator(balls, contacts="discover", method="semi_implicit_euler")
+    _, _, info = sim.step([0, 0, 0.1 + gap, 1, 0, 0, 0, 0.2 + gap, 0, 0.1 + gap, 1, 0, 0, 0], np.zeros(12))
+    assert info.contacts is not None
+    assert (info.contacts.pair >= 0).sum() == count
+
+
 def test_only_points_on_bodies_of_their_own_take_the_stiff_law() -> None:
     """Two balls on the floor do; not if they touch each other, nor a box, which touches twice."""
     builder = kt.Builder("balls")
@@ -573,6 +587,8 @@ def test_only_points_on_bodies_of_their_own_take_the_stiff_law() -> None:
         _, count, law = found._discover(*shapes, *shapes, found._of.vertices, np.ones((1, 8)), *rest)
         assert count > 1
         np.testing.assert_array_equal(law, found._laws[number])
+    rubbing: Any = simulation.Simulator(balls, contacts="discover", friction=0.1)._discovered
+    assert rubbing._laws[0][0] == rubbing._laws[1][0] == 1e-4
 
 
 # Height fields
@@ -629,6 +645,14 @@ def test_bodies_come_to_rest_on_rough_ground(shape: Any) -> None:
         np.testing.assert_array_equal(sim.rollout(q, np.zeros(6), steps=500).q[3], alone.q)
     assert peak(path.v[:, -1]) < 1e-6
     assert (path.q[:, -1, 2] > 0.05).all()
+
+
+def test_a_hull_of_a_file_lies_on_a_height_field(tmp_path: Path) -> None:
+    corners = 0.1 * np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (0, 2)])
+    (tmp_path / "cube.obj").write_text("".join(f"v {x} {y} {z}\n" for x, y, z in corners) + "f 1 2 3 4\nf 5 6 7 8\n")
+    _, sim = on_ground(geo.Hull("body", str(tmp_path / "cube.obj"), placement=(np.eye(3), (0.0, 0.0, -0.1))))
+    path = sim.rollout(np.array([5.0, -4.0, 0.5, 1.0, 0.0, 0.0, 0.0]), np.zeros(6), steps=600)
+    assert_near(path.q[-1, :3], [5.0, -4.0, 0.1 + GROUND[0, -1]], 1e-9)
 
 
 def test_beyond_its_edges_the_ground_is_level() -> None:
