@@ -352,7 +352,8 @@ class Solver:
         found = _of(whole, left)
         models = h.models(own.path, own.gap, given.some(left), _of(self.costate, left), share[left])
         ends = rows.some(places), *models, own.gap, damping[left], Gains(*found[:5]), Step(*found[5:])
-        for each, part in zip(whole, chain(*settled(h, *ends, own.largest > _NARROW)), strict=True):
+        far = (own.largest > _NARROW) & ~self.warm[left]
+        for each, part in zip(whole, chain(*settled(h, *ends, far)), strict=True):
             each[left] = part
         return Gains(*whole[:5]), Step(*whole[5:])
 
