@@ -393,10 +393,10 @@ class Solver:
         return (at if best is None else best), length, rolled
 
     def _give_up(self) -> None:
-        """Leave paths whose gaps stay wide: for states that follow the dynamics near them, or from the start.
+        """Leave paths whose gaps stay wide, for states that follow the dynamics.
 
-        The less costly of both is a new beginning. Filters and damping find nothing better on paths that do not come
-        near any motion.
+        They track the path, or have the inputs of the start, whichever costs less. Far from any motion, damping of
+        inputs does not help: predictions close gaps all the same, and the less they may steer, the farther they go.
         """
         tired = (self.adrift >= _LOST) | (10.0 * self.damping > _MOST)
         lost = np.flatnonzero(tired & (self.at.largest > _NARROW))
@@ -416,7 +416,7 @@ class Solver:
         good = np.isfinite(best.cost)
         self.at, taken = self.at.of(np.arange(len(self.index))), lost[good]
         self.at.put(taken, best.of(good))
-        self.filter[:, taken], self.damping[taken], self.stalled[taken] = np.inf, _FIRST, False
+        self.filter[:, taken], self.damping[taken] = np.inf, _FIRST
         self.given_up[lost], self.adrift[lost] = True, 0.0
 
     def _tried(self, way: str, gains: Gains, step: Step, which: Array, share: Array) -> Trial:
