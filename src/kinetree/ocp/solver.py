@@ -416,7 +416,7 @@ class Solver:
         good = np.isfinite(best.cost)
         self.at, taken = self.at.of(np.arange(len(self.index))), lost[good]
         self.at.put(taken, best.of(good))
-        self.filter[:, taken], self.damping[taken] = np.inf, _FIRST
+        self.filter[:, taken], self.damping[taken], self.stalled[taken] = np.inf, _FIRST, False
         self.given_up[lost], self.adrift[lost] = True, 0.0
 
     def _tried(self, way: str, gains: Gains, step: Step, which: Array, share: Array) -> Trial:
