@@ -102,8 +102,12 @@ class MPC:
         age = state.age + (step if dt is None else arguments.number("dt", dt, 0.0, "a time from 0 on [s]"))
         passed = int(age / step + _SOON)
         if passed == 1 and state.prepared is not None:
-            known = np.asarray(q, dtype=np.float64), np.asarray(v, dtype=np.float64)
-            state, age, passed = MPCState(state.prepared, 0.0, None, state.steps + 1, known), age - step, 0
+            robot = problem.robot
+            # copies, as callers reuse their arrays
+            at_q = arguments.doubles("MPC", "q", q, (robot.nq,)).copy()
+            at_v = arguments.doubles("MPC", "v", v, (robot.nv,)).copy()
+            state = MPCState(state.prepared, 0.0, None, state.steps + 1, (at_q, at_v))
+            age, passed = age - step, 0
         if passed == 0:
             return MPCCommand(state.plan.torques(q, v), state.plan, state._replace(age=age))
         steps, start = state.steps + passed, state.plan.shifted(passed)

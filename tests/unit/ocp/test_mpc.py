@@ -104,7 +104,9 @@ def test_prepared_commands_are_feedback_alone() -> None:
     away = q + 0.01
     np.testing.assert_array_equal(mpc(away, v, targets, state=ready).tau, command.plan.torques(away, v))
     # the next plan begins where that leads from what was measured, if anything was
-    pushed = mpc(away, v, targets, state=ready)
+    place = away.copy()
+    pushed = mpc(place, v, targets, state=ready)
+    place[:] = 0.0
     again = mpc.prepare(pushed.state, targets).prepared
     assert again is not None
     for found, wanted in zip((again.q[0], again.v[0]), robot.step(away, v, pushed.tau, 0.02), strict=True):
